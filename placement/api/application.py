@@ -73,8 +73,6 @@ from placement.services.use_cases import UseCases
 LOG = logging.getLogger(__name__)
 NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 """The paths that are answered without a token."""
-OPEN_PAGES = "placement_open_pages"
-"""Where an application keeps those of its pages that are, too."""
 _NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
@@ -163,7 +161,7 @@ def create_application(
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
-    application.extensions[OPEN_PAGES] = frozenset()
+    application.extensions[context.OPEN_PAGES] = frozenset()
     add_pages(application)
     application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
@@ -222,7 +220,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     if reason is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
+    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[context.OPEN_PAGES]:
         context.identify(current_app.extensions["placement_authentication"]())
     enter()
 

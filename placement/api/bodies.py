@@ -15,7 +15,7 @@ from placement.api.errors import HttpError
 from placement.api.schemas.base import VersionedSchema, in_version, load, load_field
 from placement.domain.errors import BadRequest
 from placement.services.bounds import MOST_MANIFEST_BYTES, MOST_MANIFEST_VALUES, check_json
-from placement.services.manifests import parse_json, parse_yaml
+from placement.services.documents import parse_json, parse_yaml
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 _PIECE = 2**20

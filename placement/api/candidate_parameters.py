@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from placement.api.described import Parameter
-from placement.api.microversions import Feature
+from placement.api.microversions import Feature, Microversion
 from placement.api.queries import POLICIES
+from placement.domain.grammar import Grammar
 from placement.domain.groups import SplitRule
 
 NUMERIC_SUFFIX = "([1-9][0-9]*)"
@@ -84,3 +85,14 @@ SPLITS = (
 )
 WORLD = Parameter("world", "What is to be different, as JSON; nothing is written.")
 EXTENDED = (*PARAMETERS, *SPLITS, *OWN)
+
+
+def grammar_of(version: Microversion) -> Grammar:
+    """The forms of values that a version understands."""
+    return Grammar(
+        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
+        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
+        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
+    )

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from placement.api.candidate_parameters import NUMERIC_SUFFIX, OF_ALL, OF_GROUPS, STRING_SUFFIX
+from placement.api.candidate_parameters import (
+    NUMERIC_SUFFIX,
+    OF_ALL,
+    OF_GROUPS,
+    STRING_SUFFIX,
+    grammar_of,
+)
 from placement.api.described import names_of
 from placement.api.microversions import Feature, Microversion
 from placement.api.queries import (
@@ -31,17 +37,6 @@ from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
 _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
-
-
-def grammar_of(version: Microversion) -> Grammar:
-    """The forms of values that a version understands."""
-    return Grammar(
-        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
-        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
-        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
-    )
 
 
 @lru_cache(maxsize=256)

@@ -12,12 +12,11 @@ from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, read, single
 from placement.api.schemas.base import load
 from placement.api.schemas.capacity import CapacityBody
-from placement.api.schemas.worlds import WorldBody
+from placement.api.worlds import world_of
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.manifests import pod_manifest
 from placement.services.planning.planning import BY, BY_CLUSTER, Kind, Question
-from placement.services.planning.world import More, Reoffered, WorldRequest
 
 ONLY = "query"
 """The name of the only kind of a query string."""
@@ -101,27 +100,3 @@ def _kind(given: Mapping[str, Any]) -> Kind:
         return Kind(query=json_query.parse_query(given["query"]))
     except BadRequest as error:
         raise BadRequest(f"query.{error}") from None
-
-
-def world_of_text(text: str | None) -> WorldRequest:
-    """What is to be different, by a parameter. Raises BadRequest."""
-    try:
-        given = {} if text is None else orjson.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"world: is no JSON: {error}") from None
-    return world_of(load(WorldBody, NEWEST, given, "world: "))
-
-
-def world_of(given: Mapping[str, Any]) -> WorldRequest:
-    """What is to be different, by a part of a body that keeps to its schema."""
-    inventories = tuple(
-        Reoffered(
-            each["resource_class"],
-            each.get("allocation_ratio"),
-            each.get("reserved"),
-            tuple(each["hosts"]) if "hosts" in each else None,
-        )
-        for each in given.get("inventories", ())
-    )
-    more = tuple(More(each["like"], each["count"]) for each in given.get("more", ()))
-    return WorldRequest(tuple(given.get("without", ())), inventories, more)

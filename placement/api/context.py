@@ -20,6 +20,8 @@ ENVIRONMENT_KEY = "placement.request_id"
 CALLER_KEY = "placement.caller"
 READS_KEY = "placement.reads"
 CANDIDATES_KEY = "placement.candidates"
+OPEN_PAGES = "placement_open_pages"
+"""Where an application keeps the paths of its pages that are answered without a token."""
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

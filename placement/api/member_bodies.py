@@ -12,11 +12,11 @@ import orjson
 
 from placement.api import context
 from placement.api.bodies import BODY_PREFIX
-from placement.api.capacity_question import world_of
 from placement.api.claim_bodies import CLAIMANT, wish_at
 from placement.api.context import use_cases
 from placement.api.schemas.base import load
 from placement.api.schemas.candidates import MOST_MEMBERS, ClaimForMany
+from placement.api.worlds import world_of
 from placement.dialects.nova import FlavorRefused, Problem, ServerGroup, server_group
 from placement.domain.errors import BadRequest
 from placement.domain.member_rules import MemberRule, Per, RuleKind

@@ -8,7 +8,7 @@ PlacementError
  +-- Conflict              the request is fine but the present state refuses it
  |    +-- ConcurrentUpdate     another writer was faster; read again and retry
  |    +-- InventoryInUse       an inventory with allocations would disappear
- |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
+ |    +-- CapacityExceeded     nothing has the amounts, or they break min_unit, max_unit or step_size
  +-- Gone                  what was asked about cannot be told any more
  +-- Unanswered        another server did not say whether it did what it was asked for
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry

@@ -9,7 +9,8 @@ from typing import Any
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.inventory import Inventory
 from placement.operations.secrets import shown
-from placement.services.manifests import node_manifests, parse_yaml
+from placement.services.documents import parse_yaml
+from placement.services.manifests import node_manifests
 from placement.services.placement.candidates import SearchSettings
 from placement.services.use_cases import UseCases
 

@@ -8,14 +8,12 @@ from typing import ParamSpec, TypeVar
 
 from placement.domain import errors
 from placement.metrics.catalog import CLAIMS
-from placement.services.clusters.pod_pages import Unschedulable
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 # The first that an error is one of.
 _OUTCOMES = {
     errors.CapacityExceeded: "no_room",
-    Unschedulable: "no_room",
     errors.ConcurrentUpdate: "concurrent",
     errors.Conflict: "conflict",
     errors.BadRequest: "bad_request",

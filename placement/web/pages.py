@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, Flask, Response, request, send_from_directory
 
 from placement.api import queries
-from placement.api.application import OPEN_PAGES
+from placement.api.context import OPEN_PAGES
 from placement.api.errors import HttpError
 from placement.api.route_guard import PAGES
 from placement.domain.errors import BadRequest, NotFound

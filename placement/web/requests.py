@@ -21,8 +21,9 @@ from placement.dialects.nova import FlavorRefused, translation_document
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.bounds import MOST_MANIFEST_VALUES
+from placement.services.documents import parse_yaml
 from placement.services.host_views import NamedPlace
-from placement.services.manifests import parse_yaml, pod_manifest
+from placement.services.manifests import pod_manifest
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
 from placement.web import units

@@ -8,7 +8,6 @@ from flask import Blueprint, Response, current_app
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import validated
 from placement.api.candidate_parameters import EXTENDED, WORLD
-from placement.api.capacity_question import world_of, world_of_text
 from placement.api.context import use_cases
 from placement.api.described import Operation
 from placement.api.queries import parameters, single
@@ -18,8 +17,9 @@ from placement.api.rendering.scores import score_members
 from placement.api.responses import streamed
 from placement.api.route_guard import route
 from placement.api.schemas.answers.candidates import ScoredCandidates
-from placement.api.schemas.capacity import CandidatesInWorld
+from placement.api.schemas.candidates import CandidatesInWorld
 from placement.api.targets import cluster_of_body, cluster_of_query
+from placement.api.worlds import world_of, world_of_text
 from placement.domain.groups import CandidateQuery
 from placement.forest.texts import Pieces
 from placement.services.placement.candidates import Search

@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import validated
-from placement.api.candidate_query import grammar_of
+from placement.api.candidate_parameters import grammar_of
 from placement.api.context import use_cases
 from placement.api.described import EMPTY, ByVersion, Operation, Parameter, names_of
 from placement.api.microversions import Feature

@@ -153,3 +153,9 @@ class ClaimForFlavor(Claimant, FlavorRequest):
     """The same for a flavor, translated as it is claimed."""
 
     cluster = String(nullable=True)
+
+
+class CandidatesInWorld(CandidatesBody):
+    """POST /ext/v1/allocation_candidates; groups by suffix."""
+
+    world = Object(WorldBody)

@@ -1,7 +1,7 @@
 """Bodies of questions how many more there is room for."""
 
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.candidates import CandidatesBody, QueryBody
+from placement.api.schemas.candidates import QueryBody
 from placement.api.schemas.fields import Anything, Choice, Mapping, Object, Sequence, String
 from placement.api.schemas.worlds import WorldBody
 from placement.services.planning.planning import BY
@@ -26,10 +26,4 @@ class CapacityBody(VersionedSchema):
     kinds = Mapping(_KIND_NAME, Object(KindBody), required=True, least=1)
     cluster = String(1, 255)
     by = Sequence(Choice(list(BY)))
-    world = Object(WorldBody)
-
-
-class CandidatesInWorld(CandidatesBody):
-    """POST /ext/v1/allocation_candidates; groups by suffix."""
-
     world = Object(WorldBody)

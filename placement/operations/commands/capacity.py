@@ -119,7 +119,7 @@ def _named(text: str) -> tuple[str, str]:
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     """A pod or a flavor from a file. Raises PlacementError naming it."""
-    from placement.services.manifests import parse_yaml
+    from placement.services.documents import parse_yaml
 
     if file != STANDARD_INPUT and not Path(file).exists():
         raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")

@@ -57,7 +57,8 @@ class ImportNodes(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the nodes one by one, until one is refused."""
-        from placement.services.manifests import nodes_manifests, parse_yaml
+        from placement.services.documents import parse_yaml
+        from placement.services.manifests import nodes_manifests
 
         nodes = nodes_manifests(parse_yaml(read_bytes(parsed_args.file)))
         columns = ("name", "created", "changed", "deleted", "warnings")

@@ -274,7 +274,8 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
-    from placement.services.manifests import parse_yaml, pods_manifests
+    from placement.services.documents import parse_yaml
+    from placement.services.manifests import pods_manifests
 
     return pods_manifests(parse_yaml(read_bytes(file)))
 

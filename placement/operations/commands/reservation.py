@@ -78,7 +78,8 @@ class CreateReservations(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the reservations one by one, until one is refused."""
-        from placement.services.manifests import parse_yaml, reservations_manifests
+        from placement.services.documents import parse_yaml
+        from placement.services.manifests import reservations_manifests
 
         manifests = reservations_manifests(parse_yaml(read_bytes(parsed_args.file)))
         columns = ("name", "phase", "node", "held", "warnings")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from placement.domain.errors import Conflict
+from placement.domain.errors import CapacityExceeded
 from placement.domain.explanation import Explanation
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -17,7 +17,7 @@ from placement.services.clusters.pod_placing import Placed
 from placement.storage.statements.pods import PodHead, StoredPod
 
 
-class Unschedulable(Conflict):
+class Unschedulable(CapacityExceeded):
     """No node can take the pod; `refusals` says why, by node, and `explanation` stage by stage."""
 
     code = "unschedulable"

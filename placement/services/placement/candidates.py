@@ -12,7 +12,7 @@ from placement.dialects.koordinator.settings.scoring import candidates_order, or
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.domain.explanation import MOST_MISSES, Explanation
-from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.domain.groups import CandidateQuery
 from placement.domain.traits import NUMA_ROOT
 from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
@@ -25,12 +25,19 @@ from placement.search.budget import Budget, SearchEnded
 from placement.search.conditions import OffersClass
 from placement.search.core_trees import IsCoreTree
 from placement.search.joint import JointAnswer
-from placement.search.query import ForestQuery, GroupQuery, slots_of
+from placement.search.query import ForestQuery, slots_of
 from placement.search.search import FoundCandidates, search, shuffled, trace_of_nothing
 from placement.search.trace import RootIsIn, Trace
 from placement.services import scoping
 from placement.services.clusters import cluster_lookup
 from placement.services.following.forest_keeper import ForestKeeper, View
+from placement.services.placement.group_names import (
+    aggregate_ids,
+    aggregate_sets,
+    aggregates_of,
+    resolve_group,
+    trait_set,
+)
 from placement.services.placement.search_options import (
     NO_OPTIONS,
     SearchOptions,
@@ -39,19 +46,15 @@ from placement.services.placement.search_options import (
 )
 from placement.services.placement.unknown_names import refuse_unknown_names
 from placement.storage.database import Database
-from placement.storage.statements import names, provider_rows
+from placement.storage.statements import provider_rows
 from placement.storage.statements.clusters import Cluster
 from placement.storage.statements.names import SHARING_TRAIT, Names
 
 LOG = logging.getLogger(__name__)
-# No aggregate has this id: it stands for aggregates that never had a member.
-_NO_AGGREGATE = -1
 # What the near miss in the log line may cost where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it found no place at least as often, compared with the hardest one.
 _HARD = 0.1
-# Amounts beyond this fit nowhere and need not be told apart.
-_LARGEST_AMOUNT = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +232,8 @@ class Candidates:
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
         sets = [frozenset(options.aggregates), *query.root_member_of]
-        sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
-        return scoping.aggregates(view.forest, _aggregate_ids(self._database, sets))
+        sets += [any_of for group in query.groups for any_of in aggregates_of(group)]
+        return scoping.aggregates(view.forest, aggregate_ids(self._database, sets))
 
     def _resolve(
         self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
@@ -252,7 +255,7 @@ class Candidates:
             same_subtree=query.same_subtree,
             root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
             root_forbidden=trait_set(known, query.root_forbidden),
-            root_member_of=_aggregate_sets(aggregates, (*query.root_member_of, *home)),
+            root_member_of=aggregate_sets(aggregates, (*query.root_member_of, *home)),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
             order=by_score,
@@ -301,7 +304,7 @@ class Candidates:
         if options.cluster_aggregate is None or not uuids:
             return uuids
         forest = self._keeper.current().forest
-        ids = _aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
+        ids = aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
         rows = {uuid: row for uuid in uuids if (row := forest.row_of_uuid(uuid)) >= 0}
         flags = inside.among(forest, forest.providers.root[list(rows.values())])
@@ -363,56 +366,3 @@ def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery
                     f"{where}: only sharing providers offer {name}, and no amount is split over these; "
                     "ask for it without split"
                 )
-
-
-def resolve_group(
-    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
-) -> GroupQuery:
-    """A request group by ids. Raises BadRequest naming what does not exist."""
-    for name in group.resources:
-        if name not in known.class_ids:
-            raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
-    return GroupQuery(
-        suffix=group.suffix,
-        resources=tuple(
-            (known.class_ids[name], min(amount, _LARGEST_AMOUNT)) for name, amount in group.resources.items()
-        ),
-        required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
-        forbidden=trait_set(known, group.forbidden, prefix),
-        member_of=_aggregate_sets(aggregates, group.member_of),
-        forbidden_aggregates=frozenset(
-            aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
-        ),
-        in_tree=group.in_tree,
-        split=frozenset(known.class_ids[name] for name in group.split),
-        split_rule=group.split_rule,
-    )
-
-
-def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
-    """Trait names by ids. Raises BadRequest naming those that do not exist."""
-    unknown = sorted(trait for trait in traits if trait not in known.trait_ids)
-    if unknown:
-        raise BadRequest(f"{prefix}No such trait(s): {', '.join(unknown)}.")
-    return frozenset(known.trait_ids[trait] for trait in traits)
-
-
-def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    """The ids of the aggregates of one group; those that never had a member have none."""
-    return _aggregate_ids(database, _aggregates_of(group))
-
-
-def _aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
-    return (*group.member_of, group.forbidden_aggregates)
-
-
-def _aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
-    wanted = frozenset().union(*sets)
-    if not wanted:
-        return {}
-    with database.read() as connection:
-        return names.aggregate_ids(connection, wanted)
-
-
-def _aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
-    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -11,7 +11,7 @@ from placement.domain.groups import RequestGroup
 from placement.domain.identifiers import normalize_uuid
 from placement.search.filters import providers_matching
 from placement.services.following.forest_keeper import ForestKeeper
-from placement.services.placement.candidates import group_aggregates, resolve_group
+from placement.services.placement.group_names import group_aggregates, resolve_group
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import clusters, provider_rows, providers
