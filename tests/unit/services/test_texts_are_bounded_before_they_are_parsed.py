@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.domain.errors import BadRequest
-from placement.services import bounds, documents
+from placement.services import bounds
+from placement.services import documents as reading
 from placement.services.bounds import DEEPEST, check_json
 from placement.services.documents import parse_json, parse_yaml
 from placement.services.manifests import node_manifests, nodes_manifests, pod_manifest, pods_manifests
@@ -118,7 +119,7 @@ def test_what_cannot_be_stored_is_found_wherever_it_stands(text, around):
 
     def looked_at():
         documents = [orjson.loads(given_text)]
-        documents._check_storable(documents)
+        reading._check_storable(documents)
         return documents
 
     assert outcome(lambda: parse_json(given_text)) == outcome(looked_at)
@@ -126,7 +127,7 @@ def test_what_cannot_be_stored_is_found_wherever_it_stands(text, around):
 
 def test_a_usual_manifest_is_not_looked_at_value_by_value(monkeypatch):
     looked: list[object] = []
-    monkeypatch.setattr(documents, "_check_storable", looked.append)
+    monkeypatch.setattr(reading, "_check_storable", looked.append)
     usual = [
         *node_manifests_of("n"),
         {"uid": "4e123456-1e40-4e00-8e00-3e1111111111", "n": [1, -2, 0.5, "1e9"]},
