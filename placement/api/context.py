@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from flask import current_app, g, request
@@ -12,7 +13,9 @@ from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
 from placement.domain.audit import Initiator, act_as, initiator
-from placement.services.use_cases import UseCases
+
+if TYPE_CHECKING:
+    from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
 # the Caller, whether the request changes nothing whatever its method, and how many candidates it found.

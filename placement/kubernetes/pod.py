@@ -9,13 +9,12 @@ from math import ceil
 from typing import Any
 
 from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
+from placement.kubernetes.pod_identity import ENDED_PHASES
 from placement.kubernetes.resize import resize_is_infeasible
 from placement.numa.amounts import Amounts
 
 Quantities = Mapping[str, Fraction]
 """By Kubernetes resource name, in the resource's base unit."""
-
-ENDED_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from placement.domain.identifiers import is_dashed_uuid
 
+ENDED_PHASES = ("Succeeded", "Failed")
+
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/pod")
 # What of the metadata of a pod decides.
 SUCCESSION = ("creationTimestamp", "resourceVersion")

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from placement.numa.accumulator.accumulator import check_binding, take_cpus, thinned
-from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.numa.amounts import CPU, MILLI, NOTHING, Amounts, NumaAmounts
 from placement.numa.demand import BindPolicy, CpuDemand, Distribution, PodDemand
 from placement.numa.host import HostState, numa_available, numa_used
 from placement.numa.refusal import (
@@ -19,8 +19,6 @@ from placement.numa.refusal import (
     Refused,
 )
 from placement.numa.split import (
-    CPU,
-    MILLI,
     deal_amount,
     split_amount,
 )

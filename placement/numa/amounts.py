@@ -7,6 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
+CPU = "cpu"
+MILLI = 1000
+
 Amounts = Mapping[str, int]
 """By Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from placement.numa.amounts import NOTHING, Amounts, bound_cost, host_cpu_requested
+from placement.numa.amounts import CPU, MILLI, NOTHING, Amounts, bound_cost, host_cpu_requested
 from placement.numa.demand import PodDemand
 from placement.numa.host import FACE_VALUE, HostState, numa_used
-from placement.numa.split import CPU, MILLI
 from placement.scoring.host import sum_scorer
 from placement.scoring.order import Order
 

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from placement.numa.accumulator.distribution import even_shares
 
-CPU = "cpu"
-MILLI = 1000
-
 
 def split_amount(
     amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int = 1

@@ -7,11 +7,11 @@ from functools import cache
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.merging import Fitness
 from placement.numa.allocator import NumaAllocator
+from placement.numa.amounts import CPU
 from placement.numa.cpuset import members_of
 from placement.numa.demand import Distribution, NumaPolicy
 from placement.numa.isolation import MISSED, CpuPreference, missed
 from placement.numa.refusal import Refused
-from placement.numa.split import CPU
 
 _WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
 

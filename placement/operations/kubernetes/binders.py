@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from placement.domain.errors import PlacementError, Unanswered
-from placement.kubernetes.pod import ENDED_PHASES
+from placement.kubernetes.pod_identity import ENDED_PHASES
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path, preload
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 

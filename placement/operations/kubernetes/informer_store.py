@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from placement.kubernetes.pod import ENDED_PHASES
-from placement.kubernetes.pod_identity import canonical_uid
+from placement.kubernetes.pod_identity import ENDED_PHASES, canonical_uid
 from placement.kubernetes.resize import resize_status
 from placement.operations.kubernetes.service import PodId
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placement.domain.audit import Action, Kind, Record
-from placement.kubernetes.pod import ENDED_PHASES
+from placement.kubernetes.pod_identity import ENDED_PHASES
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_rows import consumer_of
 from placement.storage.statements.pods import RESERVED, StoredPod

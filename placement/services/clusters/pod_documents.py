@@ -9,8 +9,13 @@ from typing import Any
 
 from placement.dialects.koordinator.reservation.terms import ReservationTerms
 from placement.domain.errors import BadRequest
-from placement.kubernetes.pod import ENDED_PHASES
-from placement.kubernetes.pod_identity import SUCCESSION, canonical_uid, consumer_of, derived_uid
+from placement.kubernetes.pod_identity import (
+    ENDED_PHASES,
+    SUCCESSION,
+    canonical_uid,
+    consumer_of,
+    derived_uid,
+)
 from placement.kubernetes.resize import resize_status
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain import deadline
 from placement.domain.errors import NotFound, PlacementError
-from placement.kubernetes.pod import ENDED_PHASES
-from placement.kubernetes.pod_identity import canonical_uid
+from placement.kubernetes.pod_identity import ENDED_PHASES, canonical_uid
 from placement.services.clusters.pod_writing import Precondition
 from placement.services.clusters.pods import Pods
 
