@@ -6,7 +6,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -23,8 +23,10 @@ from placement.forest.records import (
     Snapshot,
 )
 from placement.storage import tables
-from placement.storage.backends.backend import Backend
 from placement.storage.content_rule import CONTENT
+
+if TYPE_CHECKING:
+    from placement.storage.backends.backend import Backend
 
 _AT_ONCE = 2000
 _STREAM = 10_000

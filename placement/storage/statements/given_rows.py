@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from placement.storage.backends.backend import Backend
-
 if TYPE_CHECKING:
+    from placement.storage.backends.backend import Backend
     from placement.storage.database import Transaction
 
 
