@@ -36,7 +36,18 @@ from placement.web.templating import add_templates
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
-_ROOMS = (overview, fleet_map, hosts, requests, room, moves, claims, consumers, changes, search)
+_REGISTERS = (
+    overview.register,
+    fleet_map.register,
+    hosts.register,
+    requests.register,
+    room.register,
+    moves.register,
+    claims.register,
+    consumers.register,
+    changes.register,
+    search.register,
+)
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -52,8 +63,8 @@ _HEADERS = {
 def attach(application: Flask) -> None:
     """Add the pages to the application."""
     blueprint = Blueprint("web", __name__)
-    for part in _ROOMS:
-        part.register(blueprint)
+    for register in _REGISTERS:
+        register(blueprint)
     signing.register(application, blueprint)
     blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
     blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)
