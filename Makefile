@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults fuzz lint types rooms bench bench-full soak screenshots constraints sbom clean
+.PHONY: help run test faults fuzz lint types rooms house bench bench-full soak screenshots constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,9 @@ faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 
 fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
 	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
+
+house: $(VENV)/.test ## Print figures of the whole: size, modules that a request crosses
+	$(BIN)/python -m tests.house
 
 bench: $(VENV)/.test ## Measure what is asked of the service (ten minutes; BENCH="pods changed" for some of it)
 	$(BIN)/python -m benchmarks $(BENCH)

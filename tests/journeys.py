@@ -91,14 +91,19 @@ def _journeys(client: Any) -> dict[str, Callable[[], None]]:
 
 @dataclass
 class Journey:
-    """Which functions of the product were called, in the order of their first calls, and how often."""
+    """Which functions of the product were called, in the order of their first calls, and how often.
+
+    `way` has the module of each call.
+    """
 
     calls: dict[CodeType, int] = field(default_factory=dict)
+    way: list[str] = field(default_factory=list)
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """Called by the interpreter for every call."""
         if event == "call" and frame.f_code.co_filename.startswith(str(_ROOT)):
             self.calls[frame.f_code] = self.calls.get(frame.f_code, 0) + 1
+            self.way.append(frame.f_code.co_filename)
 
 
 def traced(make: Callable[[], None]) -> Journey:
