@@ -8,6 +8,7 @@ from typing import Any, TextIO
 from placement.operations.commands.drawing import bar
 
 _OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts are empty"}
+_GUESSED = "guessed: its request is not known, so amounts and traits are kept"
 
 
 def summary(plan: Mapping[str, Any]) -> str:
@@ -59,6 +60,8 @@ def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
         who = move["consumer"] if pod is None else f"{pod['namespace']}/{pod['name']}"
         ends = " -> ".join(hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
         yield f"{at:>4}  {who}  {ends}  ({_marked(move)})"
+    if any(move["kind"] == "guessed" for move in plan["moves"]):
+        yield _GUESSED
     for each in plan["left"]:
         yield f"stays {each['consumer']}: {each['why']}"
     for host in plan["hosts"]:

@@ -19,7 +19,7 @@ from placement.search.trace import Trace
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
-from tests.strategies import Search, searches
+from tests.strategies import Search, searches, split_searches
 
 ONE, TWO, CHILD = (f"{number}{'0' * 7}-0000-0000-0000-{'0' * 12}" for number in "123")
 NAMES = {ONE: "one", TWO: "two", CHILD: "child"}
@@ -153,6 +153,16 @@ ASKED_FOR_AND_OFFERED_BY_NOBODY = (
 def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     given_search: Search, one_by_one: bool
 ) -> None:
+    _check(given_search, one_by_one)
+
+
+@settings(max_examples=200)
+@given(split_searches(), st.booleans())
+def test_a_reason_is_found_where_amounts_are_split(given_search: Search, one_by_one: bool) -> None:
+    _check(given_search, one_by_one)
+
+
+def _check(given_search: Search, one_by_one: bool) -> None:
     providers, query = given_search
     made = World(providers)
     made.load()

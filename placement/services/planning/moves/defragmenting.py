@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from placement.search.budget import SearchEnded
-from placement.services.planning.moves.board import Board, Spot
+from placement.services.planning.moves.board import Board, Relocation, Spot
 from placement.services.planning.moves.goals import SUMS, TIME_UP, Reached, fewest_hosts
 from placement.services.planning.moves.making_room import RoomMaker
 from placement.services.planning.moves.plan import Bound
@@ -25,6 +26,7 @@ class Defragmenting:
         """On the hosts with these roots. Raises SearchEnded."""
         self._board, self._maker, self._wish = board, maker, wish
         self._queries, self._class_id = wish.queries, class_id
+        self._roots = frozenset(roots)
         everywhere = board.ground.stranded(wish.queries, class_id)
         self._stranded = {root: everywhere[root] for root in roots if root in everywhere}
         self._at_first = dict(self._stranded)
@@ -92,8 +94,7 @@ class Defragmenting:
         board = self._board
         mark = board.mark()
         board.release(spot)
-        touched = {spot.root, *(each.to.root for each in board.moved[-_MOST_TOGETHER:])}
-        touched |= {each.consumer.root for each in board.moved[-_MOST_TOGETHER:]}
+        touched = self._touched(spot, board.moved[-_MOST_TOGETHER:])
         now = board.ground.stranded(self._queries, self._class_id, touched)
         gain = sum(self._stranded.get(each, 0) - now.get(each, 0) for each in touched)
         if gain < worth:
@@ -103,6 +104,18 @@ class Defragmenting:
             self._stranded.pop(each, None)
         self._stranded.update(now)
         return True
+
+    def _touched(self, spot: Spot, moved: Sequence[Relocation]) -> set[int]:
+        """The hosts where another amount may be stranded after these moves for a spot."""
+        touched, left = {spot.root}, Counter[tuple[int, int]]()
+        for each in moved:
+            touched |= {each.consumer.root, each.to.root}
+            left.update({(row, name): amount for row, name, amount in each.consumer.spot.draws})
+            left.subtract({(row, name): amount for row, name, amount in each.to.draws})
+        if any(amount and self._board.ground.is_shared(row) for (row, _), amount in left.items()):
+            # What a sharing provider has left decides about hosts that nothing came to or left.
+            touched |= self._roots
+        return touched
 
     def _chosen(self, spots: Iterable[Spot]) -> list[Spot]:
         """Those that harm least: hosts without the class first, then those where it is stranded anyway."""

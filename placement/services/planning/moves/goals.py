@@ -113,7 +113,10 @@ class Goals:
         start = self._now()
         ways = partial(self._maker.requests, wish)
         while reached.achieved < wanted:
-            first = self._first(ways, self.spare)
+            if too_little(self._board, wish.wanted, open_, "hosts"):
+                first = _First(False, 0, hopeless=True)
+            else:
+                first = self._first(ways, self.spare)
             if not reached.achieved and first.too_few >= 0:
                 reached.bound = self._bound(wish, first, needed)
             if not first.found and (why or not reached.achieved or not self._again(start, ways, reached)):

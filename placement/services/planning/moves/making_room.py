@@ -109,14 +109,26 @@ class RoomMaker:
         for evicted, spot in self._evictions(wish, spare, consumer):
             self._moving.add(consumer.uuid)
             for moves in self.replacing(evicted, spot, spare, consumer):
+                if self.why_not(consumer):
+                    # Those that moved for it were the last of its kind that may.
+                    continue
                 here = board.mark()
                 board.leave(consumer)
                 board.settle(consumer, spot)
-                self._moving.discard(consumer.uuid)
-                yield moves
-                self._moving.add(consumer.uuid)
+                if self._is_within(spot):
+                    self._moving.discard(consumer.uuid)
+                    yield moves
+                    self._moving.add(consumer.uuid)
                 board.back(here)
             self._moving.discard(consumer.uuid)
+
+    def _is_within(self, spot: Spot) -> bool:
+        """Whether a spot that was kept is there by now, and not only once those that still wait have left.
+
+        Of pods that is not asked: nothing comes to a node while a spot is kept on it.
+        """
+        free = self._board.ground.free
+        return spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws)
 
     def _is_elsewhere(self, consumer: Consumer, spot: Spot) -> bool:
         """Whether going there is a move: pods cannot be given other CPUs where they are."""

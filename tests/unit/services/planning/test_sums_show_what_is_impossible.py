@@ -66,7 +66,17 @@ def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
 
 def test_requests_that_take_more_than_is_left_do_not_fit():
     scene = Scene(cluster(8, 6), ALLOWED)
+    scene.maker.moves = unasked  # type: ignore[method-assign]
     reached = Goals(scene.board, scene.maker, ALLOWED).fit(scene.wish(shared(2, 2)), 4, lambda: False)
+    # Nobody is moved for a fourth one, as nothing is left of six.
     assert (reached.achieved, reached.complete) == (3, True)
     assert "hosts have 6 " in reached.why
     assert "8 are needed" in reached.why
+
+
+def test_no_room_is_looked_for_where_nothing_is_left():
+    scene = Scene(cluster(8, 8), ALLOWED)
+    scene.maker.moves = unasked  # type: ignore[method-assign]
+    reached = Goals(scene.board, scene.maker, ALLOWED).fit(scene.wish(shared(1, 1)), 1, lambda: False)
+    assert (reached.achieved, reached.complete, reached.bound) == (0, True, Bound(0, IMPOSSIBLE))
+    assert "hosts have 0 " in reached.why
