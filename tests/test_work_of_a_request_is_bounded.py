@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from placement.api import member_bodies
+from placement.domain import deadline
 from placement.search import budget
 from placement.search.assignment import Assignment
 from placement.search.budget import Budget
 from placement.search.problem import Problem
 from placement.services.planning import planning
+from placement.services.planning.by_pod import PodCapacity
 from placement.services.planning.planning import QueryCapacity
 from tests.client import Client, code, detail
+from tests.kubernetes import node_manifests, pod_manifest
 
 CAPACITY = "/ext/v1/capacity"
 CANDIDATES = "/ext/v1/allocation_candidates"
@@ -100,3 +103,23 @@ def test_all_kinds_of_a_question_share_the_time_of_one_search(api: Client, monke
     answer = api.post(CAPACITY, {"kinds": {"first": ONE, "second": ONE}})
     assert (answer.status_code, code(answer)) == (503, "placement.search_timeout")
     assert "kinds['second']: counting took longer than 5 s" in detail(answer)
+
+
+@sqlite
+def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monkeypatch: pytest.MonkeyPatch):
+    cluster = "/ext/v1/clusters/edge"
+    assert api.put(cluster).status_code == 201
+    assert api.put(f"{cluster}/nodes/n1", node_manifests("n1")).status_code == 201
+    counted = []
+
+    class Slow(PodCapacity):
+        def __init__(self, *given: Any) -> None:
+            counted.append(1)
+            super().__init__(*given)
+            deadline.until(time.monotonic())
+
+    monkeypatch.setattr(planning, "PodCapacity", Slow)
+    kinds = {name: {"pod": pod_manifest()} for name in ("first", "second", "third")}
+    answer = api.post(CAPACITY, {"cluster": "edge", "kinds": kinds})
+    assert (answer.status_code, len(counted)) == (503, 1)
+    assert "The time of the request was up" in detail(answer)
