@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from placement.domain import deadline
 from placement.domain.inventory import Inventory
 from placement.forest.world import Added, World, altered
 from placement.search.budget import SearchEnded
+from placement.services.planning import planning
 from placement.services.planning.world import WorldRequest, imagining, most_imagined
 from tests import forests
 from tests.client import Client, detail
@@ -30,7 +33,7 @@ def test_so_many_providers_are_imagined_beside_those_there_are(providers, most):
     assert most_imagined(SimpleNamespace(count=providers)) == most
 
 
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 def test_what_is_too_much_is_refused_at_its_field(api):
     api.provider("a", VCPU=1)
     assert asked(api, {"like": "a", "count": 1000}).status_code == 200
@@ -61,7 +64,7 @@ def test_no_more_is_made_once_the_time_is_up_or_the_caller_has_left():
     assert len(looks) >= 100_000 // 4096
 
 
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 def test_one_world_is_looked_at_at_a_time(api):
     api.provider("a", VCPU=1)
     inside, over = threading.Event(), threading.Event()
@@ -84,3 +87,19 @@ def test_one_world_is_looked_at_at_a_time(api):
         over.set()
         thread.join()
     assert asked(api, {"like": "a", "count": 1}).status_code == 200
+
+
+@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
+def test_a_world_that_only_waited_is_not_blamed_on_the_search(api: Client, monkeypatch: pytest.MonkeyPatch):
+    api.provider("a", VCPU=8)
+
+    def late(world: WorldRequest) -> Any:
+        deadline.until(time.monotonic())
+        return imagining(world)
+
+    monkeypatch.setattr(planning, "imagining", late)
+    answer = asked(api, {"like": "a", "count": 1})
+    assert answer.status_code == 503
+    assert "The time of the request was up ([api] request_timeout) before imagining the hosts" in detail(
+        answer
+    )

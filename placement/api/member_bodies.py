@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +57,7 @@ class ManyClaims:
 def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
     """The claims in a body for many; `parse` reads the query of a flavor. Raises BadRequest naming it."""
     body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
+    _refuse_too_many(body["members"])
     group = server_group(body["server_group"]) if "server_group" in body else None
     wishes: dict[bytes, FlavorWish] = {}
     found: list[Application] = []
@@ -77,12 +78,15 @@ def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
                     place,
                 )
             )
-    if len(found) > MOST_MEMBERS:
-        raise BadRequest(
-            f"members: {len(found)} consumers are more than {MOST_MEMBERS}, too many for a claim"
-        )
     _refuse_twins(found)
     return ManyClaims(found, _together(body, len(found), group), _world(body))
+
+
+def _refuse_too_many(members: Sequence[Mapping[str, Any]]) -> None:
+    """Raises BadRequest. They are counted before any is made: a small body may name a hundred million."""
+    count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in members)
+    if count > MOST_MEMBERS:
+        raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
 
 
 def _wanted(

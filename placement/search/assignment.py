@@ -30,7 +30,7 @@ class Assignment:
         self.order = tuple(slot for block in blocks for slot in block)
         self.chosen = [_NOWHERE] * len(options)
         self.room = [list(contention.headroom) for contention in problem.contentions]
-        self._later = {slot: block[at + 1 :] for block in blocks for at, slot in enumerate(block)}
+        self._place_of = {slot: (block, at) for block in blocks for at, slot in enumerate(block)}
         self._constraints_of = [
             tuple(mask for mask in problem.subtrees if mask >> slot & 1) for slot in range(len(options))
         ]
@@ -67,7 +67,8 @@ class Assignment:
             self.room[at][position] -= self.problem.contentions[at].demand[slot]
         narrowed = domains.copy()
         if ascending:
-            for other in self._later[slot]:
+            block, at = self._place_of[slot]
+            for other in block[at + 1 :]:
                 narrowed[other] &= -1 << position
         return narrowed if self._narrow(slot, position, unassigned, narrowed) else None
 

@@ -55,6 +55,8 @@ LOG = logging.getLogger(__name__)
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it found no place at least as often, compared with the hardest one.
 _HARD = 0.1
+# More than a query string can name. What precedes the search is not divided, so its time does not bound it.
+_MOST_GROUPS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,8 @@ class Candidates:
     def _resolve(
         self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
     ) -> ForestQuery:
+        if len(query.groups) > _MOST_GROUPS:
+            raise BadRequest(f"{len(query.groups)} groups are more than {_MOST_GROUPS}, too many for a query")
         if query.is_json:
             refuse_unknown_names(known, query)
         order = self._settings.order if options.default_order else options.order

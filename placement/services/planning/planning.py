@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.dialects.nova import FlavorRefused
@@ -87,12 +87,15 @@ class Planning:
         nodes = self._nodes_seen(question, budget)
         rooms = {}
         for name, kind in question.kinds.items():
+            # Pods that there is no time to count get sums, which take time, too.
+            if deadline.is_over():
+                raise RequestTimeout("counting")
             try:
                 if kind.pod is not None:
                     rooms[name] = self._of_pod(nodes, kind.pod, question, budget)
                 else:
                     query = kind.query or query_of(Flavors.translate(kind.flavor), parse)
-                    rooms[name] = self._of_query(seen, query, options, question)
+                    rooms[name] = self._of_query(seen, query, options, question, budget)
             except BadRequest as error:
                 raise _placed(error, question.place(name)) from None
             except SearchEnded as ended:
@@ -122,10 +125,17 @@ class Planning:
         return imagined(self._database, view, question.world, aggregate, budget)
 
     def _of_query(
-        self, seen: Imagined | None, query: CandidateQuery, options: SearchOptions, question: Question
+        self,
+        seen: Imagined | None,
+        query: CandidateQuery,
+        options: SearchOptions,
+        question: Question,
+        budget: Budget,
     ) -> KindRoom:
         assert seen is not None
-        counted = QueryCapacity(seen.view, self._candidates.wanted(seen.view, query, options))
+        # All kinds of a question share the time of one search.
+        wanted = [replace(each, budget=budget) for each in self._candidates.wanted(seen.view, query, options)]
+        counted = QueryCapacity(seen.view, wanted)
         groups = self._groups(counted, question)
         sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
         hosts = None

@@ -41,7 +41,8 @@ def imagined_cluster(
 ) -> ImaginedCluster:
     """The view with what is to be different: nodes that come, on which nobody is, and nodes that go.
 
-    Nodes by name, or as hosts by name or uuid. Raises BadRequest naming the member, SearchTimeout.
+    Nodes by name, or as hosts by name or uuid. Raises BadRequest naming the member, SearchTimeout,
+    RequestTimeout.
     """
     if request == NOTHING_DIFFERENT:
         return ImaginedCluster(view, {})

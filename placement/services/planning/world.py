@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from placement.domain.errors import BadRequest, SearchTimeout, Unavailable
+from placement.domain import deadline
+from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.domain.identifiers import normalize_uuid
 from placement.forest import world as forest_world
 from placement.forest.forest import Forest
@@ -75,10 +76,15 @@ def imagining(request: WorldRequest) -> Iterator[None]:
         raise Unavailable("world: another one is looked at, and others wait already; ask again") from None
 
 
-def ended(error: SearchEnded) -> SearchTimeout:
+def ended(error: SearchEnded) -> Unavailable:
     """The error of a world that was not made in time."""
-    why = "The caller went away" if error.abandoned else "The time was up ([placement] search_timeout)"
-    return SearchTimeout(f"world: {why} before the hosts were imagined.")
+    if error.abandoned:
+        return SearchTimeout("world: The caller went away before the hosts were imagined.")
+    if deadline.is_over():
+        return RequestTimeout("imagining the hosts")
+    return SearchTimeout(
+        "world: The time was up ([placement] search_timeout) before the hosts were imagined."
+    )
 
 
 def most_imagined(forest: Forest) -> int:
@@ -91,7 +97,7 @@ def imagined(
 ) -> Imagined:
     """The view with what is to be different; only hosts in the aggregate are known, if it is given.
 
-    Raises BadRequest naming the member, SearchTimeout.
+    Raises BadRequest naming the member, SearchTimeout, RequestTimeout.
     """
     try:
         return _Reading(database, view, request, aggregate).imagined(request, budget)
