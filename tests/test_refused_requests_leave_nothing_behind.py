@@ -9,15 +9,19 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from flask import Flask
 from gunicorn.config import Config
 
 import placement
 from placement.operations.http import connection as connections
+from placement.operations.http import event_loop
 from placement.operations.http.connection import Connection
 from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
+from placement.services.callers import Callers
 from tests.hostile import Wire, request
 from tests.server import RunningServer, database_url, running_service
 
@@ -29,6 +33,7 @@ REFUSED_BY_THE_SERVER = {
     "bad line": (400, "GET /\r\n\r\n"),
     "bad header": (400, f"{_HEAD}no colon\r\n\r\n"),
     "bad version": (400, "GET / HTTP/9.9\r\n\r\n"),
+    "no host": (400, "GET / HTTP/1.1\r\n\r\n"),
     "bad chunk": (400, f"POST{_HEAD[3:]}Transfer-Encoding: chunked\r\n\r\nx\r\n"),
     "long body": (413, f"POST{_HEAD[3:]}{_FILLED}Content-Length: 99999999\r\n\r\n"),
     "long line": (414, f"GET /?{'x' * 80_000} HTTP/1.1\r\n\r\n"),
@@ -42,21 +47,35 @@ REFUSED_BY_THE_APPLICATION = {
     "no method": (405, "PATCH /traits HTTP/1.1\r\nHost: localhost\r\nX-Auth-Token: a\r\n\r\n"),
     "no form": (415, request("POST", "/ui/sign-out", b"{}", "Content-Type: application/json")),
     "no key": (403, request("POST", "/ui/sign-out", b"a=1", _FORM)),
+    "no JSON": (400, request("POST", "/resource_classes", b"{", "Content-Type: application/json")),
+    "no query": (400, request("GET", "/resource_providers?nothing=1", b"")),
+    "no such version": (406, f"{_HEAD}OpenStack-API-Version: placement 9.9\r\n\r\n"),
     "no cookie": (403, request("POST", "/ui/sign-out", b"a=1&" * 9000, _FORM)),
+}
+_WHOLE = f"{_HEAD}\r\n"
+# What a limit refuses that is at its end.
+REFUSED_BY_A_LIMIT: dict[str, tuple[int, str, dict[str, float]]] = {
+    "slow head": (408, _HEAD, {"head_seconds": 0}),
+    "slow body": (408, f"POST{_HEAD[3:]}Content-Length: 2\r\n\r\n", {"body_seconds": 0}),
+    "no room": (503, f"{_HEAD}{_FILLED}\r\n", {"most_buffered_bytes": 1000}),
+    "too many waiting": (503, _WHOLE, {"most_waiting": 0}),
+    "too late": (503, _WHOLE, {"request_seconds": 0}),
 }
 
 
 class OneClient:
     """An event loop in this process, and clients one after the other."""
 
-    def __init__(self) -> None:
-        self.loop = EventLoop(Config(), Limits(drain_seconds=0.1), None, lambda: True, lambda: None)
+    def __init__(self, application: Flask | None = None, **limits: Any) -> None:
+        allowed = Limits(**{"drain_seconds": 0.1, **limits})
+        self.loop = EventLoop(Config(), allowed, application, lambda: True, lambda: None)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self.loop.listen(self._listener)
 
-    def status_of(self, sent: bytes) -> int:
+    def status_of(self, sent: str | bytes) -> int:
         """The status of the answer; the connection is closed then."""
+        sent = sent.encode() if isinstance(sent, str) else sent
         with socket.create_connection(self._listener.getsockname()) as client:
             client.setblocking(False)
             answer, rest = b"", memoryview(sent)
@@ -76,6 +95,12 @@ def alive() -> int:
     return sum(isinstance(each, Connection) for each in gc.get_objects())
 
 
+def objects() -> int:
+    """How many objects of any kind are alive that may hold others."""
+    gc.collect()
+    return len(gc.get_objects())
+
+
 @pytest.fixture
 def client() -> OneClient:
     return OneClient()
@@ -85,8 +110,46 @@ def client() -> OneClient:
 def test_no_refused_connection_stays_alive(client: OneClient, kind: str):
     status, sent = REFUSED_BY_THE_SERVER[kind]
     before = alive()
-    assert {client.status_of(sent.encode()) for _ in range(50)} == {status}
+    assert {client.status_of(sent) for _ in range(50)} == {status}
     assert alive() - before <= 1
+
+
+@pytest.mark.parametrize("kind", REFUSED_BY_A_LIMIT)
+def test_no_connection_that_a_limit_refuses_stays_alive(monkeypatch: pytest.MonkeyPatch, kind: str):
+    status, sent, limits = REFUSED_BY_A_LIMIT[kind]
+    # Each turn looks at the deadlines.
+    monkeypatch.setattr(event_loop, "_LOOK_EVERY_SECONDS", 0)
+    client, before = OneClient(**limits), alive()
+    assert {client.status_of(sent) for _ in range(50)} == {status}
+    assert alive() - before <= 1
+
+
+def test_no_connection_of_a_caller_with_too_many_stays_alive(
+    client: OneClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Callers, "enter", lambda callers, caller: False)
+    before = alive()
+    # The version document is answered to all callers.
+    sent = _WHOLE.replace("/", "/traits", 1)
+    assert {client.status_of(sent) for _ in range(50)} == {429}
+    assert alive() - before <= 1
+
+
+def test_thousands_of_refused_requests_leave_no_object_behind(embedded_application: Flask):
+    client = OneClient(embedded_application)
+    kinds = list({**REFUSED_BY_THE_SERVER, **REFUSED_BY_THE_APPLICATION}.items())
+
+    def refuse(rounds: int) -> None:
+        for number in range(rounds):
+            kind, (status, sent) = kinds[number % len(kinds)]
+            assert client.status_of(sent) == status, kind
+
+    # What is loaded or kept once is there after some of each kind.
+    refuse(10 * len(kinds))
+    before = objects()
+    refuse(_ROUNDS)
+    # Another thread of a lane is some dozens of objects; each connection of one kind would be a thousand.
+    assert objects() - before < 500
 
 
 def test_no_connection_without_a_certificate_stays_alive(client: OneClient, monkeypatch: pytest.MonkeyPatch):

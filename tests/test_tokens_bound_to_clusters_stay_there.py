@@ -173,6 +173,15 @@ def test_it_may_do_in_its_cluster_what_its_roles_allow(api: Client, case: int):
     assert api.as_(EDGE).call(method, path, body).status_code not in (401, 403, 500)
 
 
+def test_names_that_were_made_since_are_known_to_it(api: Client):
+    query = "/ext/v1/allocation_candidates?cluster=edge&resources="
+    assert api.as_(EDGE).get(f"{query}VCPU:1").status_code == 200
+    assert api.as_(EVERYWHERE).put("/traits/CUSTOM_MADE_LATER").status_code == 201
+    assert api.as_(EVERYWHERE).put("/resource_classes/CUSTOM_MADE_LATER").status_code == 201
+    for asked in ("VCPU:1&required=!CUSTOM_MADE_LATER", "CUSTOM_MADE_LATER:1"):
+        assert api.as_(EDGE).get(f"{query}{asked}").status_code == 200, asked
+
+
 @pytest.mark.parametrize("token", [EDGE, NONE])
 @pytest.mark.parametrize("case", range(len(in_cluster("edge"))))
 def test_other_clusters_are_refused(api: Client, token: str, case: int):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -89,7 +89,8 @@ class ForestKeeper(Follower):
             sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT])
             forest = within(view.forest, sharing, homes)
             known[homes] = View(forest, SharingMap(), ScoreCache(), view.names)
-        return known[homes]
+        # Names come without any provider changing.
+        return replace(known[homes], names=view.names)
 
     @property
     def state(self) -> ForestState:
