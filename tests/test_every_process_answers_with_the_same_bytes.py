@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement.app import build
+from placement.domain.explanation import MOST_MISSES
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
@@ -52,3 +53,56 @@ def test_nodes_that_refuse_a_pod_are_told_by_name(api: Client, fresh: Client):
     assert answers[0].data == answers[1].data
     refused = api.put(f"{CLUSTER}/pods/default/web", pod).json["errors"][0]
     assert [each["node"] for each in refused["nodes"]] == ["n0", "n1", "n2"]
+    pod["metadata"] |= {"name": "web", "namespace": "default"}
+    asked = {"Pod": pod, "NodeNames": ["n2", "n0", "n1"]}
+    answers = [each.post(f"{CLUSTER}/extender/filter", asked) for each in (api, fresh)]
+    assert list(answers[0].json["FailedNodes"]) == ["n0", "n1", "n2"]
+    assert answers[0].data == answers[1].data
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "resources=VCPU:9",
+        "resources=VCPU:1&required=HW_CPU_X86_AVX",
+        "resources=VCPU:1&required=HW_CPU_X86_AVX&root_required=HW_CPU_X86_AVX",
+        "resources_A=VCPU:3&resources_B=VCPU:3&resources_C=MEMORY_MB:9&group_policy=none",
+        "resources_A=VCPU:3&resources_B=VCPU:3&group_policy=none&same_subtree=_A,_B",
+        "resources_A=VCPU:1&resources_B=DISK_GB:1&group_policy=none",
+    ],
+)
+def test_of_equal_near_misses_the_first_ones_made_are_told(api: Client, fresh: Client, question: str):
+    """More hosts come equally close than are told, and each is a tree of two that could share an amount."""
+    question = f"/ext/v1/allocation_candidates?{question}&explain=1"
+
+    def host(name: str) -> str:
+        root = api.provider(name, MEMORY_MB=8)
+        for number in range(2):
+            api.provider(f"{name}-{number}", root, VCPU=4)
+        return root
+
+    first = host("first")
+    for number in range(MOST_MISSES + 1):
+        host(f"host-{number}")
+    api.provider("disk", DISK_GB=1)
+    assert api.get(question).status_code == 200
+    tree = api.get(f"/resource_providers?in_tree={first}").json["resource_providers"]
+    for provider in tree[::-1]:
+        assert api.delete(f"/resource_providers/{provider['uuid']}").status_code == 204
+    assert api.get(question).status_code == 200
+    # The process keeps it in the rows of the first.
+    host("last")
+    answer = api.get(question)
+    assert answer.json["allocation_requests"] == []
+    assert fresh.get(question).data == answer.data
+
+
+def test_what_a_plan_places_is_in_order_of_providers(api: Client, fresh: Client):
+    assert api.put(CLUSTER).status_code == 201
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    wanted = {"cluster": "edge", "goal": {"fit": {"pod": pod_manifest("14"), "count": 1}}}
+    answers = [each.post("/ext/v1/plans", wanted) for each in (api, fresh)]
+    (placement,) = answers[0].json["placements"]
+    assert len(placement) > 8
+    assert list(placement) == sorted(placement)
+    assert answers[1].json["placements"] == [placement]

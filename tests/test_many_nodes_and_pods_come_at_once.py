@@ -21,6 +21,7 @@ from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
 from tests.kubernetes import ALLOCS, NUMA_POLICY, node_manifests, pod_manifest
+from tests.reservations import reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 OTHER = "/ext/v1/clusters/other"
@@ -355,6 +356,28 @@ def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
     taken = cluster.put(f"{CLUSTER}/pods/default/next", pod_manifest("6", "1Gi")).json["cpuset"]
     assert not parse_cpu_list(taken) & {*range(4), *range(8, 12)}
     pod_invariants.check(database, "edge")
+
+
+@each_way
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_a_node_holds_that_offered_nothing_for_a_while_is_held_again(
+    cluster: Client, database: Database, put: Put, kept: bool
+):
+    """A reservation and a pod alike are there all the time, with nothing in between."""
+    (body,) = bodies(1)
+    all_nodes(cluster, body)
+    pod = pod_manifest("4", "1Gi")
+    path = f"{CLUSTER}/reservations/kept" if kept else f"{CLUSTER}/pods/default/web"
+    assert cluster.put(path, reservation(template=pod) if kept else pod).status_code == 201
+    before = cluster.get(path).json
+    nothing = node_manifests("n0", rows=(), zones={}, memory="0", pods="0")
+    assert put(cluster, nothing)["status"] == 200
+    pod_invariants.check(database, "edge")
+    assert not cluster.used_by(before["consumer_uuid"])
+    assert put(cluster, body)["status"] == 200
+    pod_invariants.check(database, "edge")
+    assert cluster.get(path).json == before
+    assert cluster.used_by(before["consumer_uuid"])
 
 
 @each_way

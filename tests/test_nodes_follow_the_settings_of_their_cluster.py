@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from placement.dialects.koordinator.settings.settings import SETTINGS
 from placement.services.clusters import node_imports
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage import tables
@@ -15,6 +16,7 @@ from placement.storage.statements import pods
 from tests.client import Client, detail
 from tests.kubernetes import ALLOCS, BIND, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import check, check_image
+from tests.reservations import reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
@@ -96,6 +98,42 @@ def test_all_nodes_follow_at_once_or_none(api: Client, database: Database, monke
     assert consumer in detail(answer)
     assert api.get(CLUSTER).json["profile"] == "koord-scheduler"
     check(database, "edge")
+
+
+# A setting that is new here is either one of these, or changes what is held as the profile does.
+OTHER_SETTINGS = {
+    "nodeLabels": ["disk"],
+    "defaultCPUBindPolicy": "SpreadByPCPUs",
+    "defaultCPUExclusivePolicy": "NUMANodeLevel",
+    "defaultNUMATopologyPolicy": "SingleNUMANode",
+    "numaAllocateStrategy": "MostAllocated",
+    "scoring": {"pods": {"type": "MostAllocated"}},
+    "hostScoring": {"type": "MostAllocated", "resources": [{"name": "cpu"}]},
+    "numaScoring": {"type": "MostAllocated", "resources": [{"name": "cpu"}]},
+    "guaranteedQoS": "LS",
+    "subPriorityImmutable": False,
+}
+
+
+def test_no_setting_but_the_profile_changes_what_is_held(api: Client, application: Flask, database: Database):
+    profile(api, "design")
+    import_(api, labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
+    for name, pod in (
+        ("bound", pod_manifest("3")),
+        ("aligned", pod_manifest("2", numa={"numaTopologyPolicy": "SingleNUMANode"})),
+        ("guaranteed", pod_manifest("500m", qos=None, priority=None)),
+        ("running", pod_manifest("2", node="n1", status={"cpuset": "14-15"})),
+    ):
+        assert api.put(f"{PODS}/{name}", pod).status_code == 201
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation(template=pod_manifest("1"))).status_code == 201
+    assert OTHER_SETTINGS.keys() == SETTINGS - {"profile"}
+    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    before = {root_id: state.accounts for root_id, state in check(database, "edge").items()}
+    for name, value in OTHER_SETTINGS.items():
+        assert api.put(CLUSTER, {"profile": "design", name: value}).status_code == 200
+        states = check(database, "edge")
+        check_image(states, cluster_cache, "edge")
+        assert {root_id: state.accounts for root_id, state in states.items()} == before, name
 
 
 def test_what_was_decided_under_former_settings_is_decided_again(

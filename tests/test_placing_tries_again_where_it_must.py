@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from flask import Flask
 
 from placement.domain.errors import NotFound
+from placement.services.clusters import reservation_ends
+from placement.services.clusters.pod_scheduler import PodScheduler
 from placement.services.clusters.pod_writing import Precondition
+from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.statements import provider_rows, providers
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.pod_invariants import check
+from tests.pod_invariants import check, nothing_is_held
+from tests.pod_rules import ruled_pod
+from tests.reservations import WEB, reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 OTHER_UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d22"
+THIRD_UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d33"
+GANG = "gang.scheduling.koordinator.sh"
 
 
 @pytest.fixture
@@ -32,6 +43,37 @@ def cluster(api: Client) -> Client:
 
 def on(name: str, **given) -> dict:
     return pod_manifest(cpu="2", nodeSelector={"kubernetes.io/hostname": name}, **given)
+
+
+def in_one_call(api: Client, *pods: dict[str, Any]) -> list[int]:
+    answer = api.post(f"{CLUSTER}/pods", {"apiVersion": "v1", "kind": "List", "items": list(pods)})
+    assert answer.status_code == 200, answer.text
+    return [each["status"] for each in answer.json["pods"]]
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    """Let others do something once, between the decision about a pod and the transaction that writes it."""
+    real, once = PodScheduler.attributes, iter([what])
+
+    def attributes(self: PodScheduler, *arguments: Any) -> Any:
+        for each in once:
+            each()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(PodScheduler, "attributes", attributes)
+
+
+def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    """Let others do something once, after it was looked which pods of that name or uid are known."""
+    real, once = PodScheduler.known, iter([what])
+
+    def known(self: PodScheduler, *arguments: Any) -> Any:
+        found = real(self, *arguments)
+        for each in once:
+            each()
+        return found
+
+    monkeypatch.setattr(PodScheduler, "known", known)
 
 
 def users(database: Database) -> int:
@@ -112,3 +154,136 @@ def test_a_pod_is_released_by_its_own_uid_only(cluster: Client, application: Fla
     assert cluster.get(f"{PODS}/web").json == pod
     pods.delete("edge", "default", "web", Precondition(UID.upper()))
     assert cluster.get(f"{PODS}/web").status_code == 404
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("before", [None, UID])
+def test_a_pod_of_its_name_that_came_meanwhile_is_found(
+    cluster: Client,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str | None,
+    many: bool,
+):
+    """A second writer has the name first, on another node than the one that was decided on."""
+    if before is not None:
+        assert cluster.put(f"{PODS}/web", on("n1", uid=before)).status_code == 201
+
+    def comes() -> None:
+        assert cluster.put(f"{PODS}/web", on("n2", uid=THIRD_UID)).status_code in (200, 201)
+
+    if before is None or many:
+        meanwhile(monkeypatch, comes)
+    else:
+        after_the_look(monkeypatch, comes)
+    pod = on("n1", uid=OTHER_UID)
+    if many:
+        pod["metadata"] |= {"name": "web", "namespace": "default"}
+        assert in_one_call(cluster, pod) == [200]
+    else:
+        assert cluster.put(f"{PODS}/web", pod).status_code == 200
+    found = cluster.get(PODS.removesuffix("/default")).json["pods"]
+    assert [(each["uid"], each["node"]) for each in found] == [(OTHER_UID, "n1")]
+    check(database, "edge")
+
+
+def test_a_reservation_that_came_back_meanwhile_is_released_by_its_successor(
+    cluster: Client, application: Flask, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """It was over when its successor was decided on, and is on another node when that is written."""
+
+    def reserved(uid: str, node: str) -> dict[str, Any]:
+        body = reservation("kept", template=pod_manifest("8", nodeName=node))
+        body["metadata"]["uid"] = uid
+        return body
+
+    path = f"{CLUSTER}/reservations/kept"
+    assert cluster.put(path, reserved(UID, "n1")).status_code == 201
+    assert cluster.put(f"{PODS}/web", pod_manifest("4", labels=WEB)).json["node"] == "n1"
+    assert cluster.get(path).json["phase"] == "Succeeded"
+    pods = application.extensions["placement_use_cases"].pods
+    after_the_look(monkeypatch, lambda: pods.delete("edge", "default", "web", unreserves=True))
+    assert cluster.put(path, reserved(OTHER_UID, "n2")).status_code in (200, 201)
+    shown = cluster.get(path).json
+    assert (shown["uid"], shown["phase"], shown["node"]) == (OTHER_UID, "Available", "n2")
+    check(database, "edge")
+    assert cluster.delete(path).status_code == 204
+    assert nothing_is_held(database)
+
+
+def test_a_gang_goes_into_the_cluster_that_is_there_by_then(
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    def recreated() -> None:
+        for name in ("n1", "n2"):
+            assert cluster.delete(f"{CLUSTER}/nodes/{name}").status_code == 204
+        assert cluster.delete(CLUSTER).status_code == 204
+        assert cluster.put(CLUSTER, {"guaranteedQoS": "LS"}).status_code == 201
+        assert cluster.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+
+    members = [pod_manifest("4", labels={"pod-group.scheduling.sigs.k8s.io": "g"}) for _ in "ab"]
+    for name, member in zip("ab", members, strict=True):
+        member["metadata"] |= {"name": name, "namespace": "default"}
+        member["metadata"]["annotations"] |= {f"{GANG}/name": "g", f"{GANG}/min-available": "2"}
+    meanwhile(monkeypatch, recreated)
+    assert in_one_call(cluster, *members) == [201, 201]
+    check(database, "edge")
+    # The consumers are of this cluster, so they go with their pods.
+    for name in "ab":
+        assert cluster.delete(f"{PODS}/{name}").status_code == 204
+    assert nothing_is_held(database)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_pod_that_keeps_others_off_counts_from_its_commit_on(
+    api: Client, database: Database, monkeypatch: pytest.MonkeyPatch, many: bool
+):
+    """It comes to another node of the zone, so the node that was decided on is as it was."""
+    assert api.put(CLUSTER).status_code == 201
+    for name in ("n1", "n2"):
+        body = node_manifests(name, labels={"zone": "z"})
+        assert api.put(f"{CLUSTER}/nodes/{name}", body).status_code == 201
+    hostname = "kubernetes.io/hostname"
+    guard = ruled_pod("guard", {"apart": [("zone", WEB)], "nodeSelector": {hostname: "n2"}})
+
+    def comes() -> None:
+        if many:
+            assert in_one_call(api, guard) == [201]
+        else:
+            assert api.put(f"{PODS}/guard", guard).status_code == 201
+
+    meanwhile(monkeypatch, comes)
+    answer = api.put(f"{PODS}/web", on("n1", labels=WEB))
+    assert (answer.status_code, code(answer)) == (409, "unschedulable")
+    assert "existing pods anti-affinity rules" in detail(answer)
+    check(database, "edge")
+
+
+def test_what_has_expired_is_released_though_its_node_changes_meanwhile(
+    cluster: Client, monkeypatch: pytest.MonkeyPatch
+):
+    assert cluster.put(f"{PODS}/noise", pod_manifest("1", qos="LS", node="n1")).status_code == 201
+    body = reservation("kept", template=pod_manifest("14", nodeName="n1"))
+    assert cluster.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
+    now = reservation_ends.utcnow
+    monkeypatch.setattr(reservation_ends, "utcnow", lambda: now() + datetime.timedelta(hours=25))
+    real = ReservationEnds._release
+    once = iter([lambda: cluster.delete(f"{PODS}/noise")])
+
+    def release(self: ReservationEnds, view: ClusterSnapshot) -> None:
+        for each in once:
+            assert each().status_code == 204
+        real(self, view)
+
+    monkeypatch.setattr(ReservationEnds, "_release", release)
+    assert cluster.put(f"{PODS}/web", on("n1")).json["node"] == "n1"
+    assert cluster.get(f"{CLUSTER}/reservations/kept").json["phase"] == "Failed"
+
+
+def test_a_reservation_that_holds_nothing_any_more_goes_without_a_trace(cluster: Client, database: Database):
+    body = reservation("kept", template=pod_manifest("4"), allocateOnce=False)
+    assert cluster.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
+    assert cluster.put(f"{PODS}/web", pod_manifest("4", labels=WEB)).status_code == 201
+    assert cluster.delete(f"{CLUSTER}/reservations/kept").status_code == 204
+    assert cluster.delete(f"{PODS}/web").status_code == 204
+    assert nothing_is_held(database)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from placement.search.trace import (
 )
 
 _Part = Carries | IsIn | RootCarries | RootIsIn | InTree
+_Places = TypeVar("_Places", Rows, Indices)
 
 
 class NearMisses:
@@ -55,8 +57,8 @@ class NearMisses:
         if isinstance(passed.condition, Fits):
             yield from self._by_amount(passed)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
-            rows = at_admitted_roots(self._forest, self._query, passed.before)[: self._most]
-            yield from self._failing(passed.condition, rows)
+            rows = self._in_order(at_admitted_roots(self._forest, self._query, passed.before))
+            yield from self._failing(passed.condition, rows[: self._most])
 
     def _by_amount(self, passed: ProvidersPassed) -> Iterator[Miss]:
         wanted = passed.condition
@@ -65,7 +67,7 @@ class NearMisses:
         rows = passed.before
         if rows is None:
             rows = column.entries.provider[column.occupied()].astype(np.intp)
-        rows = at_admitted_roots(self._forest, self._query, rows)
+        rows = self._in_order(at_admitted_roots(self._forest, self._query, rows))
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)
         nearest = _smallest(missing, self._most)
@@ -82,12 +84,19 @@ class NearMisses:
             yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
         elif isinstance(condition, Combines):
             shortages = Shortages(self._forest, self._sharing, self._query, self._words)
-            roots = trees[empty - 1].roots
+            roots = self._in_order(trees[empty - 1].roots)
             roots = roots[_smallest(shortages.distances(roots), self._most)]
             for root, uuid in zip(roots.tolist(), to_text(self._uuids[roots]), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
         elif not isinstance(condition, IsCoreTree):
-            yield from self._failing(condition, trees[empty - 1].roots[: self._most])
+            yield from self._failing(condition, self._in_order(trees[empty - 1].roots)[: self._most])
+
+    def _in_order(self, rows: _Places) -> _Places:
+        """Return providers in order of ids, so that every process names the same ones of equal ones.
+
+        Rows of deleted providers are used again, so their order differs from process to process.
+        """
+        return rows[np.argsort(self._forest.providers.id[rows])]
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
         """Providers that do not meet a condition, each with what it lacks and what it has too much."""
@@ -126,7 +135,7 @@ class NearMisses:
         for at, passed in enumerate(groups):
             present[at] = passed.alone
         served = present.sum(axis=0)
-        roots = at_admitted_roots(self._forest, self._query, np.flatnonzero(served))
+        roots = self._in_order(at_admitted_roots(self._forest, self._query, np.flatnonzero(served)))
         if not len(roots):
             return
         lacks = len(groups) - served[roots]

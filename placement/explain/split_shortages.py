@@ -117,7 +117,9 @@ def alternative(
         free = np.zeros(forest.count, np.int64)
         np.add.at(free, tops, room)
         if len(rows) and free.max() >= amount:
-            top = int(np.argmax(free))
+            # Of equal ones the first by its id: rows differ from process to process.
+            fullest = np.flatnonzero(free == free.max())
+            top = int(fullest[np.argmin(forest.providers.id[fullest])])
             givers = int(np.count_nonzero(room[tops == top]))
             uuid = to_text(forest.providers.uuid[[top]])[0]
             return Alternative(uuid, resource_class, amount, int(free[top]), givers)

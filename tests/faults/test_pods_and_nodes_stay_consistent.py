@@ -41,6 +41,18 @@ alignments = st.sampled_from(
     [None, {"numaTopologyPolicy": "SingleNUMANode"}, {"numaTopologyPolicy": "Restricted"}]
 )
 labels_of_pods = st.sampled_from([{}, WEB, {IGNORED: "true"}])
+# Without `nodeLabels`: nodes have traits of them from their next import on.
+settings_of_clusters = st.fixed_dictionaries(
+    {"profile": st.sampled_from(["design", "koord-scheduler"])},
+    optional={
+        "guaranteedQoS": st.sampled_from(["LSR", "LS"]),
+        "defaultCPUBindPolicy": st.sampled_from(["", "FullPCPUs", "SpreadByPCPUs"]),
+        "defaultCPUExclusivePolicy": st.sampled_from(["None", "PCPULevel", "NUMANodeLevel"]),
+        "defaultNUMATopologyPolicy": st.sampled_from(["None", "BestEffort", "Restricted", "SingleNUMANode"]),
+        "numaAllocateStrategy": st.sampled_from(["MostAllocated", "LeastAllocated", "DistributeEvenly"]),
+        "subPriorityImmutable": st.booleans(),
+    },
+)
 kinds = st.sampled_from([("LSE", 9500), ("LSR", 9500), ("LS", None), (None, None)])
 
 
@@ -121,10 +133,10 @@ class Storm(ServiceMachine):
     def amplify(self, node, ratio):
         self.import_(node, {"annotations": {RATIO: {"cpu": ratio}}, "cpu": str(int(16 * ratio))})
 
-    @rule(profile=st.sampled_from(["design", "koord-scheduler"]), guaranteed=st.sampled_from(["LSR", "LS"]))
-    def change_settings(self, profile, guaranteed):
+    @rule(given=settings_of_clusters)
+    def change_settings(self, given):
         """What was given to pods that are only reported may have gone elsewhere meanwhile."""
-        answer = self.api.put(CLUSTER, {"profile": profile, "guaranteedQoS": guaranteed})
+        answer = self.api.put(CLUSTER, given)
         assert answer.status_code in (200, 409), answer.text
 
     @rule(node=nodes, uid=uids, cpus=cpu_sets, other=uids, managed=st.booleans())

@@ -50,7 +50,8 @@ def _move(move: Move) -> dict[str, Any]:
 
 
 def _allocations(resources: Resources) -> dict[str, Any]:
-    return {uuid: {"resources": dict(amounts)} for uuid, amounts in resources.items()}
+    """Return what is held, by provider, in one order: equal questions have equal answers in every process."""
+    return {uuid: {"resources": dict(sorted(resources[uuid].items()))} for uuid in sorted(resources)}
 
 
 def _host(host: PlannedHost) -> dict[str, Any]:

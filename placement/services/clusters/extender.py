@@ -77,7 +77,8 @@ class Extender:
                 fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        for name, refusal in refusals.items():
+        # In one order, so that every process answers with the same bytes.
+        for name, refusal in sorted(refusals.items(), key=lambda item: item[0]):
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
             (unresolvable if lasting else failed)[name] = "; ".join(
                 in_plain_words(reason) for reason in refusal.reasons

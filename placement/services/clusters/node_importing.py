@@ -21,7 +21,6 @@ from placement.scheduling.node_allocations import (
     shrunk,
 )
 from placement.scheduling.node_info import NodeInfo, reported_pods
-from placement.scheduling.node_offers import NodeOffers
 from placement.scheduling.reserved import holders
 from placement.services.clusters.node_loading import (
     ClusterFacts,
@@ -135,24 +134,16 @@ class NodeImporting:
 
     def run(self, nodes: Mapping[int, Importing]) -> dict[int, ImportedNode | PlacementError]:
         """Import the nodes, which have places; what became of each. Raises NodeStopped, NodeChanged."""
-        outcomes: dict[int, ImportedNode | PlacementError] = {}
         self._load(nodes)
         for place, each in nodes.items():
             with self._concerning(place):
                 self._withdraw_former(each)
         self._settle(nodes)
-        going = dict(nodes)
         for place, each in nodes.items():
-            obstacle = None if self._cuts else _lost_cpus(each)
-            if obstacle is not None:
-                outcomes[place] = obstacle
-                del going[place]
-        for place, each in going.items():
             with self._concerning(place):
                 self._shrink(each)
-        outcomes |= self._bring_about(going)
-        for place in outcomes.keys() & going.keys():
-            del going[place]
+        outcomes: dict[int, ImportedNode | PlacementError] = dict(self._bring_about(nodes))
+        going = {place: each for place, each in nodes.items() if place not in outcomes}
         self._save(going)
         for place, each in going.items():
             with self._concerning(place):
@@ -348,21 +339,3 @@ def _beyond_offers(each: Importing) -> Iterator[str]:
     """Yield what is held of the node that the node, as it is now, does not offer."""
     if each.state is not None:
         yield from beyond_offers(each.described.template.offers, each.state.holders, each.state.others)
-
-
-def _lost_cpus(each: Importing) -> InTheWay | None:
-    """Why a node may not be imported: CPUs would disappear that pods hold."""
-    state = each.state
-    if state is None:
-        return None
-    offers: NodeOffers = each.described.template.offers
-    gone = state.offers.cores.keys() - offers.cores.keys()
-    held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
-    held |= {
-        f"CPU {cpu} of reservation {reservation.name}"
-        for reservation in state.reservations_left
-        for cpu in reservation.holding.cpus & gone
-    }
-    if held:
-        return InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)
-    return None
