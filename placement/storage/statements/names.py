@@ -11,6 +11,7 @@ import os_traits
 import sqlalchemy as sa
 
 from placement.domain.audit import Action, Kind
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.changes.history import History
@@ -18,6 +19,8 @@ from placement.storage.database import Executor, Transaction
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
+# SQLite takes 250,000 parameters, PostgreSQL 65,535.
+_AT_ONCE = 5000
 
 
 @dataclass(frozen=True)
@@ -51,24 +54,23 @@ def ids_of(
     connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
 ) -> dict[str, int]:
     """Return the ids of the names that exist; with `keep` none of them can be removed until the end."""
-    wanted = sorted(set(names))
-    if not wanted:
-        return {}
-    statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(wanted))
-    if keep:
-        statement = statement.with_for_update(read=True, key_share=True)
-    rows = connection.execute(statement)
-    return {row[0]: row[1] for row in rows}
+    found: dict[str, int] = {}
+    for some in portions(sorted(set(names)), _AT_ONCE):
+        statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(some))
+        if keep:
+            statement = statement.with_for_update(read=True, key_share=True)
+        found.update((row[0], row[1]) for row in connection.execute(statement))
+    return found
 
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
     """The ids of those aggregates that a provider has ever been in."""
     table = tables.aggregates
-    wanted = sorted(set(uuids))
-    if not wanted:
-        return {}
-    rows = connection.execute(sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(wanted)))
-    return {row[0]: row[1] for row in rows}
+    found: dict[str, int] = {}
+    for some in portions(sorted(set(uuids)), _AT_ONCE):
+        rows = connection.execute(sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(some)))
+        found.update((row[0], row[1]) for row in rows)
+    return found
 
 
 def insert_ignoring_known(
