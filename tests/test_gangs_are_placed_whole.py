@@ -163,6 +163,18 @@ def test_a_pod_group_says_how_many(cluster):
     assert sorted(put_all(cluster, group, *map(labelled, "abcde")).values()) == [201] * 4 + [409]
 
 
+def test_a_pod_that_was_bound_without_its_group_is_reported_with_a_warning(cluster, api_server):
+    """Nobody tells the extender of PodGroups, and its answers have no place for a warning."""
+    pod = pod_manifest("2", uid="uid-a", phase="Pending")
+    pod["metadata"] |= {"name": "a", "namespace": "default"}
+    pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "web"
+    assert bind(cluster, api_server, pod, "host-0") == ""
+    bound = api_server.get("Pod", "a", "default")
+    (outcome,) = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": [bound]}).json["pods"]
+    (warning,) = outcome["pod"]["warnings"]
+    assert warning.endswith(": PodGroup web is not known here; placed by itself")
+
+
 def test_what_a_gang_says_wrongly_is_named(cluster):
     pod = member("a")
     pod["metadata"]["annotations"][LEAST] = "many"

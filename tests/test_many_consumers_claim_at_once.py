@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import traceback
 import uuid
 from typing import Any
 
 import pytest
 
 from placement.domain.errors import CapacityExceeded
+from placement.services.placement.best_fit import BestFit
 from placement.services.placement.claims import Claims
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
@@ -50,6 +52,22 @@ def test_each_gets_what_is_left_by_those_before(api: Client):
         assert api.used_by(member["consumer_uuid"]) == {
             host: entry["resources"] for host, entry in amounts.items()
         }
+
+
+def test_each_that_is_refused_has_a_refusal_of_its_own(api: Client, monkeypatch: pytest.MonkeyPatch):
+    """One that is raised again and again keeps the frames of each raise."""
+    propose, refused = BestFit._propose, []
+
+    def noting(*arguments: Any) -> Any:
+        found = propose(*arguments)
+        refused.extend(found[1].values())
+        return found
+
+    monkeypatch.setattr(BestFit, "_propose", noting)
+    api.provider("host", VCPU=1)
+    assert statuses(api.post(PATH, wish(20, "resources=VCPU:2"))) == [409] * 20
+    assert len(set(map(id, refused))) == 20
+    assert max(len(list(traceback.walk_tb(each.__traceback__))) for each in refused) < 5
 
 
 def test_repeating_the_call_changes_nothing(api: Client):

@@ -34,7 +34,6 @@ _LEAD = {
     410: "This resource is no longer available. No forwarding address is given.",
     411: "The length of the request is missing.",
     413: "The request is larger than this service takes.",
-    429: "Too many requests are being answered; try again later.",
     500: "The server has either erred or is incapable of performing the requested operation.",
     503: "The service cannot answer at the moment; try again later.",
 }
@@ -141,7 +140,8 @@ def _lead(status: int, kind: str) -> str:
         return f"{_LEAD[status]} (content of type {kind}. "
     if status == 415:
         return f"The request media type {request.content_type} is not supported by this server. "
-    return _LEAD.get(status, "")
+    # As our own server says it, which refuses some requests before they get here.
+    return _LEAD.get(status, HTTPStatus(status).phrase)
 
 
 def _detail(status: int, lead: str, message: str) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -49,7 +48,7 @@ from placement.services.clusters.repeated_pods import RepeatedPods, reported_onc
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.running_pods import new_arrival
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
-from placement.services.outcomes import attempted
+from placement.services.outcomes import count_refused, count_won
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import Faster
@@ -241,9 +240,12 @@ class ManyPods:
             answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
             outcomes[number] = Taken(True, is_placed, answer)
         for number, outcome in outcomes.items():
-            if not documents[number].host:
-                with suppress(PlacementError):
-                    attempted("pod", partial(_raised, outcome))
+            if documents[number].host:
+                continue
+            if isinstance(outcome, PlacementError):
+                count_refused("pod", outcome)
+            else:
+                count_won("pod")
         return outcomes
 
     def _decided_alone(
@@ -418,12 +420,6 @@ def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]
         if refusing.note_clash(tried):
             raise NodeChanged(str(clash)) from clash
         raise Conflict(str(clash)) from clash
-
-
-def _raised(outcome: PodOutcome) -> Taken:
-    if isinstance(outcome, PlacementError):
-        raise outcome
-    return outcome
 
 
 def _concerns_others(document: PodDocument) -> bool:

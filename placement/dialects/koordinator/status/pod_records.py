@@ -14,7 +14,7 @@ from placement.dialects.koordinator.pod.annotations import (
     read_resource_status,
     read_told_pools,
 )
-from placement.dialects.koordinator.pod.gang import Gang, gang_of
+from placement.dialects.koordinator.pod.gang import Gang, read_gang
 from placement.dialects.koordinator.pod.pod_request import exclusive_level, exclusivity_group
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
@@ -24,7 +24,7 @@ from placement.dialects.koordinator.qos import (
     running_qos,
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.kubernetes.manifest import Report
+from placement.kubernetes.manifest import Manifest, Report
 from placement.kubernetes.pod import Pod, occupied_amounts, read_pod, request_amounts
 from placement.kubernetes.pod_rules import PodRules, read_pod_rules
 from placement.numa.amounts import Amounts
@@ -70,7 +70,7 @@ class RunningPod:
     `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
     label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
     `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
-    nodes whose shared pools it was told. Of its `rules`, what cannot be read has no effect.
+    nodes whose shared pools it was told. Of its `rules` and its `gang`, what cannot be read has no effect.
     """
 
     phase: str
@@ -106,7 +106,8 @@ def import_running_pod(
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)
-    rules = read_pod_rules(pod.manifest.root.softly(), pod.namespace)
+    softly = pod.manifest.root.softly()
+    rules, gang = read_pod_rules(softly, pod.namespace), read_gang(Manifest(softly), pod.namespace)
     return RunningPod(
         phase=pod.phase,
         qos=raw_qos(pod),
@@ -118,7 +119,7 @@ def import_running_pod(
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
         rules=rules,
-        gang=gang_of(document, pod.namespace),
+        gang=gang,
         pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
     )
 
