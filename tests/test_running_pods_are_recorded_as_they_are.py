@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client, detail
-from tests.kubernetes import ALLOCS, BIND, KUBELET, RATIO, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, BIND, KUBELET, RATIO, ROWS, STATUS, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
@@ -383,7 +383,7 @@ def test_containers_are_told_only_cpus_that_exist_and_are_their_own(cluster, oth
     assert pod["containers"][0]["lift_cfs_quota"] is bool(own)
     assert any("CPUs 16-17 are not in the cpu-topology" in warning for warning in pod["warnings"])
     shown = {each["name"]: each for each in cluster.get(f"{CLUSTER}/nodes/n1").json["pods"]}
-    assert shown["web"]["container_cpus"] == (own or None)
+    assert (shown["web"]["cpuset"], shown["web"]["container_cpus"]) == ("14-15", own or None)
     assert cluster.get(f"{PODS}/default/web").json["containers"][0]["cpuset"] == (own or None)
 
 
@@ -420,6 +420,29 @@ def test_cpus_that_kubelet_pins_unseen_are_not_told(cluster):
     assert put(cluster, "shared", shared)["containers"][0]["cpuset"] == "0-15"
     (shown, _) = cluster.get(f"{CLUSTER}/nodes/static").json["pods"]
     assert (shown["name"], shown["container_cpus"]) == ("pinned", None)
+
+
+def test_what_is_known_of_pinned_cpus_is_that_of_the_moment(cluster):
+    def pinned_with(*entries: dict[str, str]) -> tuple[str | None, int]:
+        node(cluster, "static", 200, nrt={KUBELET: {"policy": "static"}, ALLOCS: list(entries)})
+        pod = cluster.get(f"{PODS}/default/pinned").json
+        return pod["containers"][0]["cpuset"], len(pod["remarks"])
+
+    node(cluster, "static", nrt={KUBELET: {"policy": "static"}, ALLOCS: []})
+    guaranteed = pod_manifest(cpu="4", qos=None, priority=None, node="static", phase="Running", uid=UID)
+    put(cluster, "pinned", guaranteed)
+    entry = {"namespace": "default", "name": "pinned", "uid": UID, "cpuset": "0-3"}
+    assert pinned_with({**entry, "managedByKubelet": True}) == ("0-3", 0)
+    assert pinned_with() == (None, 1)
+
+
+def test_containers_are_told_no_cpus_that_their_node_has_lost(cluster):
+    put(cluster, "web", pod_manifest(cpu="4", node="n1", status={"cpuset": "12-15"}))
+    node(cluster, "n1", 200, rows=ROWS[:14])
+    pod = cluster.get(f"{PODS}/default/web").json
+    assert (pod["cpuset"], pod["containers"][0]["cpuset"]) == ("12-15", "12-13")
+    (shown,) = cluster.get(f"{CLUSTER}/nodes/n1").json["pods"]
+    assert (shown["cpuset"], shown["container_cpus"]) == ("12-13", "12-13")
 
 
 def test_a_running_pod_with_a_policy_that_binds_nothing_is_recorded_with_a_warning(cluster):

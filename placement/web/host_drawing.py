@@ -81,7 +81,7 @@ class _Artist:
     # -- who holds what -----------------------------------------------------------------------------
 
     def _note_owners(self) -> None:
-        pods = {} if self._view is None else {pod.consumer: pod for pod, _ in self._view.pods}
+        pods = {} if self._view is None else {pod.consumer: pod for pod, _, _ in self._view.pods}
         cluster = "" if self._host.node is None else self._host.node.cluster
         uuids = {member.id: member.uuid for member in self._host.members}
         for row in self._host.held:

@@ -68,10 +68,10 @@ def _view_body(view: NodeView) -> dict[str, Any]:
                 "uid": pod.uid,
                 "consumer_uuid": pod.consumer,
                 "qos_class": pod.qos or None,
-                "cpuset": format_cpu_list(pod.holding.cpus),
+                "cpuset": format_cpu_list(listed),
                 "container_cpus": None if cpus is None else format_cpu_list(cpus),
             }
-            for pod, cpus in view.pods
+            for pod, listed, cpus in view.pods
         ],
         "quarantine": [{"pod": pod.full_name, "unreadable": pod.unreadable} for pod in view.quarantined_by],
         **({"reservations": [_kept_body(kept) for kept in view.reservations]} if view.reservations else {}),

@@ -11,6 +11,8 @@ from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_pages import PodPage, Preview
 from placement.services.clusters.pod_translation import PodQueries
 
+_PINNED_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
+
 
 def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
     """One pod; the annotations are ready to be written to it."""
@@ -31,7 +33,7 @@ def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
         "containers": [_container_body(pod, name) for name in pod.containers],
         "score": pod.score,
         "warnings": pod.warnings,
-        "remarks": pod.remarks,
+        "remarks": (*pod.remarks, _PINNED_UNSEEN) if pod.is_pinned_unseen else pod.remarks,
         "unreadable": pod.unreadable,
     }
 

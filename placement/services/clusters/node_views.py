@@ -13,7 +13,7 @@ from placement.numa.cpus import LogicalCpu
 from placement.numa.cpuset import CpuSet
 from placement.numa.pools import SharedPool
 from placement.scheduling.host import foreign_cpus, ledger_of
-from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
+from placement.scheduling.host_pools import host_pools, known_cpus, pod_cpus, report_differences
 from placement.scheduling.node_allocations import beyond_offers
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.reservation_looks import Kept, kept_on
@@ -46,12 +46,12 @@ class NodeView:
     """The CPUs, pods and pools of a node; `takeover_warning` is about kubelet, if it is to be doubted.
 
     `reported_pods` are known by report only, `reported_ls_pools` and `reported_be_pools` those that the node
-    agent names. Each pod comes with the CPUs on which its containers run, None if nobody knows. `remarks` say
-    where a report differs from what is recorded or computed.
+    agent names. Each pod comes with the CPUs of its list that the node has, and those on which its containers
+    run, None if that is not known. `remarks` say where a report differs from what is recorded or computed.
     """
 
     cpus: Sequence[CpuView]
-    pods: Sequence[tuple[RecordedPod, CpuSet | None]]
+    pods: Sequence[tuple[RecordedPod, CpuSet, CpuSet | None]]
     kubelet_pods: Sequence[tuple[str, KubeletPod]]
     ls_pools: Sequence[SharedPool]
     be_pools: Sequence[SharedPool]
@@ -73,7 +73,10 @@ def view_of(state: NodeInfo) -> NodeView:
     managed = {consumer for consumer, _ in state.kubelet_pods}
     return NodeView(
         cpus=tuple(_cpus(state, foreign)),
-        pods=[(pod, pod_cpus(imported, state.pods, pod, lambda: pools)) for pod in state.pods],
+        pods=[
+            (pod, known_cpus(imported, pod), pod_cpus(imported, state.pods, pod, lambda: pools))
+            for pod in state.pods
+        ],
         kubelet_pods=state.kubelet_pods,
         ls_pools=pools.ls,
         be_pools=pools.be,

@@ -20,9 +20,10 @@ class PodAnswer:
 
     `annotations` are ready to be written to the pod. `scheduled`: it was placed here rather than reported.
     `lifts_cfs_quota`: its containers run on CPUs of their own, where a quota would only throttle them.
-    `container_cpus` is the CPU list of its containers, as of now, None if nobody knows. `changed_at`: when
-    its row was written last, empty if it is not stored; another text after every write. `waits`: not to be
-    bound before others of its gang have places.
+    `container_cpus` is the CPU list of its containers, as of now, None if it is not known;
+    `is_pinned_unseen`: because kubelet pinned it and the node does not say where. `changed_at`: when its row
+    was written last, empty if it is not stored; another text after every write. `waits`: not to be bound
+    before others of its gang have places.
     """
 
     namespace: str
@@ -45,6 +46,7 @@ class PodAnswer:
     unreadable: tuple[str, ...] = ()
     changed_at: str = ""
     container_cpus: str | None = None
+    is_pinned_unseen: bool = False
     waits: bool = False
 
 

@@ -18,7 +18,7 @@ from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
-from placement.scheduling.host_pools import HostPools, host_pools, own_cpus, pod_cpus
+from placement.scheduling.host_pools import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
@@ -68,12 +68,8 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
-    answer = replace(
-        answer,
-        node=state.name,
-        resource_provider=state.root_uuid,
-        container_cpus=container_cpus(state, (*state.pods, recorded), recorded),
-    )
+    answer = replace(answer, node=state.name, resource_provider=state.root_uuid)
+    answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
     return Placed(state, recorded, answer if used is None else using(answer, used), used)
 
 
@@ -81,15 +77,22 @@ def _membership(incoming: PodImport) -> Membership | None:
     return None if incoming.gang is None else Membership(incoming.gang.name, incoming.gang.least)
 
 
-def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
-    """The CPU list of the containers of one of these pods of a node; None if that is not known."""
+def as_of_now(
+    answer: PodAnswer, state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod
+) -> PodAnswer:
+    """Return the same about one of these pods of a node, with the CPU list of its containers as of now."""
     imported = state.template.imported
 
     def pools() -> HostPools:
         return host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
 
     cpus = pod_cpus(imported, pods, pod, pools)
-    return None if cpus is None else format_cpu_list(cpus)
+    return replace(
+        answer,
+        lifts_cfs_quota=bool(own_cpus(imported, pods, pod)),
+        container_cpus=None if cpus is None else format_cpu_list(cpus),
+        is_pinned_unseen=is_pinned_unseen(imported, pod),
+    )
 
 
 def best_place(
@@ -136,25 +139,7 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
 def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     """Return what is told about a stored pod, with the CPU list of its containers as the node is now."""
     answer = answer_of(pod)
-    if runs_on_its_list(answer):
-        return replace(answer, container_cpus=answer.cpuset)
     state = None if pod.root_id is None else nodes.get(pod.root_id)
     present = () if state is None else state.pods
     mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
-    if state is None or mine is None:
-        return answer
-    return replace(
-        answer,
-        lifts_cfs_quota=bool(own_cpus(state.template.imported, present, mine)),
-        container_cpus=container_cpus(state, present, mine),
-    )
-
-
-def runs_on_its_list(answer: PodAnswer) -> bool:
-    """Return whether the containers of a pod run on all CPUs of its list, whatever else is on its node.
-
-    A list that meets that of a pod recorded before is recorded with a warning. Pods recorded later take
-    nothing of it.
-    """
-    owns_cpus = answer.node is not None and bool(answer.cpuset)
-    return owns_cpus and not answer.unreadable and not answer.warnings
+    return answer if state is None or mine is None else as_of_now(answer, state, present, mine)

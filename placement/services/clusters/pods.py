@@ -30,11 +30,7 @@ from placement.services.clusters.pod_pages import (
     Preview,
     next_page,
 )
-from placement.services.clusters.pod_placing import (
-    placed,
-    runs_on_its_list,
-    told,
-)
+from placement.services.clusters.pod_placing import placed, told
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_scheduler import PodScheduler, Refusing, Taken
 from placement.services.clusters.pod_writing import (
@@ -102,8 +98,8 @@ class Pods:
         """One pod. Raises NotFound."""
         stored, pod = self._stored(cluster, namespace, name)
         nodes: Mapping[int, NodeInfo] = {}
-        if pod.root_id is not None and not runs_on_its_list(answer_of(pod)):
-            # One node says which CPUs the pod shares, so the others are not loaded.
+        if pod.root_id is not None:
+            # One node says which CPUs the pod runs on, so the others are not loaded.
             with self._database.snapshot() as connection, suppress(ManifestError):
                 nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
         return told(nodes, pod)

@@ -25,14 +25,14 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.kubernetes.pod_rules import may_keep_off
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
-from placement.scheduling.host_pools import is_pinned_unseen, known_cpus, own_cpus
+from placement.scheduling.host_pools import known_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_placing import container_cpus, same_pod
+from placement.services.clusters.pod_placing import as_of_now, same_pod
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -46,7 +46,6 @@ from placement.storage.database import Transaction
 from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
-_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
 _KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
 
 
@@ -138,20 +137,17 @@ def _arrival(
     # A pod that is reported again stays before those that were recorded after it.
     by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
     present = tuple(by_consumer.values())
-    own = own_cpus(state.template.imported, present, recorded)
-    unseen = is_pinned_unseen(state.template.imported, recorded)
     answer = replace(
         answer,
         node=state.name,
         resource_provider=state.root_uuid,
         cpuset=format_cpu_list(known_cpus(state.template.imported, recorded)),
-        lifts_cfs_quota=bool(own),
         annotations=told,
         unreadable=recorded.unreadable,
         warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
-        remarks=(*((_KEPT,) if kept else ()), *((_UNSEEN,) if unseen else ())),
-        container_cpus=container_cpus(state, present, recorded),
+        remarks=(_KEPT,) if kept else (),
     )
+    answer = as_of_now(answer, state, present, recorded)
     used = (each for each in state.reservations if each.consumer == recorded.reservation)
     ends = ending(next(used, None), state, document)
     return Arrival(document, answer, state.root_id, recorded, ends)
