@@ -19,7 +19,7 @@ from placement.storage.database import Executor, Transaction
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
-# SQLite takes 250,000 parameters, PostgreSQL 65,535.
+# SQLite takes 250,000 parameters in a statement.
 _AT_ONCE = 5000
 
 
