@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote_plus, urlencode
 import pytest
 
 from placement.domain import scope
-from placement.domain.errors import Forbidden
+from placement.domain.errors import Conflict, Forbidden
+from placement.services import scoping
 from tests.client import Client
 from tests.reservations import reservation
 from tests.two_fleets import (
@@ -784,3 +785,33 @@ def test_callers_who_see_something_else_are_not_served_together(
     for token in (SERVICE, OPERATOR, SERVICE):
         assert whole.api.as_(token).post("/ext/v1/claims", claim).status_code == 409
     assert keys[0] == keys[2] != keys[1]
+
+
+def test_every_reason_against_a_uuid_is_told_as_one():
+    scope.see(frozenset(("edge",)))
+    try:
+        told = {str(scoping.refusal(UNKNOWN, Conflict(reason))) for reason in ("a pod", "of project p")}
+    finally:
+        scope.see(scope.EVERYTHING)
+    assert told == {str(scoping.taken(UNKNOWN))}
+
+
+def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_holds(
+    whole: Fleet, foreign: Foreign
+):
+    keeper = whole.api.http.application.extensions["placement_use_cases"].forest
+    pool, host = (
+        whole.rows(f"SELECT uuid FROM resource_providers WHERE name = 'edge/{name}'")[0][0]
+        for name in ("ceph-rbd", "edge-01")
+    )
+    held: dict[str, dict[str, object]] = {
+        "here": {pool: 1, host: 1},
+        "on the pool": {pool: 1},
+        "elsewhere, too": {pool: 1, foreign.core: 1},
+        "nowhere": {},
+    }
+    scope.see(frozenset(("edge",)))
+    try:
+        assert scoping.hidden(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
+    finally:
+        scope.see(scope.EVERYTHING)
