@@ -136,6 +136,18 @@ def test_no_setting_but_the_profile_changes_what_is_held(api: Client, applicatio
         assert {root_id: state.accounts for root_id, state in states.items()} == before, name
 
 
+def test_every_process_hears_that_a_node_was_read_anew(api: Client, application: Flask, database: Database):
+    """Its manifests are those that were stored; only when they were read last is new."""
+    profile(api, "design")
+    import_(api)
+    assert api.put(CLUSTER, {"guaranteedQoS": "LS"}).status_code == 200
+    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    former = cluster_cache.view("edge").by_name["n1"].imported_at
+    import_(api)
+    assert cluster_cache.view("edge").by_name["n1"].imported_at > former
+    check_image(check(database, "edge"), cluster_cache, "edge")
+
+
 def test_what_was_decided_under_former_settings_is_decided_again(
     api: Client, application: Flask, database: Database, monkeypatch: pytest.MonkeyPatch
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -188,7 +189,7 @@ def test_a_pod_of_its_name_that_came_meanwhile_is_found(
 
 
 def test_a_reservation_that_came_back_meanwhile_is_released_by_its_successor(
-    cluster: Client, application: Flask, database: Database, monkeypatch: pytest.MonkeyPatch
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     """It was over when its successor was decided on, and is on another node when that is written."""
 
@@ -200,9 +201,10 @@ def test_a_reservation_that_came_back_meanwhile_is_released_by_its_successor(
     path = f"{CLUSTER}/reservations/kept"
     assert cluster.put(path, reserved(UID, "n1")).status_code == 201
     assert cluster.put(f"{PODS}/web", pod_manifest("4", labels=WEB)).json["node"] == "n1"
+    (claim,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
     assert cluster.get(path).json["phase"] == "Succeeded"
-    pods = application.extensions["placement_use_cases"].pods
-    after_the_look(monkeypatch, lambda: pods.delete("edge", "default", "web", unreserves=True))
+    given_back = f"{PODS}/web?changed_at={quote(claim['changed_at'])}"
+    after_the_look(monkeypatch, lambda: cluster.delete(given_back))
     assert cluster.put(path, reserved(OTHER_UID, "n2")).status_code in (200, 201)
     shown = cluster.get(path).json
     assert (shown["uid"], shown["phase"], shown["node"]) == (OTHER_UID, "Available", "n2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -126,3 +127,19 @@ def test_a_pod_that_is_deleted_by_its_owner_has_used_it(cluster: Client):
     assert cluster.put(f"{PODS}/web-1", pod_manifest("4", labels=WEB)).status_code == 201
     assert cluster.delete(f"{PODS}/web-1").status_code == 204
     assert shown(cluster)["phase"] == "Succeeded"
+
+
+def test_a_claim_that_is_given_back_unless_it_was_renewed_gives_the_reservation_back(
+    cluster: Client, database: Database
+):
+    """So the synchronization releases claims of pods that were not bound in time."""
+    before = shown(cluster)
+    assert cluster.put(f"{PODS}/web-1", pod_manifest("4", uid=UID, labels=WEB)).status_code == 201
+    (claim,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
+    path = f"{PODS}/web-1?uid={UID}&changed_at={quote(claim['changed_at'])}"
+    assert shown(cluster)["phase"] == "Succeeded"
+    assert cluster.delete(path.replace("changed_at=20", "changed_at=19")).status_code == 409
+    assert shown(cluster)["phase"] == "Succeeded"
+    assert cluster.delete(path).status_code == 204
+    assert shown(cluster) == before
+    check(database, "edge")

@@ -65,7 +65,11 @@ _FILTERS = (
 )
 _PRECONDITION = (
     Parameter("uid", "Only the pod of this uid."),
-    Parameter("changed_at", "Only if it was not written since."),
+    Parameter(
+        "changed_at",
+        "Only if it was not written since. A claim that is given back so never ran: the reservation that it "
+        "ended comes back.",
+    ),
 )
 
 

@@ -154,7 +154,7 @@ class BindAttempt:
         """Release the claim, unless another attempt has made or renewed it meanwhile."""
         precondition = Precondition(claim.uid, claim.changed_at)
         with suppress(NotFound, Conflict):
-            self._pods.delete(self._cluster, claim.namespace, claim.name, precondition, unreserves=True)
+            self._pods.delete(self._cluster, claim.namespace, claim.name, precondition)
 
 
 def _is_undecided(claimed_at: datetime.datetime | None) -> bool:

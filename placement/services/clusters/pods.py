@@ -225,12 +225,11 @@ class Pods:
         namespace: str,
         name: str,
         precondition: Precondition = ANY_POD,
-        *,
-        unreserves: bool = False,
     ) -> None:
         """Release what a pod holds, and forget it, if the precondition holds.
 
-        `unreserves`: it never ran, so the reservation that it ended comes back if its room is still free.
+        Callers who say when a claim was made give that claim back: its pod never ran. So the reservation
+        that it ended comes back if its room is still free.
         Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
         """
         sought = PodKey(namespace, name)
@@ -247,7 +246,13 @@ class Pods:
                 locked = self._writing.lock(transaction, view, roots)
                 self._writing.check_namesakes(transaction, view.facts, sought, leaving)
                 self._writing.change(
-                    transaction, view.facts, locked, leaving, None, attributes, unreserves=unreserves
+                    transaction,
+                    view.facts,
+                    locked,
+                    leaving,
+                    None,
+                    attributes,
+                    unreserves=precondition.changed_at is not None,
                 )
 
         patiently(once)
