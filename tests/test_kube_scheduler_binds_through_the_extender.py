@@ -413,6 +413,31 @@ def test_room_that_a_pod_left_is_found_before_anybody_reports_it(full, api_serve
     assert bind(full, "host-1", "next") == ""
 
 
+def test_a_place_that_a_pod_begins_to_leave_is_found_before_anybody_reports_it(cluster, api_server):
+    """Count pods that are being deleted for no spread, as kube-scheduler does: it leaves their place only."""
+    web = {"app": "web"}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+
+    def create(name: str) -> dict[str, Any]:
+        pod = waiting(api_server, name, "1")
+        pod["metadata"]["labels"].update(web)
+        pod["spec"]["topologySpreadConstraints"] = [{**spread, "labelSelector": {"matchLabels": web}}]
+        return api_server.put(pod)
+
+    for name, node in (("a-0", "host-0"), ("b-0", "host-1"), ("a-1", "host-0")):
+        create(name)
+        assert bind(cluster, node, name) == ""
+    assert fitting(cluster, create("next")) == ["host-1"]
+    for name in ("a-0", "a-1"):
+        leaving = seen(api_server, name)
+        leaving["metadata"]["deletionTimestamp"] = "2026-05-17T09:00:00Z"
+        api_server.put(leaving)
+    args = {"Pod": seen(api_server, "next"), "NodeNames": ["host-0"]}
+    assert cluster.post(f"{CLUSTER}/extender/filter", args).json["NodeNames"] == ["host-0"]
+    assert claimed(cluster).keys() == {"a-0", "a-1", "b-0"}
+    assert bind(cluster, "host-0", "next") == ""
+
+
 def test_a_pod_that_fits_somewhere_costs_the_api_server_nothing(cluster, api_server):
     waiting(api_server, "a-0", "16")
     assert bind(cluster, "host-0", "a-0") == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -37,8 +37,8 @@ class Refusing:
         pod["metadata"] |= {"name": name, "namespace": namespace}
         return pod
 
-    def uids_on(self, node: str) -> set[str]:
-        return set()
+    def pods_on(self, node: str) -> Sequence[Mapping[str, Any]]:
+        return ()
 
     def bind(self, *_: object) -> None:
         self.meanwhile()

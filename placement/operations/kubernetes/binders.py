@@ -22,11 +22,12 @@ class Binder:
         """The pod; None if there is none."""
         return self._api_server.get(_path(namespace, name))
 
-    def uids_on(self, node: str) -> set[str]:
-        """The uids of the pods on a node that are not over; from the cache of the API server."""
+    def pods_on(self, node: str) -> Iterator[Mapping[str, Any]]:
+        """Return the pods on a node that are not over; from the cache of the API server."""
         selector = ",".join([f"spec.nodeName={node}", *(f"status.phase!={phase}" for phase in ENDED_PHASES)])
         pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
-        return {str(pod["metadata"].get("uid")) for page in pages for pod in page.items}
+        # Items of a list do not say what they are.
+        return ({"apiVersion": "v1", "kind": "Pod", **pod} for page in pages for pod in page.items)
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """Assign the pod to the node; refused if it is assigned already, or another one by now.

@@ -1,10 +1,10 @@
-"""Releasing pods that are recorded on a node but over or gone in Kubernetes, before they are reported."""
+"""Noting that pods recorded on a node are over, gone or being deleted, before that is reported."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -22,8 +22,8 @@ class Binder(Protocol):
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """The pod; None if there is none."""
 
-    def uids_on(self, node: str) -> Collection[str]:
-        """The uids of the pods on a node that are not over; possibly as of a moment ago."""
+    def pods_on(self, node: str) -> Iterable[Mapping[str, Any]]:
+        """Return the pods on a node that are not over; possibly as of a moment ago."""
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """Assign the pod to the node and set annotations, both or neither; refused if it is assigned.
@@ -40,7 +40,7 @@ class Binders(Protocol):
 
 
 class VanishedPods:
-    """Releases them by their uids, which never come back."""
+    """Releases those that are over or gone, by their uids, which never come back; marks those that leave."""
 
     def __init__(self, pods: Pods, binders: Binders | None) -> None:
         self._pods = pods
@@ -49,6 +49,7 @@ class VanishedPods:
     def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
         """A function that releases pods of a node that are over or gone; it returns whether there was one.
 
+        Pods that are being deleted, of which that was not reported yet, are recorded so, and count likewise.
         It asks Kubernetes about so many nodes, for so many seconds in all, and not again after a failure, so
         that the time-outs of an API server that does not answer do not add up. Without an answer no pod is
         released. The function raises Unavailable.
@@ -63,12 +64,14 @@ class VanishedPods:
             left -= 1
             try:
                 with deadline.within(end - time.monotonic()):
-                    vanished = self._on(cluster, node)
+                    vanished, leaving = self._on(cluster, node)
             except PlacementError:
                 left = 0
                 return False
             self._release(cluster, vanished)
-            return bool(vanished)
+            if leaving:
+                self._pods.put_all(cluster, leaving)
+            return bool(vanished or leaving)
 
         return refresh
 
@@ -77,14 +80,17 @@ class VanishedPods:
             with suppress(NotFound):
                 self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
 
-    def _on(self, cluster: str, node: str) -> list[RecordedPod]:
+    def _on(self, cluster: str, node: str) -> tuple[list[RecordedPod], list[Mapping[str, Any]]]:
+        """Return the pods of a node that are over or gone, and the manifests of those that began to leave."""
         if self._binders is None:
-            return []
+            return [], []
         recorded = self._pods.recorded_on(cluster, node)
         binder = self._binders.of(cluster)
-        present = {canonical_uid(uid) for uid in binder.uids_on(node)}
+        present = {canonical_uid(pod["metadata"]["uid"]): pod for pod in binder.pods_on(node)}
         # Pods on no node yet, or newer than the list, are asked for one by one.
-        return [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
+        vanished = [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
+        staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
+        return vanished, [pod for pod in staying if pod["metadata"].get("deletionTimestamp")]
 
 
 def _lives(binder: Binder, pod: RecordedPod) -> bool:
