@@ -13,12 +13,14 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Database
+from placement.web.units import number
 from tests.browser import drawn, findings, page_of
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 CLAIMED = "text=Claimed."
+NO_HOSTS = "There are no hosts."
 PAGES = {
     "/ui/": "Overview",
     "/ui/map?by=use&class=VCPU&cluster=cloud": "4 hosts, use of VCPU",
@@ -50,6 +52,20 @@ TOKEN = "token-of-the-administrator-" + "a" * 20
 # Hosts and aggregates of clouds as operators have them; 14 of 512 hosts were seen as hairlines.
 SITUATIONS = {"empty": (0, 0), "14 aggregates": (512, 14), "20 aggregates": (5000, 20)}
 LEAST_CELL = 8
+MAPS = ("/ui/", "/ui/map?by=use&class=VCPU")
+OF_CLOUDS = (
+    *MAPS,
+    "/ui/hosts",
+    "/ui/why?kind=query&query=resources%3DVCPU:400",
+    "/ui/why?kind=pod",
+    "/ui/room?kind=query&query=resources%3DVCPU:4",
+    "/ui/moves?goal=free&free=2",
+    "/ui/consumers",
+    "/ui/pods",
+    "/ui/changes",
+    "/ui/refusals",
+    "/ui/search?q=compute-00",
+)
 
 
 @pytest.fixture(scope="module", params=SITUATIONS, ids=str)
@@ -105,7 +121,7 @@ def fill(url: str, hosts: int, aggregates: int) -> None:
     database.dispose()
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/map?by=use&class=VCPU"])
+@pytest.mark.parametrize("path", OF_CLOUDS)
 def test_pages_of_clouds_as_operators_have_them(browser: Any, cloud: Any, path: str):
     server, hosts = cloud
     with page_of(browser, server.url, viewport={"width": 1280, "height": 800}) as (page, complaints):
@@ -124,9 +140,13 @@ def test_pages_of_clouds_as_operators_have_them(browser: Any, cloud: Any, path: 
             assert brand["y"] <= middle <= brand["y"] + brand["height"], "not on the first line of the header"
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert findings(page) == []
-            if hosts:
+            if path in MAPS:
                 assert int(page.get_attribute("[data-map]", "data-drawn")) == hosts
                 assert int(page.get_attribute("[data-map]", "data-cell")) >= LEAST_CELL
+                assert page.inner_text(".map-state") == (f"{number(hosts)} hosts." if hosts else NO_HOSTS)
+                # A map of nothing has no legend, nothing to zoom, and no class to choose.
+                assert page.is_visible(".map-foot") is page.is_visible("main [name=class]") is bool(hosts)
+            assert "`" not in page.inner_text("main")
         assert complaints == []
 
 

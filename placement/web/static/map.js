@@ -16,6 +16,9 @@ const isDark = () => {
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
+// Thousands are apart as elsewhere on the pages, whatever the language of the browser.
+const grouped = (count) => count.toLocaleString("en").replaceAll(",", "\u202f");
+
 function colour(stops, level) {
   const at = Math.min(level, 100) / 100 * (stops.length - 1), low = Math.min(Math.floor(at), stops.length - 2);
   return stops[low].map((part, index) => Math.round(part + (stops[low + 1][index] - part) * (at - low)));
@@ -60,7 +63,7 @@ class FleetMap {
     this.lay();
     this.paint();
     if (!head.count) this.say("There are no hosts.");
-    else if (this.cursor < 0) this.say(`${head.count.toLocaleString()} hosts.`);
+    else if (this.cursor < 0) this.say(`${grouped(head.count)} hosts.`);
     const percent = head.whole ? Math.round(100 * head.part / head.whole) : 0;
     this.around.querySelector(".map-total").textContent = head.whole ? `All together: ${percent} %` : "";
     this.around.dataset.drawn = head.count;
@@ -157,7 +160,7 @@ class FleetMap {
       context.fillStyle = text;
       context.font = "600 12px system-ui, sans-serif";
       const name = group.kind === "none" ? "in neither cluster nor aggregate" : group.name;
-      context.fillText(`${name} · ${(group.to - group.from).toLocaleString()} hosts`, Math.max(x, 4), top - 6);
+      context.fillText(`${name} · ${grouped(group.to - group.from)} hosts`, Math.max(x, 4), top - 6);
     });
     this.drawCursor(context, text);
   }
