@@ -112,6 +112,13 @@ def application_at(url: str, search: SearchSettings | None = None) -> Iterator[F
     database.dispose()
 
 
+@pytest.fixture
+def other(application: Flask, connection_url: str) -> Iterator[Client]:
+    """Requests to another process on the same database."""
+    with application_at(connection_url) as another:
+        yield Client(another.test_client())
+
+
 @pytest.fixture(scope="module", params=BACKENDS)
 def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
     """The service on a database that the tests of one module share."""

@@ -7,34 +7,20 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from flask import Flask
 
-from placement.app import build
 from placement.services.placement import claims, replacement
 from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
 from tests.patience import eventually
 
 PATH = "/ext/v1/claims"
 OWNER = {"project_id": "p", "user_id": "u"}
 
 pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-def other(application: Flask, connection_url: str) -> Iterator[Client]:
-    """Requests to another process on the same database."""
-    database = Database(connection_url)
-    application = build(database, compatible())
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
-    database.dispose()
 
 
 def one(**more: Any) -> dict[str, Any]:

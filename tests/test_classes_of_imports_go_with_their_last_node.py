@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from flask import Flask
 
-from placement.app import build
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.statements import catalog
 from placement.storage.statements import names as class_names
 from tests.client import Client, detail
-from tests.conftest import compatible
 from tests.kubernetes import node_manifests
 from tests.patience import PATIENCE_SECONDS, eventually
 
 CLUSTER = "/ext/v1/clusters/edge"
 CLASSES = "/resource_classes"
 DEVICE = "CUSTOM_EXAMPLE_COM_DEV"
-
-
-@pytest.fixture
-def other(application: Flask, connection_url: str) -> Iterator[Client]:
-    """Requests to another process on the same database."""
-    database = Database(connection_url)
-    application = build(database, compatible())
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
-    database.dispose()
 
 
 def names(api: Client) -> set[str]:

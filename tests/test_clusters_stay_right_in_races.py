@@ -5,33 +5,18 @@ On PostgreSQL only, for SQLite lets one writer in at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask
 
-from placement.app import build
 from placement.services.clusters import clusters as cluster_services
 from placement.services.clusters import node_imports
-from placement.storage.database import Database
-from tests.client import Client
-from tests.conftest import compatible
 from tests.kubernetes import node_manifests
 
 CLUSTER = "/ext/v1/clusters/edge"
 
 pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-def other(application: Flask, connection_url: str) -> Iterator[Client]:
-    """Requests to another process on the same database."""
-    database = Database(connection_url)
-    application = build(database, compatible())
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
-    database.dispose()
 
 
 def once_around(

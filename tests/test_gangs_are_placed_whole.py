@@ -164,7 +164,7 @@ def test_a_pod_group_says_how_many(cluster):
 
 
 def test_a_pod_that_was_bound_without_its_group_is_reported_with_a_warning(cluster, api_server):
-    """The extender is not told of PodGroups, and its answers have no place for a warning."""
+    """The extender does not get PodGroups, and its answers have no place for a warning."""
     pod = pod_manifest("2", uid="uid-a", phase="Pending")
     pod["metadata"] |= {"name": "a", "namespace": "default"}
     pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "web"

@@ -94,9 +94,9 @@ class NearMisses:
     def _in_order(self, rows: _Places) -> _Places:
         """Return providers in order of ids, so that every process names the same ones of equal ones.
 
-        Rows of deleted providers are used again, so their order differs from process to process.
+        Rows of deleted providers are used again, so rows are only nearly in that order: hence a stable sort.
         """
-        return rows[np.argsort(self._forest.providers.id[rows])]
+        return rows[np.argsort(self._forest.providers.id[rows], kind="stable")]
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
         """Providers that do not meet a condition, each with what it lacks and what it has too much."""

@@ -80,7 +80,7 @@ def _membership(incoming: PodImport) -> Membership | None:
 def as_of_now(
     answer: PodAnswer, state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod
 ) -> PodAnswer:
-    """Return the same about one of these pods of a node, with the CPU list of its containers as of now."""
+    """Return the answer about one of these pods of a node with the CPU list of its containers as of now."""
     imported = state.template.imported
 
     def pools() -> HostPools:

@@ -13,7 +13,7 @@ from placement.storage.statements.names import Names
 
 # No aggregate has this id: it stands for aggregates that never had a member.
 _NO_AGGREGATE = -1
-# Amounts beyond this fit nowhere and need not be told apart.
+# Amounts beyond this fit nowhere and need not be distinguished.
 _LARGEST_AMOUNT = 2**60
 
 

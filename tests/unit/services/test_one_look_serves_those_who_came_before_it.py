@@ -1,4 +1,4 @@
-"""A look at what changed serves callers who came before it began; who comes while it lasts needs another."""
+"""A look at what changed serves callers that came before it began; callers that come later need another."""
 
 from __future__ import annotations
 

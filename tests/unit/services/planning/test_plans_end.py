@@ -46,7 +46,7 @@ def test_what_no_moves_can_do_is_impossible():
 
 
 def test_no_more_moves_are_tried_than_there_are_consumers():
-    # Each host has one CPU left, and nobody on it may be anywhere else.
+    # Each host has one CPU left, and no consumer on it may be anywhere else.
     hosts = [host(1, 2), host(2, 2)]
     guests = [guest(at, each, only_on([each])) for at, each in enumerate(hosts)]
     scene = Scene(Cluster(hosts, guests), ALLOWED)

@@ -68,7 +68,7 @@ def test_requests_that_take_more_than_is_left_do_not_fit():
     scene = Scene(cluster(8, 6), ALLOWED)
     scene.maker.moves = unasked  # type: ignore[method-assign]
     reached = Goals(scene.board, scene.maker, ALLOWED).fit(scene.wish(shared(2, 2)), 4, lambda: False)
-    # Nobody is moved for a fourth one, as nothing is left of six.
+    # No consumer is moved for a fourth one, as nothing is left of six.
     assert (reached.achieved, reached.complete) == (3, True)
     assert "hosts have 6 " in reached.why
     assert "8 are needed" in reached.why
