@@ -24,11 +24,19 @@ from tests.described_service import KNOWN, TOKEN, described_service, fill
 # Rules that JSON Schema does not know, such as names that must exist, are answered 400.
 _ACCEPTED = ["2xx", 400, 401, 403, 404, 409, 415]
 _REFUSED = [400, 401, 403, 404, 405, 406, 409, 411, 415]
+# Each manifest of these has an outcome of its own, so a call with a bad one is answered 200.
+_BY_ITEM = [f"POST /ext/v1/clusters/{{cluster}}/{what}" for what in ("nodes", "pods")]
 _CONFIGURATION = {
     "checks": {
         "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
         "negative_data_rejection": {"expected-statuses": _REFUSED},
     },
+    "operations": [
+        {
+            "include-name": _BY_ITEM,
+            "checks": {"negative_data_rejection": {"expected-statuses": ["2xx", *_REFUSED]}},
+        }
+    ],
     # A caller without a token, or with another one, is a check of its own.
     "generation": {"with-security-parameters": False},
 }

@@ -23,6 +23,7 @@ from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
 from placement.services.callers import Callers
 from tests.hostile import Wire, request
+from tests.patience import eventually
 from tests.server import RunningServer, database_url, running_service
 
 _ROUNDS = 2000
@@ -111,7 +112,8 @@ def test_no_refused_connection_stays_alive(client: OneClient, kind: str):
     status, sent = REFUSED_BY_THE_SERVER[kind]
     before = alive()
     assert {client.status_of(sent) for _ in range(50)} == {status}
-    assert alive() - before <= 1
+    # The thread of the last one may be about to end its work.
+    eventually(True, lambda: alive() - before <= 1)
 
 
 @pytest.mark.parametrize("kind", REFUSED_BY_A_LIMIT)
@@ -121,7 +123,8 @@ def test_no_connection_that_a_limit_refuses_stays_alive(monkeypatch: pytest.Monk
     monkeypatch.setattr(event_loop, "_LOOK_EVERY_SECONDS", 0)
     client, before = OneClient(**limits), alive()
     assert {client.status_of(sent) for _ in range(50)} == {status}
-    assert alive() - before <= 1
+    # The thread of the last one may be about to end its work.
+    eventually(True, lambda: alive() - before <= 1)
 
 
 def test_no_connection_of_a_caller_with_too_many_stays_alive(
@@ -132,7 +135,8 @@ def test_no_connection_of_a_caller_with_too_many_stays_alive(
     # The version document is answered to all callers.
     sent = _WHOLE.replace("/", "/traits", 1)
     assert {client.status_of(sent) for _ in range(50)} == {429}
-    assert alive() - before <= 1
+    # The thread of the last one may be about to end its work.
+    eventually(True, lambda: alive() - before <= 1)
 
 
 def test_thousands_of_refused_requests_leave_no_object_behind(embedded_application: Flask):
@@ -156,7 +160,8 @@ def test_no_connection_without_a_certificate_stays_alive(client: OneClient, monk
     monkeypatch.setattr(connections, "is_stranger", lambda wire: True)
     before = alive()
     assert {client.status_of(_HEAD.encode() + b"\r\n") for _ in range(50)} == {403}
-    assert alive() - before <= 1
+    # The thread of the last one may be about to end its work.
+    eventually(True, lambda: alive() - before <= 1)
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,8 @@ class Lane:
                     self._running[job.caller] -= 1
                     if not self._running[job.caller]:
                         del self._running[job.caller]
+                # A thread that waits keeps no request.
+                del job
 
     def _next(self) -> Job:
         with self._changed:
