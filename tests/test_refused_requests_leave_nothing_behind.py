@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import resource
 import socket
 from collections.abc import Iterator
@@ -139,6 +140,15 @@ def test_no_connection_of_a_caller_with_too_many_stays_alive(
     eventually(True, lambda: alive() - before <= 1)
 
 
+@pytest.fixture
+def _silence() -> Iterator[None]:
+    """No log: pytest keeps each record while a test runs, at the level that others in this process left."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("_silence")
 def test_thousands_of_refused_requests_leave_no_object_behind(embedded_application: Flask):
     client = OneClient(embedded_application)
     kinds = list({**REFUSED_BY_THE_SERVER, **REFUSED_BY_THE_APPLICATION}.items())
