@@ -13,12 +13,18 @@ from contextlib import suppress
 
 from benchmarks.measure import Timing
 from benchmarks.report import print_table
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpus import CpuTopology, LogicalCpu, layout_of
-from placement.numa.cpuset import mask_of
-from placement.numa.demand import BindPolicy, CpuDemand, Distribution, ExclusiveLevel, PickRules
-from placement.numa.ledger import CpuUse
-from placement.numa.refusal import Refused
+from placement.engine.numa.accumulator import take_cpus
+from placement.engine.numa.cpus import CpuTopology, LogicalCpu, layout_of
+from placement.engine.numa.cpuset import mask_of
+from placement.engine.numa.demand import (
+    BindPolicy,
+    CpuDemand,
+    Distribution,
+    ExclusiveLevel,
+    PickRules,
+    Refused,
+)
+from placement.engine.numa.host import CpuUse
 
 CPUS = 128
 

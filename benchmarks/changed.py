@@ -20,9 +20,9 @@ from benchmarks.goals import Figures, scaled
 from benchmarks.measure import Timing
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
+from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import providers
 from tests.server import database_url, running_service
 
 _ROUNDS = 10

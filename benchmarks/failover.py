@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.patroni import LOOP_SECONDS, TTL_SECONDS, Node, Nodes, three_nodes
-from placement.services import checking
-from placement.services.online_migrations import Owner
+from placement.server import checking
+from placement.server.online_migrations import Owner
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.faults.ledger import (

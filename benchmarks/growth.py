@@ -21,9 +21,9 @@ from benchmarks.queries import QUERIES
 from benchmarks.report import print_table
 from benchmarks.servers import Measured
 from benchmarks.wire import Wire
-from placement.forest.forest import Forest
-from placement.storage.changes.feed import Feed
+from placement.engine.forest.forest import Forest
 from placement.storage.database import Database
+from placement.storage.feed import Feed
 from tests.server import database_url, running_service
 
 _ROUNDS = 60

@@ -130,7 +130,7 @@ def _there_and_back(kind: str, into: str, data_sets: list[str], queries: int) ->
 
 
 def _placement(*arguments: str) -> str:
-    command = [sys.executable, "-m", "placement.operations", *arguments]
+    command = [sys.executable, "-m", "placement.client", *arguments]
     finished = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if finished.returncode:
         raise SystemExit(f"{' '.join(arguments)}: exit status {finished.returncode}\n{finished.stdout}")
@@ -178,7 +178,7 @@ def _compare(title: str, one: str, other: str, count: int) -> int:
         elif answers[0] != answers[1]:
             different += 1
             print(f"  {query}", *(f"    {str(answer)[:300]}" for answer in answers), sep="\n")
-    command = [sys.executable, "-m", "placement.operations", "verify", one, other, "--sample", str(_SAMPLE)]
+    command = [sys.executable, "-m", "placement.client", "verify", one, other, "--sample", str(_SAMPLE)]
     verified = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
     took, load = time.perf_counter() - started, os.getloadavg()[0]
     told = f"{title}: {count} queries, {different} answers differ, {failed} failed in the incumbent"

@@ -24,7 +24,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks.mixed_calls import KINDS, Client
-from placement.operations import demonstration
+from placement.server import demonstration
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.server import BACKENDS, RunningServer, database_url, running_service

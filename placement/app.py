@@ -2,20 +2,321 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from flask import Flask
+from flask import Flask, Response, current_app, request
 from oslo_config import cfg
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import NotFound as RoutingNotFound
 
-from placement.api.application import ApiSettings, create_application
-from placement.dialects.koordinator.settings.scoring import order_of
-from placement.operations.kubernetes.binders import Binders
-from placement.operations.settings import open_database
-from placement.services.placement.candidates import SearchSettings
-from placement.services.use_cases import UseCases
+from placement.allocations import candidate_routes, routes
+from placement.allocations import routes as allocations
+from placement.allocations.best_fit import NotAll
+from placement.allocations.candidates import SearchSettings
+from placement.allocations.orders import order_of
+from placement.allocations.rendering import CandidatesRenderer, explanation_body
+from placement.audit import routes as audit_routes
+from placement.common.probes import OPEN_PATHS, PATHS, answer
+from placement.engine.domain import deadline, scope
+from placement.engine.domain.claims import UNKNOWN_OWNER
+from placement.engine.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
+from placement.flavors import routes as flavors_routes
+from placement.flavors.nova import FlavorRefused
+from placement.http import admission, auth, context, microversions, openapi_routes, responses
+from placement.http.auth import NO_FILE, BadTokens, Tokens
+from placement.http.context import objection, watch_of
+from placement.http.gate import OWN_PATHS, PAGES, guarded_by, note_rule
+from placement.http.keystone import Keystone
+from placement.http.middleware import REQUEST_ID, allowed_origins, surrounded
+from placement.http.openapi import EXTENSION, Documents
+from placement.http.policy import Policy
+from placement.http.responses import HttpError, Misconfigured, Relayed
+from placement.planning import routes as planning_routes
+from placement.planning.capacity import Watch
+from placement.planning.routes import of_setting
+from placement.pods import extender_routes
+from placement.pods import routes as pods_routes
+from placement.pods.placing import Unschedulable
+from placement.pods.rendering import refusals_body
+from placement.providers import name_routes
+from placement.providers import routes as providers_routes
+from placement.server import routes as server_routes
+from placement.server.binders import Binders
+from placement.server.settings import open_database
 from placement.storage.database import Database
+from placement.use_cases import UseCases
 from placement.web import pages
+
+# The Flask application: hooks before and after every request, blueprints, error shape.
+
+
+LOG = logging.getLogger(__name__)
+NEED_NO_TOKEN = OPEN_PATHS | openapi_routes.PATHS
+"""The paths that are answered without a token."""
+_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
+# How many nodes an error explains one by one; the message counts the reasons of all.
+_NODES_SHOWN = 100
+_BLUEPRINTS = (
+    server_routes.root_blueprint,
+    server_routes.health_blueprint,
+    server_routes.metrics_blueprint,
+    openapi_routes.blueprint,
+    providers_routes.resource_providers_blueprint,
+    providers_routes.inventories_blueprint,
+    providers_routes.memberships_blueprint,
+    name_routes.blueprint,
+    allocations.allocations_blueprint,
+    candidate_routes.allocation_candidates_blueprint,
+    routes.usages_blueprint,
+    routes.reshaper_blueprint,
+    pods_routes.clusters_blueprint,
+    pods_routes.pods_blueprint,
+    pods_routes.reservations_blueprint,
+    extender_routes.blueprint,
+    flavors_routes.blueprint,
+    planning_routes.capacity_blueprint,
+    planning_routes.plans_blueprint,
+    candidate_routes.extended_candidates_blueprint,
+    candidate_routes.claims_blueprint,
+    routes.listings_blueprint,
+    audit_routes.blueprint,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """The part of the configuration that concerns HTTP."""
+
+    incomplete_consumer_project_id: str = UNKNOWN_OWNER
+    incomplete_consumer_user_id: str = UNKNOWN_OWNER
+    auth_strategy: str = "keystone"
+    # Believe callers on other machines, too, if the strategy is noauth2.
+    allow_remote_noauth: bool = False
+    tokens_file: Path | None = None
+    largest_body_bytes: int = 32 * 2**20
+    request_seconds: float = 30.0
+    # 0 means any number.
+    requests_per_caller: int = 0
+    # Tell capacity and use of each host, not only of clusters and aggregates.
+    metrics_per_host: bool = False
+    # Kinds of which /metrics tells how many more there is room for, as [capacity] watch has them.
+    watched: tuple[str, ...] = ()
+    # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
+    configuration: cfg.ConfigOpts | None = None
+
+
+class _Application(Flask):
+    """Flask whose views and hooks are all plain functions: it looks at none of them again in each request."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as it is."""
+        return func
+
+
+def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
+    """Raises Misconfigured."""
+    questions = []
+    for text in watched:
+        try:
+            questions.append(of_setting(text))
+        except BadRequest as error:
+            raise Misconfigured(f"[capacity] watch: {error}") from None
+    return Watch(use_cases.planning, questions, flavors_routes.parse_flavor_query)
+
+
+def create_application(
+    use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
+) -> Flask:
+    """The WSGI application around the use cases; `add_pages` adds what people look at."""
+    configuration = settings.configuration or _no_configuration()
+    policy = Policy(configuration)
+    application = _Application("placement", static_folder=None)
+    application.url_map.merge_slashes = False
+    application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
+    application.extensions["placement_use_cases"] = use_cases
+    application.extensions["placement_settings"] = settings
+    application.extensions["placement_watch"] = _watch(use_cases, settings.watched)
+    application.extensions["placement_policy"] = policy
+    application.extensions["placement_authentication"] = _strategy(settings, configuration)
+    application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
+    for blueprint in _BLUEPRINTS:
+        application.register_blueprint(blueprint)
+    application.extensions[context.OPEN_PAGES] = frozenset()
+    add_pages(application)
+    application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
+    unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
+    if unknown:
+        raise LookupError(f"routes ask for policy rules that are not in http/rules.py: {', '.join(unknown)}")
+    for rule in application.url_map.iter_rules():
+        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
+        none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
+        rule.methods = (rule.methods or set()) - none
+    believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
+    objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
+    # Few hooks, for every one of them costs every request.
+    application.before_request(partial(_begin, objects, admission.bound(settings.requests_per_caller)))
+    application.before_request(_check_head)
+    application.after_request(_finish)
+    application.teardown_request(_end)
+    application.register_error_handler(PlacementError, _placement_error)
+    application.register_error_handler(FlavorRefused, _flavor_refused)
+    application.register_error_handler(NotAll, _not_all)
+    application.register_error_handler(Unschedulable, _unschedulable)
+    application.register_error_handler(HttpError, _http_error)
+    application.register_error_handler(Relayed, lambda relayed: relayed.response)
+    application.register_error_handler(HTTPException, _routing_error)
+    application.register_error_handler(Exception, _fault)
+    bare = application.wsgi_app
+    # Our own server answers these itself.
+    application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
+    wrapped: Any = surrounded(bare, configuration, settings.request_seconds)
+    application.wsgi_app = wrapped  # type: ignore[method-assign]
+    return application
+
+
+def _no_configuration() -> cfg.ConfigOpts:
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
+    return configuration
+
+
+def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Strategy:
+    if settings.auth_strategy == "keystone":
+        return Keystone(configuration)
+    if settings.auth_strategy == "token":
+        if settings.tokens_file is None:
+            raise BadTokens(NO_FILE)
+        return auth.static_tokens(Tokens(settings.tokens_file))
+    return auth.noauth2
+
+
+def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
+    """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
+    context.begin()
+    # Until the gate of a route has spoken.
+    scope.see(scope.NOTHING)
+    deadline.attend(watch_of(request.environ))
+    reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
+    if reason is not None:
+        raise HttpError(403, reason)
+    # On all other paths the caller has a user id.
+    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[context.OPEN_PAGES]:
+        context.identify(current_app.extensions["placement_authentication"]())
+    enter()
+
+
+def _end(_error: BaseException | None) -> None:
+    """Take from the thread what held for the request only."""
+    deadline.clear()
+    scope.see(scope.EVERYTHING)
+
+
+def _check_head() -> None:
+    """Check what a request says before its route is looked for. Raises HttpError, NotFound."""
+    sent = request.environ
+    context.current().version = _agreed_version()
+    length = sent.get("CONTENT_LENGTH", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
+        raise HttpError(400, "content-length header must be an integer")
+    if length.strip("0") and not sent.get("CONTENT_TYPE"):
+        raise HttpError(400, "content-type header required when content-length > 0")
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    path = sent.get("PATH_INFO", "")
+    if path.startswith("//") or "\0" in path:
+        raise NotFound("")
+
+
+def _agreed_version() -> microversions.Microversion:
+    if request.path.startswith(_NO_VERSIONS):
+        # What is our own has no microversions; its errors are those of the newest one.
+        return microversions.NEWEST
+    try:
+        return microversions.negotiate(request.headers.get(microversions.HEADER))
+    except microversions.InvalidVersion as error:
+        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
+    except microversions.UnsupportedVersion as error:
+        raise responses.unsupported_version(str(error)) from None
+
+
+def _finish(response: Response) -> Response:
+    note_rule()
+    at = context.current()
+    response.headers[REQUEST_ID] = at.request_id
+    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
+    response.headers.add("X-Content-Type-Options", "nosniff")
+    if at.version is not None:
+        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
+        response.headers.add("Vary", microversions.HEADER)
+    return response
+
+
+def _placement_error(error: PlacementError) -> Response:
+    message = str(error)
+    if isinstance(error, Forbidden) and _believes_without_roles():
+        message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
+    return responses.render(responses.status_of(error), message, code=error.code)
+
+
+def _believes_without_roles() -> bool:
+    """Whether everybody is believed here, and this caller has no role, as who signs in without a token."""
+    settings = current_app.extensions["placement_settings"]
+    return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
+
+
+def _not_all(refused: NotAll) -> Response:
+    """Every member that got nothing is an error; the status is that of all of them, or 409."""
+    problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
+    statuses = {responses.status_of(each) for each in refused.refused.values()}
+    return responses.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return responses.render_all(400, refused.problems)
+
+
+def _unschedulable(refused: Unschedulable) -> Response:
+    nodes = refusals_body(refused.refusals, _NODES_SHOWN)
+    extra = {
+        "nodes": nodes,
+        "nodes_omitted": len(refused.refusals) - len(nodes),
+        "explanation": explanation_body(refused.explanation),
+    }
+    return responses.render(409, str(refused), code=refused.code, extra=extra)
+
+
+def _http_error(error: HttpError) -> Response:
+    response = responses.render(error.status, error.message, extra=error.extra)
+    response.headers.update(error.headers)
+    return response
+
+
+def _routing_error(error: HTTPException) -> Response:
+    message = ""
+    if isinstance(error, MethodNotAllowed):
+        message = "The method specified is not allowed for this resource."
+    elif isinstance(error, RoutingNotFound) and _ends_in_slash():
+        message = f"There is no slash at the end: ask for {request.path.rstrip('/')}"
+    response = responses.render(error.code or 500, message)
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return response
+
+
+def _ends_in_slash() -> bool:
+    """Whether the path would exist without the slash at its end."""
+    routes = current_app.url_map.bind("")
+    shorter = request.path.rstrip("/")
+    return shorter not in ("", request.path) and bool(routes.allowed_methods(shorter))
+
+
+def _fault(error: Exception) -> Response:
+    LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
+    return responses.render(500, "The failure was logged under this request id.")
 
 
 def build(

@@ -14,8 +14,8 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_policy import policy
 
-from placement.api.rules import list_rules
-from placement.operations.options import GROUPS
+from placement.http.rules import list_rules
+from placement.server.options import GROUPS
 
 _WIDTH = 100
 _LIBRARIES = """

@@ -15,21 +15,14 @@ from oslo_config import cfg
 from oslo_policy import opts as oslo_policy_opts
 from werkzeug.routing import Rule
 
-from placement.api.application import ApiSettings
-from placement.app import build
-from placement.services.placement.candidates import SearchSettings
+from placement.allocations.candidates import SearchSettings
+from placement.app import ApiSettings, build
 from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
 from tests.browser import MISSING, chromium, running_browser
 from tests.client import Client, unique
-from tests.real_kubernetes import (
-    PROGRAMS,
-    VARIABLE,
-    ControlPlane,
-    programs,
-    running_control_plane,
-)
+from tests.real_kubernetes import PROGRAMS, VARIABLE, ControlPlane, programs, running_control_plane
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.synchronizing import Surroundings
 

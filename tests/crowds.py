@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
-from placement.services.gathering import Gathering
+from placement.allocations.coalescing import Gathering
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually

@@ -10,10 +10,9 @@ from flask import Flask
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
-from placement.api.microversions import NEWEST, Microversion
-from placement.api.openapi.document import EXTENSION
-from placement.api.openapi.operations import PATH_PARAMETER
-from placement.api.route_guard import OWN_PATHS
+from placement.http.gate import OWN_PATHS
+from placement.http.microversions import NEWEST, Microversion
+from placement.http.openapi import EXTENSION, PATH_PARAMETER
 
 _JSON = "application/json"
 # What a route answers that the version does not have yet, or that is refused before its turn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.domain.explanation import Counted, Kind, Reason
+from placement.engine.domain.explanation import Counted, Kind, Reason
 
 _CONDITION = {"kind": str, "resource_class": str, "wanted": int, "required": list, "forbidden": list}
 _STAGE = {

@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.domain.groups import CandidateQuery, RequestGroup
-from placement.forest.forest import Forest
-from placement.forest.records import (
-    InventoryRow,
-    ProviderRecord,
-    ProviderRow,
-    Snapshot,
-)
-from placement.forest.sharing import SharingMap
-from placement.scoring.order import Order
-from placement.search.answer import Answer
-from placement.search.core_trees import IsCoreTree
-from placement.search.joint import JointAnswer
-from placement.search.query import (
-    ForestOrder,
-    ForestQuery,
-    GroupQuery,
-    Preference,
-)
-from placement.search.score_cache import ScoreCache
-from placement.search.search import FoundCandidates, search
+from placement.engine.domain.groups import CandidateQuery, RequestGroup
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.engine.forest.sharing import SharingMap
+from placement.engine.scoring.order import Order
+from placement.engine.search.answer import Answer, JointAnswer
+from placement.engine.search.query import ForestOrder, ForestQuery, GroupQuery, IsCoreTree, Preference
+from placement.engine.search.ranking import ScoreCache
+from placement.engine.search.search import FoundCandidates, search
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.naive_scoring import SoftCondition
 

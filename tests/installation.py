@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
 from tests.naive import NaiveProvider
 from tests.service import Service
 

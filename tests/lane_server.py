@@ -23,13 +23,13 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
-from placement.operations.http import worker
-from placement.operations.http.connection import Connection
-from placement.operations.http.event_loop import EventLoop
-from placement.operations.http.limits import Limits
-from placement.operations.http.worker import LaneWorker
-from placement.operations.server import Server, listening
-from placement.services.callers import KNOWN_AS
+from placement.http.admission import KNOWN_AS
+from placement.http.worker import worker
+from placement.http.worker.connection import Connection
+from placement.http.worker.event_loop import EventLoop
+from placement.http.worker.lanes import Limits
+from placement.http.worker.worker import LaneWorker
+from placement.server.processes import Server, listening
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
-from placement.domain.inventory import Inventory
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
+from placement.engine.domain.inventories import Inventory
 
 SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from placement.domain.groups import CandidateQuery
+from placement.engine.domain.groups import CandidateQuery
 from tests.naive import Forest, NaiveProvider, combinations, merge
 
 Amounts = frozenset[tuple[str, str, int]]

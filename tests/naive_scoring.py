@@ -13,8 +13,7 @@ from itertools import pairwise
 from math import floor
 from typing import Any
 
-from placement.scoring.order import Order, combined
-from placement.scoring.strategy import Scope, Strategy
+from placement.engine.scoring.order import Order, Scope, Strategy, combined
 from tests.naive import Candidate, Forest, NaiveProvider
 
 

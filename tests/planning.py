@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from placement.domain import kept_request
-from placement.domain.groups import CandidateQuery, RequestGroup
-from placement.domain.inventory import Inventory
-from placement.search.answer import Draw
-from placement.search.budget import Budget
-from placement.search.ground import Ground
-from placement.services.planning.moves.board import Board, Consumer, Spot
-from placement.services.planning.moves.limits import Limits
-from placement.services.planning.moves.making_room import RoomMaker
-from placement.services.planning.moves.wishes import QueryWish
+from placement.engine.domain import groups
+from placement.engine.domain.groups import CandidateQuery, RequestGroup
+from placement.engine.domain.inventories import Inventory
+from placement.engine.search.answer import Draw
+from placement.engine.search.budget import Budget
+from placement.engine.search.simulation import Ground
+from placement.planning.board import Board, Consumer, Spot
+from placement.planning.making_room import RoomMaker
+from placement.planning.plan import Limits, QueryWish
 from tests.forests import World
 from tests.naive import Amount, NaiveProvider, enumerate_candidates
 
@@ -70,7 +69,7 @@ def dedicated(cores: int, memory: int) -> CandidateQuery:
 
 def key_of(query: CandidateQuery) -> str:
     """Equal for equal queries."""
-    return kept_request.written(query, None)
+    return groups.written(query, None)
 
 
 KINDS = (shared(1, 1), shared(2, 2), shared(1, 4), dedicated(1, 1), dedicated(2, 2), dedicated(3, 2))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from placement.scheduling.host import foreign_cpus
-from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.cluster_lookup import found
-from placement.services.clusters.node_check import disagreements
-from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
-from placement.services.clusters.node_views import view_of
-from placement.services.following.cluster_cache import ClusterCache
+from placement.pods.cache import ClusterCache
+from placement.pods.host import foreign_cpus
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.pods.node_views import view_of
+from placement.providers.statements.clusters import found
+from placement.server import checks
+from placement.server.checking import disagreements
+from placement.server.checks import Violation
 from placement.storage import tables
-from placement.storage.checks import everything
-from placement.storage.checks.invariant import Violation
 from placement.storage.database import Database
 
 _EXCEEDED = "capacity-suffices"
@@ -86,7 +86,7 @@ def exceeded(database: Database) -> list[str]:
 
 def _violations(database: Database) -> list[Violation]:
     with database.snapshot() as connection:
-        return list(everything.violations(connection, "p", "u"))
+        return list(checks.violations(connection, "p", "u"))
 
 
 def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:

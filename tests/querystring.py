@@ -9,15 +9,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from placement.domain.grammar import (
+from placement.engine.domain.groups import (
+    UNSUFFIXED,
+    CandidateQuery,
     Grammar,
+    RequestGroup,
     parse_in_tree,
     parse_member_of,
     parse_required,
     parse_resources,
     parse_same_subtree,
 )
-from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
 Pairs = list[tuple[str, str]]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement.scoring.order import Order
-from placement.scoring.registry import RULES
-from placement.scoring.strategy import Scope, Strategy, parse_strategy
+from placement.engine.scoring.order import Order, Scope, Strategy, parse_strategy
+from placement.engine.scoring.strategies import RULES
 from tests.naive_scoring import SoftCondition
 from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
 

@@ -161,7 +161,7 @@ def running_service(
     the environment choose otherwise.
     """
     port = port or free_port()
-    command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "placement.client", "serve", "--port", str(port)]
     command += ["--workers", str(workers), *arguments]
     if connection is not None:
         command += ["--database", connection]

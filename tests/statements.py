@@ -16,7 +16,7 @@ import psycopg2.extensions
 import sqlalchemy as sa
 
 from placement.app import build
-from placement.services.clusters.vanished_pods import Binder
+from placement.pods.extender import Binder
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

@@ -18,8 +18,8 @@ from typing import TypeVar
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
-from placement.domain.inventory import MAX_INT, Inventory
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
+from placement.engine.domain.inventories import MAX_INT, Inventory
 from tests.naive import SHARING_TRAIT, NaiveProvider
 
 RESOURCE_CLASSES = ("VCPU", "DISK_GB", "FPGA", "CUSTOM_UNIT")

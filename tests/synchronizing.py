@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from placement.operations.demonstration import examples
+from placement.server.demonstration import examples
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.patience import PATIENCE_SECONDS
@@ -141,7 +141,7 @@ class Surroundings:
     def command(self, *arguments: str) -> list[str]:
         """The command with everything it needs to know."""
         kubeconfig = write_kubeconfig(self.kubeconfig, ("lab", self.api_server.url))
-        command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
+        command = [sys.executable, "-m", "placement.client", "--url", self.url, "sync", "kubernetes"]
         return [*command, "--cluster", self.cluster, "--kubeconfig", str(kubeconfig), *arguments]
 
     def once(self, *arguments: str) -> subprocess.CompletedProcess[str]:

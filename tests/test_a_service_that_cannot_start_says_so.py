@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement.domain.errors import PlacementError
-from placement.operations import server
+from placement.engine.domain.errors import PlacementError
+from placement.server import processes
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, free_port
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SERVE = [sys.executable, "-m", "placement.operations", "serve"]
+_SERVE = [sys.executable, "-m", "placement.client", "serve"]
 
 
 def served(
@@ -63,11 +63,11 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path):
 
 def test_a_port_that_somebody_has_is_named_with_its_option_and_its_holder(monkeypatch: pytest.MonkeyPatch):
     # Nobody is leaving it.
-    monkeypatch.setattr(server, "_PORT_IS_FREE_WITHIN_SECONDS", 0)
+    monkeypatch.setattr(processes, "_PORT_IS_FREE_WITHIN_SECONDS", 0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PlacementError) as refused:
-            server.listening("127.0.0.1", port)
+            processes.listening("127.0.0.1", port)
     said = str(refused.value)
     assert said.startswith(f"--port: process {os.getpid()} (")
     assert f"listens on 127.0.0.1, port {port}; end it, or choose another port with --port" in said
@@ -146,8 +146,9 @@ def test_a_file_without_a_database_or_with_an_option_nobody_knows_is_refused(
 
 _STUCK = """
 import sys, time
-from placement.operations import cli, server
-from placement.operations.http.worker import LaneWorker
+from placement.client import cli
+from placement.server import processes as server
+from placement.http.worker.worker import LaneWorker
 
 def run(worker):
     worker._serves[0] = 1

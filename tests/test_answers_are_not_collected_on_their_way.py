@@ -12,10 +12,10 @@ from flask import Flask, Response
 from oslo_config import cfg
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from placement.api.application import create_application
-from placement.api.middleware import surrounded
-from placement.domain import deadline
-from placement.operations.http import refusals
+from placement.app import create_application
+from placement.engine.domain import deadline
+from placement.http.middleware import surrounded
+from placement.http.worker import exchange
 from tests.client import Client, unique
 from tests.conftest import compatible
 
@@ -79,7 +79,7 @@ def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
     refused = client.get("/traits")
     assert refused.status_code == 429
     # The server that counts by itself answers the same.
-    head, _, body = refusals.written(refusals.TOO_MANY_OF_CALLER).decode().partition("\r\n\r\n")
+    head, _, body = exchange.written(exchange.TOO_MANY_OF_CALLER).decode().partition("\r\n\r\n")
     (by_server,), (by_application,) = json.loads(body)["errors"], refused.json["errors"]
     assert by_server | {"request_id": by_application["request_id"]} == by_application
     assert f"Retry-After: {refused.headers['Retry-After']}\r\n" in f"{head}\r\n"

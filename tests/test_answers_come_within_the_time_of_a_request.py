@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from placement.domain import deadline
-from placement.storage.backends import silence
-from placement.storage.backends.silence import WatchedConnection
+from placement.engine.domain import deadline
+from placement.storage.backends import postgresql_driver
+from placement.storage.backends.postgresql_driver import WatchedConnection
 from tests.client import Client
 
 _REQUEST_SECONDS = 30.0
@@ -34,7 +34,7 @@ def test_each_statement_is_given_up_before_the_time_of_the_request_is_over(api: 
     answered = time.monotonic()
     assert expiries
     # Each of these requests began between the two moments.
-    latest = answered + _REQUEST_SECONDS - silence._LOOK_SECONDS
+    latest = answered + _REQUEST_SECONDS - postgresql_driver._LOOK_SECONDS
     assert max(expiries) < latest
     assert min(expiries) > arrived
 
@@ -46,5 +46,5 @@ def test_work_ends_before_the_time_of_the_request(seconds: float, work: float):
 
 @pytest.mark.parametrize("seconds", [6, 8, 30])
 def test_a_silent_server_is_given_up_before_the_time_of_the_request(seconds: float):
-    given_up = deadline.of(0.0, seconds) + silence.GRACE_SECONDS + silence._LOOK_SECONDS
+    given_up = deadline.of(0.0, seconds) + postgresql_driver.GRACE_SECONDS + postgresql_driver._LOOK_SECONDS
     assert given_up < seconds < math.inf

@@ -14,22 +14,12 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
-from placement.domain import scope
-from placement.domain.errors import Conflict, Forbidden
-from placement.services import scoping
+from placement.engine.domain import scope
+from placement.engine.domain.errors import Conflict, Forbidden
+from placement.providers import scoping
 from tests.client import Client
 from tests.reservations import reservation
-from tests.two_fleets import (
-    BATCH,
-    BOUND,
-    OPERATOR,
-    POD,
-    READER,
-    SERVICE,
-    Fleet,
-    fleet,
-    pod,
-)
+from tests.two_fleets import BATCH, BOUND, OPERATOR, POD, READER, SERVICE, Fleet, fleet, pod
 
 EDGE = "/ext/v1/clusters/edge"
 UNKNOWN = "0f000000-0000-4000-8000-00000000ffff"

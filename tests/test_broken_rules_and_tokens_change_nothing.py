@@ -13,9 +13,8 @@ import pytest
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.api.application import ApiSettings
-from placement.api.policy_rules import BadPolicy
-from placement.app import build
+from placement.app import ApiSettings, build
+from placement.http.policy import BadPolicy
 from placement.storage.database import Database
 from tests.client import Client
 from tests.server import database_url
@@ -94,7 +93,7 @@ def test_rules_that_break_later_change_nothing(
 
     def said() -> list[str]:
         # Other loggers may say more where other tests have set their levels.
-        return [record.getMessage() for record in caplog.records if record.name == "placement.api.policy"]
+        return [record.getMessage() for record in caplog.records if record.name == "placement.http.policy"]
 
     assert statuses() == (200, 200)
     write(tmp_path / "policy.yaml", BROKEN[case])
@@ -169,7 +168,7 @@ def test_the_command_says_what_is_wrong_and_ends(
     else:
         path.write_text(text)
         path.chmod(mode)
-    command = [sys.executable, "-m", "placement.operations", "serve", *configured]
+    command = [sys.executable, "-m", "placement.client", "serve", *configured]
     command += ["--database", f"sqlite:///{tmp_path}/x.sqlite"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert refused.returncode == 1

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from placement.api.application import ApiSettings
-from placement.api.middleware import RequestLog
-from placement.api.tokens import BadTokens, Tokens
-from placement.app import build
+from placement.app import ApiSettings, build
+from placement.http.auth import BadTokens, Tokens
+from placement.http.middleware import RequestLog
 from placement.storage.database import Database
 from tests.client import Client, unique
 from tests.server import database_url

@@ -15,10 +15,10 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from placement.domain.errors import CapacityExceeded, SearchTimeout, Unavailable
+from placement.allocations.candidates import Candidates
+from placement.allocations.claims import Claims
+from placement.engine.domain.errors import CapacityExceeded, SearchTimeout, Unavailable
 from placement.metrics.catalog import CLAIMS
-from placement.services.placement.candidates import Candidates
-from placement.services.placement.claims import Claims
 from placement.storage.failures import OutcomeUnknown
 from tests.client import Client, code
 from tests.crowds import Crowd, names, raising, recorded, statuses

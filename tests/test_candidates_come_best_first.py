@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from placement.api import extended_query, queries
+from placement.allocations import extended_query
+from placement.allocations.candidates import SearchSettings
+from placement.allocations.orders import order_of
 from placement.app import build
-from placement.dialects.koordinator.settings.scoring import order_of
-from placement.scoring.order import NAMED
-from placement.services.placement.candidates import SearchSettings
+from placement.engine.scoring.order import NAMED
+from placement.http import bodies
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 
@@ -34,7 +35,7 @@ def hosts(api: Client) -> dict[str, str]:
 
 def test_of_what_is_asked_nothing_long_is_kept(shared: Client):
     extended_query._asked.cache_clear()
-    search(shared, status=400, order_by="x" * queries.LONGEST_KEPT)
+    search(shared, status=400, order_by="x" * bodies.LONGEST_KEPT)
     assert extended_query._asked.cache_info().currsize == 0
     search(shared, status=400, order_by="x")
     assert extended_query._asked.cache_info().currsize == 1, "else this would show nothing"
@@ -276,7 +277,7 @@ def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
 
 
 def test_the_line_in_the_log_tells_what_is_missing_across_groups(api, nodes, caplog):
-    with caplog.at_level("INFO", logger="placement.services"):
+    with caplog.at_level("INFO", logger="placement.allocations.candidates"):
         search(api, "MEMORY_MB:1", **SHARED)
     (line,) = caplog.messages
     assert line == (
@@ -286,7 +287,7 @@ def test_the_line_in_the_log_tells_what_is_missing_across_groups(api, nodes, cap
 
 
 def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
-    with caplog.at_level("INFO", logger="placement.services"):
+    with caplog.at_level("INFO", logger="placement.allocations.candidates"):
         search(api, "VCPU:8")
         search(api, "VCPU:1")
     (line,) = caplog.messages

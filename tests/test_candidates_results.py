@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from placement.allocations.candidates import SearchSettings
 from placement.app import build
-from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
 from tests.client import Client, custom, unique
 from tests.conftest import compatible

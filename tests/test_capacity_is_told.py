@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from placement.api.application import create_application
-from placement.api.errors import Misconfigured
+from placement.app import create_application
+from placement.http.responses import Misconfigured
 from tests.client import Client, detail
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest

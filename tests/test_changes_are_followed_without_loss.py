@@ -14,8 +14,8 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from placement.domain.audit import Action, Kind
-from placement.services.auditing import events
+from placement.audit import service as events
+from placement.engine.domain.audit import Action, Kind
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest

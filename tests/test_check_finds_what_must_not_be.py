@@ -11,11 +11,9 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
-from placement.services import checking
-from placement.services.clusters import node_check
-from placement.services.online_migrations import Owner
-from placement.storage.checks import everything
-from placement.storage.checks.invariant import Violation
+from placement.server import checking, checks
+from placement.server.checks import Violation
+from placement.server.online_migrations import Owner
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import application_at
@@ -252,9 +250,9 @@ def found_after(url: str, statements: Sequence[str]) -> list[Violation]:
     with unguarded(url) as connection:
         for statement in statements:
             connection.execute(sa.text(statement))
-        found = list(everything.violations(connection, "p", "u"))
+        found = list(checks.violations(connection, "p", "u"))
         if all(one.is_warning for one in found):
-            found += node_check.violations(connection)
+            found += checking.violations(connection)
         connection.rollback()
     return found
 
@@ -306,7 +304,7 @@ def shown(api: Client, host: str) -> int:
 
 
 def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", "db", "check", "--database", url, *arguments]
+    command = [sys.executable, "-m", "placement.client", "db", "check", "--database", url, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 

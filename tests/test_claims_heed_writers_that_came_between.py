@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.services.placement import claims, replacement
+from placement.allocations import claims, replacement
 from placement.storage.database import Database
 from tests.client import Client
 from tests.patience import eventually
@@ -53,7 +53,7 @@ def test_a_claim_that_counts_a_group_waits_for_those_that_join_it(
     counting = one(rules=[{"kind": "at_most", "groups": ["web"]}])
     found: list[str] = []
     beside = threading.Thread(target=lambda: found.append(place(other.post(PATH, counting))))
-    real, once = claims.consumer_groups.join, iter([beside])
+    real, once = claims.consumers.join, iter([beside])
 
     def join(*arguments: Any) -> None:
         real(*arguments)
@@ -61,7 +61,7 @@ def test_a_claim_that_counts_a_group_waits_for_those_that_join_it(
             each.start()
             eventually(True, lambda: bool(found) or waiting(database) > 0)
 
-    monkeypatch.setattr(claims.consumer_groups, "join", join)
+    monkeypatch.setattr(claims.consumers, "join", join)
     assert place(api.post(PATH, one(group="web"))) == first
     beside.join()
     assert found == [second]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement.allocations.statements import consumers
+from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import consumers
-from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 from tests.client import Client, detail
 
 CONSUMER = "00000000-0000-4000-8000-0000000000cc"

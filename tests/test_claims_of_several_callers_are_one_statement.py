@@ -10,8 +10,8 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from placement.domain.errors import Unavailable
-from placement.services.placement.claims import Claims
+from placement.allocations.claims import Claims
+from placement.engine.domain.errors import Unavailable
 from placement.storage.failures import OutcomeUnknown
 from tests.client import Client
 from tests.crowds import Crowd, names, raising, recorded, statuses

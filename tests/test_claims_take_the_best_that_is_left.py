@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from placement.domain.errors import CapacityExceeded
-from placement.services.placement.claims import Claims
+from placement.allocations.claims import Claims
+from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client, code, detail
 
 PATH = "/ext/v1/claims"

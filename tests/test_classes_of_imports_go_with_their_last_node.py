@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement.providers.statements import names as catalog
+from placement.providers.statements import names as class_names
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import catalog
-from placement.storage.statements import names as class_names
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -110,7 +110,7 @@ def test_a_class_stays_while_another_provider_has_it(api: Client):
 
 
 def test_a_removal_is_bounded_and_the_next_goes_on(api: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(catalog, "_AT_ONCE", 3)
+    monkeypatch.setattr(catalog, "_CATALOG_AT_ONCE", 3)
     assert api.put(CLUSTER).status_code == 201
     for node in ("n1", "n2"):
         assert api.put(f"{CLUSTER}/nodes/{node}", node_manifests(node)).status_code == 201

@@ -20,9 +20,9 @@ import pytest
 import requests
 import yaml
 
-from placement.dialects.koordinator.settings.settings import SETTINGS as SETTINGS_OF_CLUSTERS
-from placement.operations.commands.catalog import Catalog
-from placement.operations.demonstration import examples
+from placement.client.cli import Catalog
+from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
+from placement.server.demonstration import examples
 from tests.claimants import Claimant
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
@@ -40,7 +40,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", *arguments]
+    command = [sys.executable, "-m", "placement.client", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **options
     )
@@ -935,7 +935,7 @@ def test_a_proxy_is_not_asked_for_what_is_on_loopback(placement, monkeypatch):
 
 
 def test_a_reader_that_went_away_is_no_failure_to_talk_about(server):
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "tree", "edge/edge-01"]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, "tree", "edge/edge-01"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -966,7 +966,7 @@ def test_client_commands_do_not_load_the_service(name):
     """They start fast because of it."""
     check = (
         "import sys\n"
-        "from placement.operations.cli import main\n"
+        "from placement.client.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "heavy = {'sqlalchemy', 'flask', 'gunicorn', 'numpy', 'marshmallow', 'oslo_config', 'cmd2'}\n"

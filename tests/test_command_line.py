@@ -15,7 +15,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", *arguments]
+    command = [sys.executable, "-m", "placement.client", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **options
     )

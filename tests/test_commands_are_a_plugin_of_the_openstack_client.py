@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.operations.commands import catalog
-from placement.operations.demonstration import examples
+from placement.client import cli
+from placement.server.demonstration import examples
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 
@@ -48,17 +48,17 @@ def openstack(server) -> Run:
 
 def test_the_plugin_has_every_command_that_asks_a_service():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert declared["openstack.placement_forest.v1"] == catalog.entry_points()
-    assert len(catalog.entry_points()) > 25
-    local = {name for name, _ in catalog.Catalog()} - {
-        name.removeprefix("placement_").replace("_", " ") for name in catalog.entry_points()
+    assert declared["openstack.placement_forest.v1"] == cli.entry_points()
+    assert len(cli.entry_points()) > 25
+    local = {name for name, _ in cli.Catalog()} - {
+        name.removeprefix("placement_").replace("_", " ") for name in cli.entry_points()
     }
     own = ("completion", "db check", "db upgrade", "db version", "export", "help", "import", "man", "serve")
     assert local == {*own, "verify"}
 
 
 def test_no_other_plugin_has_these_names():
-    ours = {name.replace("_", " ") for name in catalog.entry_points()}
+    ours = {name.replace("_", " ") for name in cli.entry_points()}
     theirs = {
         point.name.replace("_", " ")
         for group in entry_points().groups
@@ -82,7 +82,7 @@ def test_no_other_plugin_has_these_names():
 )
 def test_both_commands_say_the_same(server, openstack, command):
     ours = subprocess.run(
-        [sys.executable, "-m", "placement.operations", "--url", server.url, *command],
+        [sys.executable, "-m", "placement.client", "--url", server.url, *command],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

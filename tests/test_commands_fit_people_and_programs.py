@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from placement.operations.demonstration import examples
+from placement.server.demonstration import examples
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 
@@ -40,7 +40,7 @@ def on_terminal(server: RunningServer, width: int, *arguments: str, **variables:
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, *arguments]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, *arguments]
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env={**environment, **_PLAIN, **variables}
     )
@@ -58,7 +58,7 @@ def on_terminal(server: RunningServer, width: int, *arguments: str, **variables:
 
 
 def piped(server: RunningServer, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, *arguments]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 

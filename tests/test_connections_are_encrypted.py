@@ -18,10 +18,10 @@ import pytest
 import requests
 from cryptography.hazmat.primitives import serialization
 
-from placement.api.connection import watch_of
-from placement.domain.errors import PlacementError
-from placement.domain.private_files import is_open_to_others
-from placement.operations.http.tls import Tls, TlsFiles
+from placement.common.secrets import is_open_to_others
+from placement.engine.domain.errors import PlacementError
+from placement.http.context import watch_of
+from placement.http.worker.tls import Tls, TlsFiles
 from tests.certificates import Authority, Pair
 from tests.client import unique
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -167,7 +167,7 @@ def test_an_answer_ends_with_a_farewell(server, authority):
 
 def test_the_command_line_trusts_whom_it_is_told_to(server, authority):
     pair = authority.sign("operator")
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "node", "list", "nobody"]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, "node", "list", "nobody"]
 
     def run(**variables: Path) -> subprocess.CompletedProcess[str]:
         environment = {name: str(value) for name, value in variables.items()}
@@ -234,7 +234,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, authority):
 
 
 def test_a_key_without_certificate_is_told_before_anything_starts(authority):
-    command = [sys.executable, "-m", "placement.operations", "serve", "--auth", "noauth2", "--port"]
+    command = [sys.executable, "-m", "placement.client", "serve", "--auth", "noauth2", "--port"]
     command += [str(free_port()), "--database", "sqlite://", "--tls-key", str(authority.sign("lonely").key)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 1

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from placement.api.routes import metrics
-from placement.metrics import catalog, synchronization
+from placement.metrics import catalog
+from placement.server import routes
+from placement.sync import figures
 from tests.patience import PATIENCE_SECONDS
 
 ETC = Path(__file__).resolve().parents[1] / "etc"
@@ -27,8 +28,8 @@ _STRINGS = re.compile(r'"[^"]*"')
 def told() -> set[str]:
     """The names of all samples that the service and the synchronization can tell."""
     assert catalog.REQUESTS
-    assert synchronization.WRITES
-    found = {f"openstack_placement_resource_{name}" for name in metrics._CAPACITY}
+    assert figures.WRITES
+    found = {f"openstack_placement_resource_{name}" for name in routes._CAPACITY}
     for collector in REGISTRY._collector_to_names:
         found |= set(REGISTRY._collector_to_names[collector])
     return found

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.domain.errors import BadRequest, Conflict, Unavailable
-from placement.services import moving
-from placement.services.moving import Report
+from placement.engine.domain.errors import BadRequest, Conflict, Unavailable
+from placement.migrate import moving
+from placement.migrate.moving import Report
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from placement.app import build
+from placement.providers.statements import clusters
 from placement.storage.database import Database
-from placement.storage.statements import clusters
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest

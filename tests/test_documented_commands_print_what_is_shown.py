@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.operations.commands.catalog import Catalog
-from placement.operations.settings import CONNECTION_VARIABLE
+from placement.client.cli import Catalog
+from placement.server.settings import CONNECTION_VARIABLE
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
@@ -61,7 +61,7 @@ def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path
         return
     arguments = shlex.split(command)[1:]
     finished = subprocess.run(
-        [sys.executable, "-m", "placement.operations", "--url", server.url, *arguments],
+        [sys.executable, "-m", "placement.client", "--url", server.url, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "placement").rglob("*.md")])
-# A path in code style, with at least one directory: `search/solver.py`, `docs/operating.md`.
+# A path in code style, with at least one directory: `engine/search/solver.py`, `docs/operating.md`.
 NAMED = re.compile(r"`((?:[a-z_0-9.-]+/)+[a-z_0-9.-]+\.(?:py|md|yaml|sample))`")
 
 

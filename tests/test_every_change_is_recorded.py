@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.storage import tables
-from placement.storage.audit.retention import AT_ONCE, Retention
+from placement.storage.audit import AT_ONCE, Retention
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

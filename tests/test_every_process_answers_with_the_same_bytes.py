@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement.app import build
-from placement.domain.explanation import MOST_MISSES
+from placement.engine.domain.explanation import MOST_MISSES
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

@@ -6,18 +6,17 @@ import jsonschema_rs
 import pytest
 from flask import Flask
 
-from placement.api.described import guard_of, operation_of
-from placement.api.microversions import HEADER
-from placement.api.openapi.document import routes, versions
-from placement.api.openapi.operations import PATH_PARAMETER
+from placement.http.described import guard_of, operation_of
+from placement.http.microversions import HEADER
+from placement.http.openapi import PATH_PARAMETER, routes, versions
 from tests.client import Client, detail
 
 _WHAT_TO_DO = """
-{routes}: not described. Give `route(...)` of api/route_guard.py, in api/routes/<noun>.py,
+{routes}: not described. Give `route(...)` of http/gate.py, in api/routes/<noun>.py,
 
     described=Operation({{200: <Answer>}}, errors=[409], query=<Parameters>, body=<Schema>)
 
-of api/described.py; a route without a token has @describes(Operation(...)) below Flask's own decorator.
+of http/described.py; a route without a token has @describes(Operation(...)) below Flask's own decorator.
  * <Answer> is a class in api/schemas/answers/<noun>.py, with a field for each member of the body (metadata
    OPTIONAL where it may be missing, since(Feature...) where a version brought it); EMPTY without a body.
  * <Parameters> is a tuple of Parameter that the handler checks with refuse_unknown(..., names_of(...)), too.

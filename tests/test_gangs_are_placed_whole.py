@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from placement.app import build
-from placement.operations.kubernetes.binders import Binders
-from placement.services.clusters import gangs, reservation_ends
-from placement.services.clusters.many_pods import ManyPods
-from placement.services.clusters.pod_scheduler import PodScheduler
+from placement.pods import gangs, reservation_ends
+from placement.pods.many_pods import ManyPods
+from placement.pods.scheduler import PodScheduler
+from placement.providers.statements import clusters, providers
+from placement.server.binders import Binders
 from placement.storage.database import Database, utcnow
-from placement.storage.statements import clusters, provider_rows, providers
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
@@ -125,7 +125,7 @@ def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
 
 def test_a_node_that_refuses_one_of_a_gang_is_passed_over(cluster, database):
     with database.write() as transaction:
-        core = provider_rows.uuids_by_name(transaction, ["edge/host-0/core-0-0"])["edge/host-0/core-0-0"]
+        core = providers.uuids_by_name(transaction, ["edge/host-0/core-0-0"])["edge/host-0/core-0-0"]
         locked = providers.lock(transaction, core)
         assert locked is not None
         providers.delete(transaction, [locked.id])

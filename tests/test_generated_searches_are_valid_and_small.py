@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from placement.domain.groups import UNSUFFIXED
+from placement.engine.domain.groups import UNSUFFIXED
 from tests.naive import Forest as NaiveForest
 from tests.strategies import (
     MAX_CHOICES,

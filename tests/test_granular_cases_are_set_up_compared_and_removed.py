@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
 from tests.cases import granular
 from tests.naive import Candidate, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed

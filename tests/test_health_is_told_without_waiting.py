@@ -13,10 +13,10 @@ import webob
 from oslo_config import cfg
 from oslo_middleware.healthcheck import Healthcheck
 
-from placement.api.middleware import REQUEST_ID
-from placement.services.health import probes
-from placement.services.health.checks import FOREST, SCHEMA, WRITABLE
-from placement.services.health.probes import Check
+from placement.common import probes
+from placement.common.probes import Check
+from placement.http.middleware import REQUEST_ID
+from placement.use_cases import FOREST, SCHEMA, WRITABLE
 from tests.hostile import Wire
 from tests.patience import eventually
 from tests.probes import is_ready, probed

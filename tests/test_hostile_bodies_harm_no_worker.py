@@ -145,14 +145,14 @@ def test_an_odd_body_is_answered_and_the_worker_lives_on(edge: RunningServer, na
 
 
 def test_the_examples_are_no_odd_bodies():
-    from placement.services import bounds, documents
+    from placement.common import documents
 
     examples = Path(__file__).resolve().parents[1] / "etc" / "examples"
     texts = [path.read_bytes() for path in examples.rglob("*.yaml")]
     assert len(texts) > 10
     for text in texts:
-        assert len(text) < bounds.MOST_MANIFEST_BYTES
-        assert documents.parse_yaml(text, bounds.MOST_MANIFEST_VALUES)
+        assert len(text) < documents.MOST_MANIFEST_BYTES
+        assert documents.parse_yaml(text, documents.MOST_MANIFEST_VALUES)
 
 
 def test_brackets_in_texts_and_comments_do_not_count_as_levels(edge: RunningServer):

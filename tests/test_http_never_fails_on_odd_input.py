@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from placement.api.route_guard import PAGES
+from placement.http.gate import PAGES
 from tests.client import Client, unique
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")

@@ -13,10 +13,9 @@ import pytest
 import requests
 from oslo_config import cfg
 
-from placement.api.application import ApiSettings
-from placement.api.keystone import Keystone
-from placement.app import build
-from placement.services.waiting_room import Full, WaitingRoom
+from placement.app import ApiSettings, build
+from placement.engine.domain.deadline import Full, WaitingRoom
+from placement.http.keystone import Keystone
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.identity_service import IdentityService, project_token

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from placement.domain import deadline
-from placement.domain.inventory import Inventory
-from placement.forest.world import Added, World, altered
-from placement.search.budget import SearchEnded
-from placement.services.planning import planning
-from placement.services.planning.world import WorldRequest, imagining, most_imagined
+from placement.allocations.world import WorldRequest, imagining, most_imagined
+from placement.engine.domain import deadline
+from placement.engine.domain.inventories import Inventory
+from placement.engine.search.budget import SearchEnded
+from placement.engine.search.simulation import Added, World, altered
+from placement.planning import capacity
 from tests import forests
 from tests.client import Client, detail
 from tests.naive import NaiveProvider
@@ -97,7 +97,7 @@ def test_a_world_that_only_waited_is_not_blamed_on_the_search(api: Client, monke
         deadline.until(time.monotonic())
         return imagining(world)
 
-    monkeypatch.setattr(planning, "imagining", late)
+    monkeypatch.setattr(capacity, "imagining", late)
     answer = asked(api, {"like": "a", "count": 1})
     assert answer.status_code == 503
     assert "The time of the request was up ([api] request_timeout) before imagining the hosts" in detail(

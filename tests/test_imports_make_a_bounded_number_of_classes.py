@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from placement.app import build, configured
-from placement.operations import settings
-from placement.services.clusters import trees
+from placement.providers import trees
+from placement.server import settings
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.conftest import compatible

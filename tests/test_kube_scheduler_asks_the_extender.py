@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from placement.api.extender_bodies import host_priorities
+from placement.pods.extender_routes import host_priorities
 from tests import kubernetes
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
@@ -207,7 +207,7 @@ def test_scores_are_given_without_working_out_places(api, monkeypatch):
     def placed(*_: object) -> None:
         raise AssertionError("nobody asked for a place")
 
-    monkeypatch.setattr("placement.services.clusters.pods.placed", placed)
+    monkeypatch.setattr("placement.pods.service.placed", placed)
     body = {"Pod": pod, "NodeNames": names}
     scores = api.post(f"{cluster}/extender/prioritize", body).json
     expected = {place["name"]: place["score"] * 10 // 100 for place in preview}

@@ -14,10 +14,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
-from placement.domain.errors import PlacementError
-from placement.operations.kubernetes.binders import Binders
-from placement.services.clusters.pod_scheduler import Taken
-from placement.services.clusters.pods import Pods
+from placement.engine.domain.errors import PlacementError
+from placement.pods.scheduler import Taken
+from placement.pods.service import Pods
+from placement.server.binders import Binders
 from placement.storage.database import Database
 from tests.api_server import ApiServer, Held
 from tests.api_server_http import running_api_server, write_kubeconfig
@@ -274,7 +274,7 @@ def grow_old(database: Database) -> None:
 def test_an_api_server_that_hangs_is_not_waited_for_longer_than_a_bind_may_take(
     cluster, api_server, monkeypatch
 ):
-    monkeypatch.setattr("placement.services.clusters.bind_attempt._BINDS_WITHIN_SECONDS", 5.0)
+    monkeypatch.setattr("placement.pods.extender._BINDS_WITHIN_SECONDS", 5.0)
     waiting(api_server)
     binding = api_server.hold_next("POST", "/binding")
     assert "may still be bound" in bind(cluster)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from placement.operations.demonstration import examples
+from placement.server.demonstration import examples
 from tests.client import Client, detail
 
 SEED = Path(__file__).parent / "data" / "noderesourcetopology-seed.yaml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import urllib.request
 
-from placement.api import responses
-from placement.services.placement.candidates import SearchSettings
+from placement.allocations.candidates import SearchSettings
+from placement.http import responses
 from tests.client import Client
 from tests.conftest import application_at, application_on
 from tests.server import database_url, running_service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from flask import Flask
 
-from placement.api import responses
+from placement.http import responses
 from tests.client import Client
 
 

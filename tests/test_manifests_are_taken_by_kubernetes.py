@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from placement.operations import settings
-from placement.operations.commands.serve import Serve
-from placement.operations.commands.sync import SyncKubernetes
+from placement.server import settings
+from placement.server.commands import Serve
+from placement.sync.command import SyncKubernetes
 from tests.real_kubernetes import ETC, ControlPlane
 
 _BASE = ETC / "kubernetes"

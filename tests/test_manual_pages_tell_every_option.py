@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from placement.operations.cli import Placement
-from placement.operations.commands.parsers import parsers
+from placement.client.cli import Placement
+from placement.client.completion import parsers
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("man") / "new" / "man1"
-    command = [sys.executable, "-m", "placement.operations", "man", str(directory)]
+    command = [sys.executable, "-m", "placement.client", "man", str(directory)]
     subprocess.run(command, check=True, capture_output=True)
     return directory
 
@@ -46,6 +46,6 @@ def test_troff_has_nothing_to_complain_about(pages: Path):
 
 
 def test_a_directory_that_cannot_be_written_is_one_line():
-    command = [sys.executable, "-m", "placement.operations", "man", "/dev/null/man1"]
+    command = [sys.executable, "-m", "placement.client", "man", "/dev/null/man1"]
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (failed.returncode, failed.stderr) == (1, "placement: /dev/null/man1: Not a directory\n")

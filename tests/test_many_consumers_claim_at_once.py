@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from placement.domain.errors import CapacityExceeded
-from placement.services.placement.best_fit import BestFit
-from placement.services.placement.claims import Claims
+from placement.allocations.best_fit import BestFit
+from placement.allocations.claims import Claims
+from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 

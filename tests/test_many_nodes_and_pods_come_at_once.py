@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.dialects.koordinator.node.node import import_like, import_node
-from placement.numa.cpuset import parse_cpu_list
-from placement.services.clusters import node_importing, node_imports
-from placement.services.clusters.many_pods import ManyPods
-from placement.services.clusters.node_loading import NodeLoader
-from placement.services.clusters.node_writing import NodeChanged
+from placement.engine.numa.cpuset import parse_cpu_list
+from placement.pods import clusters, node_importing
+from placement.pods.koordinator.node import import_like, import_node
+from placement.pods.many_pods import ManyPods
+from placement.pods.node_loading import NodeLoader
+from placement.pods.node_writer import NodeChanged
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
@@ -115,7 +115,7 @@ def test_nodes_are_read_again_once_when_the_settings_of_the_cluster_have_changed
     (again,) = all_nodes(cluster, body)
     assert again["changed"] == ["edge/n1"]
     # Its manifests are not read any more.
-    monkeypatch.delattr(node_imports, "import_node")
+    monkeypatch.delattr(clusters, "import_node")
     assert statuses(all_nodes(cluster, body)) == [200]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from placement.domain.errors import CapacityExceeded, Unavailable
-from placement.search.budget import Budget
-from placement.services.placement import best_fit, ruled
-from placement.services.placement.best_fit import BestFit
-from placement.services.placement.claims import Claims
-from placement.services.placement.ruled import Ruled
+from placement.allocations import best_fit, group_rules
+from placement.allocations.best_fit import BestFit
+from placement.allocations.claims import Claims
+from placement.allocations.group_rules import Ruled
+from placement.engine.domain.errors import CapacityExceeded, Unavailable
+from placement.engine.search.budget import Budget
 from tests.client import Client
 
 PATH = "/ext/v1/claims"
@@ -138,7 +138,7 @@ def test_reasons_that_cannot_be_found_in_time_are_no_reason_to_fail(
 ):
     hosts(api, 2)
     budgets = iter([Budget(), Budget(-1.0)])
-    monkeypatch.setattr(ruled, "_budget", lambda: next(budgets))
+    monkeypatch.setattr(group_rules, "_budget", lambda: next(budgets))
     answer = api.post(PATH, wish([{"count": 3}], APART))
     assert statuses(answer) == [201, 201, 409]
     assert "2 of 3 members have one; there was no time" in answer.json["members"][2]["error"]["detail"]

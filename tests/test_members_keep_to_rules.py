@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from placement.domain.errors import CapacityExceeded
-from placement.services.placement.claims import Claims
+from placement.allocations.claims import Claims
+from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client, detail
 
 PATH = "/ext/v1/claims"

@@ -31,7 +31,7 @@ def here() -> Iterator[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", *arguments]
+    command = [sys.executable, "-m", "placement.client", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
 from tests import worked_examples
 from tests.naive import enumerate_candidates
 from tests.querystring import parsed

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from placement.domain.groups import CandidateQuery
+from placement.engine.domain.groups import CandidateQuery
 from tests import worked_examples
 from tests.naive import enumerate_candidates, summarised_providers
 from tests.querystring import parsed

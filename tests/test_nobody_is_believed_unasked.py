@@ -12,8 +12,7 @@ import pytest
 import requests
 from flask.testing import FlaskClient
 
-from placement.api.application import ApiSettings
-from placement.app import build
+from placement.app import ApiSettings, build
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.conftest import compatible
@@ -27,7 +26,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     """The command in an environment that configures nothing else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     return subprocess.run(
-        [sys.executable, "-m", "placement.operations", *arguments],
+        [sys.executable, "-m", "placement.client", *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

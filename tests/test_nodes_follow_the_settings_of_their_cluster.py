@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from placement.dialects.koordinator.settings.settings import SETTINGS
-from placement.services.clusters import node_imports
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.pods import clusters
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.koordinator.settings import SETTINGS
+from placement.pods.statements import pods
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import pods
 from tests.client import Client, detail
 from tests.kubernetes import ALLOCS, BIND, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import check, check_image
@@ -79,7 +79,7 @@ def test_trees_are_those_of_the_new_profile(api: Client, database: Database):
 
 def test_all_nodes_follow_at_once_or_none(api: Client, database: Database, monkeypatch: pytest.MonkeyPatch):
     """Nodes are imported again some at a time; here each is a portion of its own."""
-    monkeypatch.setattr(node_imports, "_AT_ONCE", 1)
+    monkeypatch.setattr(clusters, "_AT_ONCE", 1)
     profile(api, "design")
     for number in range(1, 4):
         uid = f"11111111-0000-4000-8000-00000000000{number}"

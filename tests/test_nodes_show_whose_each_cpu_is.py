@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpuset import parse_cpu_list
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 

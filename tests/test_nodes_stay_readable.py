@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from placement.providers.statements import clusters
 from placement.storage.database import Database
-from placement.storage.statements import clusters
 from tests.client import Client, detail
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import check
@@ -51,7 +51,7 @@ def test_a_node_that_cannot_be_read_any_more_is_imported_again(cluster: Client, 
     pod = cluster.put(f"{PODS}/web", pod_manifest(cpu="2", node="odd", status={"cpuset": "4-5"}))
     assert pod.status_code == 201
     with database.write() as transaction:
-        stored = clusters.find(transaction, "edge")
+        stored = clusters.find_cluster(transaction, "edge")
         assert stored is not None
         settings = {**stored.settings, "profile": "koord-scheduler"}
         clusters.update_settings(transaction, stored.id, settings)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from placement.dialects.koordinator.settings.scoring import pod_scoring
-from placement.scoring.strategy import Strategy
+from placement.allocations.orders import pod_scoring
+from placement.engine.scoring.order import Strategy
+from placement.providers.statements import clusters
 from placement.storage.database import Database
-from placement.storage.statements import clusters
 from tests.client import Client, detail
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
 from tests.naive_scoring import naive_score, naive_sum

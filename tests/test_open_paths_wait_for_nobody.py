@@ -5,11 +5,10 @@ import inspect
 import pytest
 from flask import Flask, Response
 
-from placement.api import application
-from placement.api.application import create_application
-from placement.operations.http.lanes import Lanes
-from placement.operations.http.limits import Limits
-from placement.services.health.probes import OPEN_PATHS
+from placement import app
+from placement.app import create_application
+from placement.common.probes import OPEN_PATHS
+from placement.http.worker.lanes import Lanes, Limits
 from placement.web.sign_in import SIGN_IN, SIGN_OUT
 from tests.client import Client
 from tests.conftest import compatible
@@ -18,7 +17,7 @@ from tests.conftest import compatible
 @pytest.fixture
 def served(embedded_application: Flask, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
-    monkeypatch.setattr(application, "NEED_NO_TOKEN", OPEN_PATHS | {"/open"})
+    monkeypatch.setattr(app, "NEED_NO_TOKEN", OPEN_PATHS | {"/open"})
     made = create_application(
         embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
     )

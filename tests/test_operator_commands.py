@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.operations import manage, settings, status
-from placement.operations.options import GROUPS
+from placement.server import manage, settings, status
+from placement.server.options import GROUPS
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import BACKENDS, database_url, running_service
 
@@ -180,7 +180,7 @@ def test_a_check_that_crashes_is_255_with_the_place_of_the_error(use, tmp_path: 
 
 @pytest.mark.parametrize("module", ["manage", "status"])
 def test_version_is_printed(module: str):
-    command = [sys.executable, "-m", f"placement.operations.{module}", "--version"]
+    command = [sys.executable, "-m", f"placement.server.{module}", "--version"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0
     assert finished.stdout.strip()
@@ -215,7 +215,7 @@ def test_strategy_is_keystone_unless_somebody_says_otherwise():
 def serve(tmp_path: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "placement.conf"
     file.write_text(f"[placement_database]\nconnection = sqlite:///{tmp_path}/x.sqlite\n{text}")
-    command = [sys.executable, "-m", "placement.operations", "serve", "--config-file", str(file), *arguments]
+    command = [sys.executable, "-m", "placement.client", "serve", "--config-file", str(file), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 

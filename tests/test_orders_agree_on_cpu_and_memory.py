@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from placement.dialects.koordinator.settings.scoring import order_of
-from placement.services.placement.candidates import SearchSettings
+from placement.allocations.candidates import SearchSettings
+from placement.allocations.orders import order_of
 from tests.client import Client
 from tests.conftest import application_at
 from tests.kubernetes import node_manifests, pod_manifest

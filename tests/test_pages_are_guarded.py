@@ -18,10 +18,10 @@ from flask.testing import FlaskClient
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
+from placement.allocations.candidates import SearchSettings
 from placement.app import build
-from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
-from placement.web import passwords
+from placement.web import session
 from placement.web.session import COOKIE
 from tests.client import Client
 from tests.conftest import compatible
@@ -534,7 +534,7 @@ def test_few_sign_ins_wait_for_keystone(
     with_keystone: tuple[IdentityService, Flask], monkeypatch: pytest.MonkeyPatch
 ):
     identity, application = with_keystone
-    monkeypatch.setattr(passwords, "_ANSWER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(session, "_ANSWER_SECONDS", PATIENCE_SECONDS)
 
     def attempt(_: int) -> TestResponse:
         return sign_in(application.test_client(), "", user="ann", project="platform", password="secret")

@@ -11,15 +11,15 @@ import pytest
 import sqlalchemy as sa
 from flask import Flask
 
-from placement.domain.errors import NotFound
-from placement.services.clusters import reservation_ends
-from placement.services.clusters.pod_scheduler import PodScheduler
-from placement.services.clusters.pod_writing import Precondition
-from placement.services.clusters.reservation_ends import ReservationEnds
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.engine.domain.errors import NotFound
+from placement.pods import reservation_ends
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.scheduler import PodScheduler
+from placement.pods.writer import Precondition
+from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import provider_rows, providers
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check, nothing_is_held
@@ -109,7 +109,7 @@ def test_a_node_that_lacks_a_provider_is_passed_over(cluster: Client, database: 
     first = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest(cpu="2")).json["nodes"][0]
     assert (first["name"], first["cpuset"]) == ("n1", "0-1")
     with database.write() as transaction:
-        core = provider_rows.uuids_by_name(transaction, ["edge/n1/core-0-0"])["edge/n1/core-0-0"]
+        core = providers.uuids_by_name(transaction, ["edge/n1/core-0-0"])["edge/n1/core-0-0"]
         locked = providers.lock(transaction, core)
         assert locked is not None
         providers.delete(transaction, [locked.id])

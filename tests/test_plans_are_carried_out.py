@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from placement.domain.errors import PlacementError
-from placement.operations.client import Client, ServiceError
-from placement.operations.commands.moves import MADE, MADE_BEFORE, Moves
+from placement.client.client import Client, ServiceError
+from placement.client.commands.plan import MADE, MADE_BEFORE, Moves
+from placement.engine.domain.errors import PlacementError
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import RunningServer, database_url, running_service
 
@@ -88,7 +88,7 @@ def test_all_of_it_and_again(client, plan):
 def test_after_it_was_killed(client, server, plan, tmp_path: Path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "plan", "apply", "--yes"]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, "plan", "apply", "--yes"]
     command.append(str(file))
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -108,7 +108,7 @@ def test_after_it_was_killed(client, server, plan, tmp_path: Path):
 
 def applying(server: RunningServer, file: Path, *options: str, terminal: str | None = None) -> Any:
     """Return the ended command; `terminal`: what is typed at one."""
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url]
     command += ["plan", "apply", str(file), *options]
     if terminal is None:
         return subprocess.run(
@@ -148,7 +148,7 @@ def test_records_are_moved_with_consent_only(client, server, plan, tmp_path: Pat
     assert again.returncode == 0
     assert warning in again.stderr
     shown = subprocess.run(
-        [sys.executable, "-m", "placement.operations", "plan", "apply", "--help"],
+        [sys.executable, "-m", "placement.client", "plan", "apply", "--help"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert warning in " ".join(shown.stdout.split())
@@ -229,7 +229,7 @@ def test_what_was_asked_for_is_kept_through_a_move(client, plan):
 def test_a_plan_without_members_is_told_which(server, tmp_path: Path, does, plan_file, missing):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan_file))
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "plan", does, str(file)]
+    command = [sys.executable, "-m", "placement.client", "--url", server.url, "plan", does, str(file)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode != 0
     assert f"{missing} is missing" in ended.stderr

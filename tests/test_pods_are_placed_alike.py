@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
-from placement.domain import deadline
+from placement.engine.domain import deadline
+from placement.pods.statements import pods
+from placement.pods.statements.pods import PodArrival
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, utcnow
 from placement.storage.failures import TryAgain
-from placement.storage.statements import pod_arrivals
-from placement.storage.statements.pod_arrivals import PodArrival
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, KUBELET, NUMA_POLICY, node_manifests, pod_manifest
@@ -37,7 +37,7 @@ class Service:
         self.application = build(self.database, compatible())
         self.api = Client(self.application.test_client())
         self.sent: list[tuple[PodArrival, bool]] = []
-        place, self._at_once = pod_arrivals.place_at_once, at_once
+        place, self._at_once = pods.place_at_once, at_once
 
         def noted(database: Database, arrival: PodArrival, now: Any) -> Stamped | None:
             written = place(database, arrival, now) if at_once else None
@@ -54,7 +54,7 @@ class Service:
     def put(self, name: str, **given: Any) -> int:
         """The status of placing a pod; what is known of the nodes is what is stored, whatever it is."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pod_arrivals, "place_at_once", self.place)
+            patch.setattr(pods, "place_at_once", self.place)
             status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
         fresh = check(self.database, "edge")
         check_image(fresh, self.application.extensions["placement_use_cases"].cluster_cache, "edge")
@@ -200,7 +200,7 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], wh
     service, second = services[0], to_come(services)
     (first, _) = service.sent[-1]
     before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
+    written = pods.place_at_once(service.database, changed(first, second, what), utcnow())
     assert (written is not None) == (what == "nothing")
     after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
     assert (after == before) == (what != "nothing")
@@ -225,7 +225,7 @@ def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(servic
     sent: list[str] = []
     sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
     with deadline.within(10):
-        assert pod_arrivals.place_at_once(service.database, arrival, utcnow()) is not None
+        assert pods.place_at_once(service.database, arrival, utcnow()) is not None
     (statement,) = (each for each in sent if "EXECUTE placement_pod_arrival" in each)
     assert "SET LOCAL lock_timeout" in statement
     # The next one on this connection is bound as usual.
@@ -239,4 +239,4 @@ def test_who_has_little_time_left_waits_no_longer_for_others(services: tuple[Ser
         other.execute(sa.select(tables.providers.c.id).with_for_update())
         # Were it this process that gives up, nobody would know whether the pod is written.
         with deadline.within(0.5), pytest.raises(TryAgain):
-            pod_arrivals.place_at_once(service.database, arrival, utcnow())
+            pods.place_at_once(service.database, arrival, utcnow())

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.services.clusters.many_pods import ManyPods
-from placement.services.clusters.repeated_pods import RepeatedPods
+from placement.pods.many_pods import ManyPods, RepeatedPods
 from placement.storage import tables
 from placement.storage.database import Database
 from tests import pod_invariants

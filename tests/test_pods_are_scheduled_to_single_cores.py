@@ -8,15 +8,7 @@ import pytest
 import yaml
 
 from tests.client import Client, code, detail
-from tests.kubernetes import (
-    BIND,
-    NUMA_POLICY,
-    RATIO,
-    SPEC,
-    STATUS,
-    node_manifests,
-    pod_manifest,
-)
+from tests.kubernetes import BIND, NUMA_POLICY, RATIO, SPEC, STATUS, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from placement.domain.errors import PlacementError
-from placement.operations.kubernetes import api_server
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
-from placement.operations.kubernetes.binders import Binders
+from placement.engine.domain.errors import PlacementError
+from placement.server.binders import Binders
+from placement.sync import api_server
+from placement.sync.api_server import ApiServer, ApiServerError
 from tests.api_server_http import write_kubeconfig
 from tests.real_kubernetes import ControlPlane
 

@@ -15,10 +15,9 @@ import yaml
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.api.application import ApiSettings
-from placement.api.route_guard import guarded_by
-from placement.api.rules import list_rules
-from placement.app import build
+from placement.app import ApiSettings, build
+from placement.http.gate import guarded_by
+from placement.http.rules import list_rules
 from placement.samples import samples
 from placement.storage.database import Database
 from tests.client import Client, detail

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from placement.app import build
-from placement.domain import deadline
-from placement.domain.errors import PlacementError
-from placement.operations.kubernetes.binders import Binders
-from placement.services.clusters.preemption import ENOUGH_NODES, Victims
-from placement.services.use_cases import UseCases
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import PlacementError
+from placement.pods.preemption import ENOUGH_NODES, Victims
+from placement.server.binders import Binders
 from placement.storage.database import Database
+from placement.use_cases import UseCases
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.services.clusters import reservation_ends
+from placement.pods import reservation_ends
 from placement.storage.database import Database
 from tests.client import Client
 from tests.described_service import KNOWN, TOKEN, described_service

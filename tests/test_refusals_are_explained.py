@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.scheduling.remarks import in_plain_words
+from placement.pods.explanation import in_plain_words
 from tests.api_server_http import write_kubeconfig
 from tests.kubernetes import node_manifests, pod_manifest
 
@@ -36,7 +36,7 @@ def test_the_extender_explains_an_unaligned_pod(api):
 
 def sync(url: str, *arguments: str, home: Path, **environment: str) -> str:
     """What the command says that cannot work."""
-    command = [sys.executable, "-m", "placement.operations", "--url", url, "sync", "kubernetes"]
+    command = [sys.executable, "-m", "placement.client", "--url", url, "sync", "kubernetes"]
     clean = {name: text for name, text in os.environ.items() if not name.startswith(("KUBE", "PLACEMENT"))}
     clean |= {"HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **environment}
     ended = subprocess.run(

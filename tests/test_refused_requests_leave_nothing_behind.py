@@ -17,12 +17,12 @@ from flask import Flask
 from gunicorn.config import Config
 
 import placement
-from placement.operations.http import connection as connections
-from placement.operations.http import event_loop
-from placement.operations.http.connection import Connection
-from placement.operations.http.event_loop import EventLoop
-from placement.operations.http.limits import Limits
-from placement.services.callers import Callers
+from placement.http.admission import Callers
+from placement.http.worker import connection as connections
+from placement.http.worker import event_loop
+from placement.http.worker.connection import Connection
+from placement.http.worker.event_loop import EventLoop
+from placement.http.worker.lanes import Limits
 from tests.hostile import Wire, request
 from tests.patience import eventually
 from tests.server import RunningServer, database_url, running_service

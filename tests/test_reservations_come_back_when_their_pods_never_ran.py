@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from placement.app import build
-from placement.domain.errors import PlacementError
+from placement.engine.domain.errors import PlacementError
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

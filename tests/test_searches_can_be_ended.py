@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from placement.domain import deadline
-from placement.services.placement.candidates import Candidates, SearchSettings
+from placement.allocations.candidates import Candidates, SearchSettings
+from placement.engine.domain import deadline
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
 from tests.patience import PATIENCE_SECONDS

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement.domain.errors import PlacementError
-from placement.operations import secrets, settings
-from placement.operations.client import Client, ServiceError
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
+from placement.client.client import Client, ServiceError
+from placement.common import secrets
+from placement.engine.domain.errors import PlacementError
+from placement.server import settings
 from placement.storage.database import Database
+from placement.sync.api_server import ApiServer, ApiServerError
 from tests.patience import eventually
 from tests.server import database_url, running_service
 
@@ -32,7 +33,7 @@ PATIENCE = 60
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     return subprocess.run(
-        [sys.executable, "-m", "placement.operations", *arguments],
+        [sys.executable, "-m", "placement.client", *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.operations.commands.catalog import Catalog
+from placement.client.cli import Catalog
 
 LINES = [
     (["no"], ["node"]),
@@ -42,7 +42,7 @@ complete -C '{line}' | string replace -r '\\t.*' ''; true
 
 def script_for(shell: str, directory: Path) -> Path:
     file = directory / f"placement.{shell}"
-    command = [sys.executable, "-m", "placement.operations", "completion", shell]
+    command = [sys.executable, "-m", "placement.client", "completion", shell]
     file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return file
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
-from placement.domain.groups import CandidateQuery
+from placement.engine.domain.groups import CandidateQuery
 from tests.installation import ensure_custom_names, installed
 from tests.naive import Amount, NaiveProvider, enumerate_splits, has_room
 from tests.querystring import as_json, rendered

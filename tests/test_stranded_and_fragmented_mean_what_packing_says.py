@@ -8,13 +8,13 @@ import pytest
 
 from benchmarks.packing.measures import measured
 from benchmarks.packing.stream import BIG, COMMON, GIB, WHOLE, Kind
-from placement.api import candidate_query, queries
-from placement.api.microversions import NEWEST
-from placement.domain.inventory import Inventory
-from placement.forest import fleet
-from placement.search.capacity.capacity import Capacity
-from placement.search.capacity.summary import Summary
-from placement.services.fleet import COMMON_REQUEST
+from placement.allocations import candidate_query
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest import totals as fleet
+from placement.engine.search.capacity.capacity import Capacity, Summary
+from placement.http import bodies
+from placement.http.microversions import NEWEST
+from placement.providers.fleet import COMMON_REQUEST
 from tests.forests import World
 from tests.naive import NaiveProvider
 
@@ -68,7 +68,7 @@ def test_figures_agree(seed: int) -> None:
     world.load()
 
     def told(kind: Kind) -> Summary:
-        query = candidate_query.parse(queries.read(kind.query), NEWEST)
+        query = candidate_query.parse(bodies.read(kind.query), NEWEST)
         return Capacity(world.forest, world.sharing, world.query(query)).everywhere
 
     figures = measured(listed(providers))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from placement.operations.client import Client
-from placement.operations.kubernetes.api_server import ApiServer as RealApiServer
-from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.service import ServiceCluster
-from placement.operations.kubernetes.synchronization import Synchronization
+from placement.client.client import Client
+from placement.sync.api_server import ApiServer as RealApiServer
+from placement.sync.events import Journal
+from placement.sync.service import ServiceCluster
+from placement.sync.synchronization import Synchronization
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.kubernetes import STATUS

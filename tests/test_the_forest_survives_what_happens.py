@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.domain.errors import Unavailable
-from placement.services.following import forest_keeper
-from placement.services.use_cases import UseCases
+from placement.engine.domain.errors import Unavailable
+from placement.providers import forest_keeper
 from placement.storage.database import Database
+from placement.use_cases import UseCases
 from tests.client import Client
 from tests.conftest import compatible
 from tests.server import database_url

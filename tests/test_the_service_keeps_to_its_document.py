@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from placement.api.route_guard import OWN_PATHS
+from placement.http.gate import OWN_PATHS
 from tests.described_service import described_service
 from tests.fuzzing import findings, operations
 

@@ -12,8 +12,7 @@ from flask.testing import FlaskClient
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.api.application import ApiSettings
-from placement.app import build
+from placement.app import ApiSettings, build
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.server import database_url

@@ -13,8 +13,7 @@ import pytest
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.api.application import ApiSettings
-from placement.app import build
+from placement.app import ApiSettings, build
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.identity_service import IdentityService, domain_token, project_token, system_token, unscoped_token

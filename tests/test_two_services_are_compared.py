@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from placement.operations.client import Client
+from placement.client.client import Client
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, running_service
 
@@ -72,7 +72,7 @@ def change_back(client: Client, newcomer: str, more: str) -> None:
 
 
 def verify(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", "verify", *arguments]
+    command = [sys.executable, "-m", "placement.client", "verify", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 

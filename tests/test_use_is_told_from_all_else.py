@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement.services.following import forest_keeper
-from placement.services.following.forest_keeper import ForestKeeper
-from placement.storage import tables
-from placement.storage.changes import provider_records
+from placement.providers import forest_keeper
+from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.statements import contents as memberships
+from placement.providers.statements import providers
+from placement.storage import provider_records, tables
 from placement.storage.database import Database
-from placement.storage.statements import memberships, providers
 from tests.client import Client
 from tests.conftest import BACKENDS
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.server import database_url
-from tests.unit.forest.test_states import contents
+from tests.unit.engine.forest.test_states import contents
 
 CLUSTER = "/ext/v1/clusters/lab"
 AVX, SSD = "HW_CPU_X86_AVX", "STORAGE_DISK_SSD"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from keystonemiddleware.opts import list_auth_token_opts
 
-from placement.operations import settings
+from placement.server import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 _CONTAINERFILE = (ROOT / "Containerfile").read_text()
@@ -121,6 +121,6 @@ def test_the_unit_starts_a_command_that_there_is(unit: Path):
     (start,) = re.findall(r"^ExecStart=/opt/placement/bin/placement (.+)$", unit.read_text(), re.MULTILINE)
     options = re.findall(r"--[a-z-]+", start)
     words = start.split(" --")[0].split()
-    command = [sys.executable, "-m", "placement.operations", *words, "--help"]
+    command = [sys.executable, "-m", "placement.client", *words, "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert [option for option in options if option not in shown] == []

@@ -10,15 +10,14 @@ from weakref import ref
 import pytest
 from flask import Flask
 
-from placement.dialects.koordinator.pod.pod_request import import_pod
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.domain.errors import NotFound
-from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.columns.node_numbers import room
-from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.pipeline import PodShape, ShapeRankings
-from placement.scheduling.reservation_looks import Look, ReservationLooks
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.engine.domain.errors import NotFound
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.columns import room
+from placement.pods.cycle import Look, PodShape, ReservationLooks, ShapeRankings
+from placement.pods.koordinator.pod import import_pod
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.node_info import NodeInfo
+from placement.pods.snapshot import NodeColumns
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
@@ -138,7 +137,7 @@ def test_a_node_that_is_named_is_not_looked_at_again_and_columns_are_not_asked(
     ranking = rankings.of(1, shape(2), columns)
     assert not ranking.refusals(columns)
     for name in ("ShapeRanking._made", "PodJudge.judge"):
-        monkeypatch.setattr(f"placement.scheduling.pipeline.{name}", pytest.fail)
+        monkeypatch.setattr(f"placement.pods.cycle.{name}", pytest.fail)
     (one,) = ranking.best_first(columns.among(["n7"]))
     assert one == ranking.ranked_on(columns.by_name["n7"])
 
@@ -168,7 +167,7 @@ def test_the_clusters_that_were_asked_for_last_are_kept(
     for name in ("second", "third"):
         assert cluster.put(f"/ext/v1/clusters/{name}").status_code == 201
         assert cluster.put(f"/ext/v1/clusters/{name}/nodes/{name}", node_manifests(name)).status_code == 201
-    monkeypatch.setattr("placement.services.following.cluster_cache._MOST_NODES", 3)
+    monkeypatch.setattr("placement.pods.cache._MOST_NODES", 3)
     edge, second = viewed(application), cluster_cache.view("second")
     assert cluster_cache.view("edge") is edge
     assert set(cluster_cache.view("third").by_name) == {"third"}

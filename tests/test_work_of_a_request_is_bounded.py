@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from placement.api import member_bodies
-from placement.domain import deadline
-from placement.search import budget
-from placement.search.assignment import Assignment
-from placement.search.budget import Budget
-from placement.search.problem import Problem
-from placement.services.planning import planning
-from placement.services.planning.by_pod import PodCapacity
-from placement.services.planning.planning import QueryCapacity
+from placement.allocations import claim_bodies
+from placement.engine.domain import deadline
+from placement.engine.search import budget
+from placement.engine.search.budget import Budget
+from placement.engine.search.problem import Assignment, Problem
+from placement.planning import capacity
+from placement.planning.capacity import QueryCapacity
+from placement.planning.pod_capacity import PodCapacity
+from placement.providers.statements import names
 from placement.storage.database import Database
-from placement.storage.statements import names
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
@@ -36,7 +35,7 @@ def test_members_are_counted_before_any_is_made(api: Client, monkeypatch: pytest
     def made() -> None:
         raise AssertionError("a consumer was made")
 
-    monkeypatch.setattr(member_bodies, "uuid4", made)
+    monkeypatch.setattr(claim_bodies, "uuid4", made)
     # Some hundred thousand bytes that stand for a hundred million consumers.
     answer = api.post("/ext/v1/claims", {**COMMON, "members": [{"count": 10_000}] * 10_000})
     assert answer.status_code == 400
@@ -100,7 +99,7 @@ def test_all_kinds_of_a_question_share_the_time_of_one_search(api: Client, monke
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep)
     monkeypatch.setattr(budget, "time", clock)
-    monkeypatch.setattr(planning, "QueryCapacity", Slow)
+    monkeypatch.setattr(capacity, "QueryCapacity", Slow)
     assert api.post(CAPACITY, {"kinds": {"first": ONE}}).status_code == 200
     answer = api.post(CAPACITY, {"kinds": {"first": ONE, "second": ONE}})
     assert (answer.status_code, code(answer)) == (503, "placement.search_timeout")
@@ -120,7 +119,7 @@ def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monke
             super().__init__(*given)
             deadline.until(time.monotonic())
 
-    monkeypatch.setattr(planning, "PodCapacity", Slow)
+    monkeypatch.setattr(capacity, "PodCapacity", Slow)
     kinds = {name: {"pod": pod_manifest()} for name in ("first", "second", "third")}
     answer = api.post(CAPACITY, {"cluster": "edge", "kinds": kinds})
     assert (answer.status_code, len(counted)) == (503, 1)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 import yaml
 
 from placement.app import build
-from placement.operations import demonstration
+from placement.server import demonstration
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

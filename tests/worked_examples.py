@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from string import Formatter
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.querystring import Pairs
 

@@ -1,7 +1,7 @@
 """The figures of the service by their names; `synchronization` has its own.
 
 Labels have few values: rules of routes, never paths; kinds, never texts. Gauges are written by each process
-now and then (services.health.figures); `live` ones leave with their process.
+now and then (use_cases); `live` ones leave with their process.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,18 +14,84 @@ from typing import Any, Protocol
 import orjson
 import sqlalchemy as sa
 
-from placement.domain.audit import KEPT_DAYS, Action, Kind, Record
-from placement.domain.errors import Unavailable
+from placement.engine.domain import deadline
+from placement.engine.domain.audit import KEPT_DAYS, Action, Kind, Record
+from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES
-from placement.storage import failures, pool
-from placement.storage.audit import writing
-from placement.storage.audit.retention import Retention
-from placement.storage.backends import urls
+from placement.storage import audit, failures, history
+from placement.storage.audit import Retention
+from placement.storage.backends import backend as urls
 from placement.storage.backends.backend import Backend, SingleWrite
-from placement.storage.backends.choice import backend_of
-from placement.storage.changes import history
-from placement.storage.changes.history import History
+from placement.storage.backends.postgresql import PostgreSQL
+from placement.storage.backends.sqlite import SQLite
 from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, RefusedWrites
+from placement.storage.history import History
+
+# The pool of connections, and what it notes of each.
+
+
+_LAST_USE = "placement_last_use"
+_OPENED = "placement_opened"
+
+
+class Pool(sa.QueuePool):
+    """A pool that waits for a connection no longer than until the deadline of the request."""
+
+    @property
+    def _timeout(self) -> float:
+        return deadline.remaining(self._usual_timeout)
+
+    @_timeout.setter
+    def _timeout(self, seconds: float) -> None:
+        self._usual_timeout = seconds
+
+
+# Its debug lines show whole connection strings, with whatever secrets are in them; the others tell operators
+# nothing, and would be printed by every command.
+logging.getLogger(f"{Pool.__module__}.{Pool.__name__}").setLevel(logging.WARNING)
+
+
+def note_opening(info: dict[Any, Any]) -> None:
+    """A connection was made."""
+    info[_OPENED] = time.monotonic()
+
+
+def note_use(connection: Any, record: Any) -> None:
+    """A connection goes back to the pool."""
+    if connection is not None:
+        record.info[_LAST_USE] = time.monotonic()
+
+
+def idle_seconds(record: Any) -> float | None:
+    """How long a connection lay in the pool; None for one that was just made."""
+    used = record.info.get(_LAST_USE)
+    return None if used is None else time.monotonic() - used
+
+
+def age_seconds(info: dict[Any, Any]) -> float:
+    """How long ago a connection was made."""
+    return float(time.monotonic() - info[_OPENED])
+
+
+# Which backend a database has: the one place where that follows from its URL.
+
+
+def backend_of(
+    url: sa.URL,
+    history: History,
+    *,
+    durable: bool,
+    statement_seconds: float,
+) -> Backend:
+    """The backend for a URL as storage.backends.backend makes them.
+
+    `durable` False may lose commits of a file in a power cut. `statement_seconds`: how long a server may take
+    for a statement, if that is less than usual.
+    """
+    if url.get_backend_name() == "sqlite":
+        return SQLite(url, durable=durable)
+    return PostgreSQL(url, history, statement_seconds)
+
 
 _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
@@ -65,7 +133,7 @@ class Transaction:
         after: Mapping[str, Any] | None = None,
         consumer: str | None = None,
     ) -> None:
-        """Have this change recorded with the transaction; see placement.domain.audit."""
+        """Have this change recorded with the transaction; see placement.engine.domain.audit."""
         self.records.append(Record(action, kind, target, before, after, consumer))
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
@@ -74,12 +142,12 @@ class Transaction:
 
     @property
     def server(self) -> str:
-        """Which server, or file, this transaction is with: see storage.changes.history."""
+        """Which server, or file, this transaction is with: see storage.history."""
         return str(self.connection.info[history.KEY])
 
     @cached_property
     def stamp(self) -> Any:
-        """The value for `revision` columns: see storage.backends.types.Revision."""
+        """The value for `revision` columns: see storage.types.Revision."""
         return self.backend.stamp_with(self.stamp_parameters)
 
     @cached_property
@@ -137,7 +205,7 @@ class Database:
         self._recycle_seconds = recycle_seconds
         self.engine = sa.create_engine(
             self.url,
-            poolclass=pool.Pool,
+            poolclass=Pool,
             pool_timeout=pool_timeout,
             pool_size=pool_size,
             max_overflow=max_overflow,
@@ -155,7 +223,7 @@ class Database:
         listen = sa.event.listen
         listen(self.engine, "do_connect", self.backend.connect)
         listen(self.engine, "connect", self._prepare)
-        listen(self.engine, "checkin", pool.note_use)
+        listen(self.engine, "checkin", note_use)
         listen(self.engine, "checkout", self._refuse)
         listen(self.engine, "begin", _begin)
         listen(self.engine, "handle_error", self._give_up_broken)
@@ -163,12 +231,12 @@ class Database:
     def _prepare(self, connection: Any, record: Any) -> None:
         found = self.backend.prepare(connection)
         record.info[history.KEY] = found
-        pool.note_opening(record.info)
+        note_opening(record.info)
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
         """Have the pool replace a connection that is lost, or to what is not the database any more."""
-        idle = pool.idle_seconds(record)
+        idle = idle_seconds(record)
         if idle is None:
             # It was just made. If a new one is refused as well, the pool makes no third.
             return
@@ -187,7 +255,7 @@ class Database:
         """
         if not self.backend.is_present(connection.info[history.KEY]):
             return False
-        return self._recycle_seconds < 0 or pool.age_seconds(connection.info) < self._recycle_seconds
+        return self._recycle_seconds < 0 or age_seconds(connection.info) < self._recycle_seconds
 
     def keeps_sessions(self) -> bool:
         """Whether a connection is to one and the same session of the database all along."""
@@ -229,7 +297,7 @@ class Database:
                 yield written
                 is_recorded = self.audits and bool(written.records)
                 if is_recorded:
-                    writing.store(written, written.records)
+                    audit.store(written, written.records)
                 self._commit(transaction)
             self.backend.confirm(connection)
         if is_recorded:

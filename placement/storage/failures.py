@@ -12,7 +12,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from placement.domain.errors import Unavailable
+from placement.engine.domain.errors import Unavailable
 
 LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 30.0

@@ -18,12 +18,12 @@ import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
-from placement.domain.errors import BadRequest, Unavailable
+from placement.engine.domain.errors import BadRequest, Unavailable
 from placement.storage import tables
-from placement.storage.backends.types import Revision
-from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain, Unreachable, words_of
+from placement.storage.feed import NAMES_CHANGED, record_change
+from placement.storage.types import Revision
 
 LOG = logging.getLogger(__name__)
 _versions = sa.table("alembic_version", sa.column("version_num", sa.String))

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.backends.types import LONG_ID, Revision
+from placement.storage.types import LONG_ID, Revision
 
 metadata = sa.MetaData(
     naming_convention={
@@ -81,7 +81,7 @@ providers = sa.Table(
     _reference("cluster_id", "clusters.id", nullable=True),
     sa.Column("revision", Revision, nullable=False, index=True),
     *_times(),
-    # Which stamps are of claims, which change nothing but use (storage.content_rule).
+    # Which stamps are of claims, which change nothing but use (storage.sql).
     sa.Column("content_revision", Revision),
     sa.Column("usage_revision", Revision),
     sqlite_autoincrement=True,
@@ -166,7 +166,7 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
-    # What it was claimed with here, as domain.kept_request writes it; plans of moves go by it.
+    # What it was claimed with here, as engine.domain.groups writes it; plans of moves go by it.
     sa.Column("request", sa.Text),
     # The name of the group that it was claimed into, if any.
     sa.Column("group_name", sa.String(255)),

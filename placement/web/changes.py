@@ -8,17 +8,25 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, request
 
-from placement.api.context import use_cases
-from placement.api.rendering.reservations import reservations_body
-from placement.api.route_guard import PAGES, route
-from placement.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
-from placement.domain.errors import BadRequest, NotFound
+from placement.engine.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
+from placement.engine.domain.errors import BadRequest, NotFound
+from placement.http.context import use_cases
+from placement.http.gate import PAGES, route
 from placement.metrics.sharing import counts
-from placement.services.clusters.pod_writing import AVAILABLE
-from placement.services.fleet import Look, Overfull
-from placement.web.permissions import caller_clusters, clusters, may
-from placement.web.shown import HTML, address, same_page, shown, wanted
-from placement.web.templating import escaped
+from placement.pods.rendering import reservations_body
+from placement.pods.writer import AVAILABLE
+from placement.providers.fleet import Look, Overfull
+from placement.web.templating import (
+    HTML,
+    address,
+    caller_clusters,
+    clusters,
+    escaped,
+    may,
+    same_page,
+    shown,
+    wanted,
+)
 
 _PAGE = 50
 _HISTORY = 20

@@ -5,15 +5,14 @@ from __future__ import annotations
 import orjson
 from flask import Blueprint, Response, request
 
-from placement.api.context import use_cases
-from placement.api.route_guard import PAGES, route
-from placement.domain.allocation import ConsumerClaim
-from placement.domain.errors import BadRequest
-from placement.domain.identifiers import normalize_uuid
-from placement.numa.cpuset import parse_cpu_list
-from placement.web.permissions import require
+from placement.engine.domain.claims import ConsumerClaim
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.numa.cpuset import parse_cpu_list
+from placement.http.context import use_cases
+from placement.http.gate import PAGES, route
 from placement.web.requests import cluster_of_pod, manifest_of
-from placement.web.shown import address, to
+from placement.web.templating import address, require, to
 
 _CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 _LONGEST_NAME = 255

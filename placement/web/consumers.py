@@ -9,26 +9,35 @@ from typing import Any, NamedTuple
 from flask import Blueprint, Response, request
 from markupsafe import Markup
 
-from placement.api.context import use_cases
-from placement.api.rendering.listings import allocations_body
-from placement.api.rendering.pods import page_body, pod_body
-from placement.api.route_guard import PAGES, route
-from placement.api.targets import cluster_of_query
-from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
-from placement.domain.audit import AuditFilter
-from placement.domain.errors import BadRequest, Forbidden, NotFound
-from placement.domain.identifiers import normalize_uuid
-from placement.services.clusters.pod_pages import PodFilter
-from placement.services.host_views import HostView
-from placement.services.placement.listings import ConsumerSum
+from placement.allocations.holdings import ConsumerSum
+from placement.allocations.schemas import allocations_body
+from placement.engine.domain.audit import AuditFilter
+from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.http.context import use_cases
+from placement.http.gate import PAGES, route
+from placement.http.targets import cluster_of_query
+from placement.pods.host_views import HostView
+from placement.pods.placing import PodFilter
+from placement.pods.rendering import page_body, pod_body
 from placement.web import units
 from placement.web.changes import history_of, rows_of, since_and_last
-from placement.web.host_boxes import Drawing
-from placement.web.host_drawing import drawing_of
+from placement.web.host_drawing import Drawing, drawing_of
 from placement.web.hosts import seen
-from placement.web.permissions import clusters, may, require
-from placement.web.shown import HTML, Table, address, same_page, shown, to, wanted
-from placement.web.templating import escaped
+from placement.web.templating import (
+    HTML,
+    Table,
+    address,
+    clusters,
+    escaped,
+    may,
+    require,
+    same_page,
+    shown,
+    to,
+    wanted,
+)
 
 _PAGE = 50
 _MOST_HOSTS = 4

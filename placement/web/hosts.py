@@ -6,20 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import orjson
 from flask import Blueprint, Response, request
 
-from placement.api.context import use_cases
-from placement.api.rendering.clusters import node_body
-from placement.api.rendering.providers import inventory_body
-from placement.api.route_guard import PAGES, route
-from placement.domain.errors import NotFound
-from placement.domain.identifiers import normalize_uuid
-from placement.services.host_views import HostView
+from placement.engine.domain.errors import NotFound
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.http.context import use_cases
+from placement.http.gate import PAGES, route
+from placement.pods.host_views import HostView
+from placement.pods.rendering import node_body
+from placement.providers.schemas import inventory_body
 from placement.web import units
-from placement.web.host_boxes import plain
-from placement.web.host_drawing import Lacks, drawing_of
-from placement.web.permissions import may, require
-from placement.web.shown import address, html, shown, to
+from placement.web.host_drawing import Lacks, drawing_of, plain
+from placement.web.templating import (
+    HTML,
+    address,
+    caller_clusters,
+    clusters,
+    html,
+    may,
+    require,
+    shown,
+    to,
+    wanted,
+)
 
 
 def register(blueprint: Blueprint) -> None:
@@ -162,3 +172,78 @@ def _history(host: HostView) -> str | None:
         return None
     targets = [host.root.uuid, *([f"{host.node.cluster}/{host.node.name}"] if host.node else ())]
     return f"{address('/changes')}?{urlencode([('target', target) for target in targets])}"
+
+
+# Search: hosts, providers, consumers, projects and pods by what people remember of them.
+
+
+_MOST = 50
+_LONGEST = 200
+
+
+def register_search(blueprint: Blueprint) -> None:
+    """Add the route; who may see what is asked kind by kind."""
+    listing = "placement:clusters:list"
+    route(blueprint, f"{PAGES}/search", "GET", listing, own_only=True)(_search)
+    route(blueprint, f"{PAGES}/names/clusters", "GET", listing, own_only=True)(_clusters)
+
+
+def _search() -> Response:
+    """What is like the text; a single hit is shown at once."""
+    text = request.args.get("q", "").strip()[:_LONGEST]
+    found = _found(text) if text else []
+    if len(found) == 1 and found[0]["address"] and wanted() == HTML:
+        return to(found[0]["address"])
+    columns = ("kind", "name", "uuid", "beside")
+    rows = ([each[name] for name in columns] for each in found)
+    return shown("search.html", {"q": text, "found": found}, (columns, rows), text=text, most=_MOST)
+
+
+def _clusters() -> Response:
+    """The names of the clusters that the caller may see, for those who choose one of them."""
+    body = orjson.dumps({"names": [each.name for each in clusters()]})
+    return Response(body, content_type="application/json")
+
+
+def _found(text: str) -> list[dict[str, Any]]:
+    own = caller_clusters()
+    where = [None] if own is None else sorted(own)
+    return [each for cluster in where for each in _found_in(text, cluster)]
+
+
+def _found_in(text: str, cluster: str | None) -> list[dict[str, Any]]:
+    finder, found = use_cases().finder, []
+    if may("resource_providers:list", cluster):
+        found += [
+            {
+                "kind": "host" if each.is_root else "provider",
+                "name": each.name,
+                "uuid": each.uuid,
+                "beside": each.cluster or "",
+                "address": address(f"/hosts/{each.uuid}"),
+            }
+            for each in finder.providers(text, cluster, _MOST)
+        ]
+    if may("clusters:pods:list", cluster):
+        found += [
+            {
+                "kind": "pod",
+                "name": f"{each.namespace}/{each.name}",
+                "uuid": "",
+                "beside": f"{each.cluster}, {each.node or 'no node'}",
+                "address": address(f"/pods/{each.cluster}/{each.namespace}/{each.name}"),
+            }
+            for each in finder.pods(text, cluster, _MOST)
+        ]
+    if may("allocations:list_all", cluster):
+        found += [
+            {
+                "kind": "consumer",
+                "name": each.uuid,
+                "uuid": each.uuid,
+                "beside": f"project {each.project_id}, user {each.user_id}",
+                "address": address(f"/consumers/{each.uuid}") if may("allocations:list") else "",
+            }
+            for each in finder.consumers(text, cluster, _MOST)
+        ]
+    return found

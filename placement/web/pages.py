@@ -2,51 +2,133 @@
 
 from __future__ import annotations
 
+import logging
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask, Response, request, send_from_directory
+from werkzeug.exceptions import HTTPException
 
-from placement.api import queries
-from placement.api.context import OPEN_PAGES
-from placement.api.errors import HttpError
-from placement.api.route_guard import PAGES
-from placement.domain.errors import BadRequest, NotFound
-from placement.numa.cpuset import format_cpu_list
-from placement.services.bounds import MOST_FORM_BYTES, MOST_FORM_FIELDS
+from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
+from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.flavors.nova import FlavorRefused
+from placement.http import bodies, context, responses
+from placement.http.context import OPEN_PAGES
+from placement.http.gate import PAGES
+from placement.http.responses import HttpError, Relayed
 from placement.web import (
+    capacity,
     changes,
     claims,
     consumers,
     fleet_map,
     hosts,
-    moves,
-    overview,
-    problems,
     requests,
-    room,
-    search,
     session,
-    shown,
+    templating,
     units,
 )
-from placement.web import sign_in as signing
-from placement.web.shown import to
-from placement.web.templating import add_templates
+from placement.web import (
+    sign_in as signing,
+)
+from placement.web.templating import CSV, JSON, add_templates, address, html, to
+
+# Pages that say what went wrong and what to do about it.
+
+
+LOG = logging.getLogger(__name__)
+_ADVICE = {
+    400: "Correct what the message names, and send it again.",
+    401: "Sign in again.",
+    403: "Ask an administrator for a role that may, or sign in as somebody else.",
+    404: "It may have been deleted or renamed, or the address has a mistake. Look for it by its name above.",
+    405: "Open the page from the navigation.",
+    409: "Something changed meanwhile. Reload the page and look again.",
+    410: "Reload the page.",
+    413: "Send less at once.",
+    429: "Wait a second, then reload the page.",
+    500: "Nothing was changed. The log has the details under this request id.",
+    503: "Wait a moment, then reload the page. /readyz?verbose says what is not ready.",
+}
+
+
+def handle(blueprint: Blueprint) -> None:
+    """Let errors of the pages be pages."""
+    blueprint.register_error_handler(PlacementError, _refused)
+    blueprint.register_error_handler(FlavorRefused, _flavor_refused)
+    blueprint.register_error_handler(HttpError, _http_error)
+    blueprint.register_error_handler(Relayed, _relayed)
+    blueprint.register_error_handler(HTTPException, lambda error: problem(error.code or 500, ""))
+    blueprint.register_error_handler(Exception, _fault)
+
+
+def problem(status: int, *messages: str) -> Response:
+    """A page about an error; where JSON or CSV was asked for, the error as the API has it."""
+    said = [message for message in messages if message]
+    if request.args.get("format") in (JSON, CSV):
+        return responses.render(status, "; ".join(said))
+    return html(
+        "problem.html",
+        status,
+        number=status,
+        title=HTTPStatus(status).phrase,
+        messages=said,
+        advice=_ADVICE.get(status, _ADVICE[500]),
+        request_id=context.current().request_id,
+    )
+
+
+def _refused(error: PlacementError) -> Response:
+    return problem(responses.status_of(error), str(error))
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return problem(400, *(message for _, message in refused.problems))
+
+
+def _http_error(error: HttpError) -> Response:
+    if error.status == 401:
+        return _unknown()
+    response = problem(error.status, error.message)
+    response.headers.update(error.headers)
+    return response
+
+
+def _relayed(relayed: Relayed) -> Response:
+    status = relayed.response.status_code
+    return _unknown() if status == 401 else problem(status, "The identity service refuses the token.")
+
+
+def _unknown() -> Response:
+    """The way to the sign-in page and back, for who is not known (any more)."""
+    if request.args.get("format") in (JSON, CSV) or request.headers.get("X-Requested-With"):
+        return responses.render(401, "The session has ended: sign in again.")
+    back = request.full_path.rstrip("?") if request.method == "GET" else None
+    ended = "1" if session.is_signed_in() else None
+    session.sign_out()
+    return to(address("/sign-in", back=back, ended=ended))
+
+
+def _fault(error: Exception) -> Response:
+    LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
+    return problem(500, "The failure was logged.")
+
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
 _REGISTERS = (
-    overview.register,
+    fleet_map.register_overview,
     fleet_map.register,
     hosts.register,
     requests.register,
-    room.register,
-    moves.register,
+    capacity.register,
+    capacity.register_moves,
     claims.register,
     consumers.register,
     changes.register,
-    search.register,
+    hosts.register_search,
 )
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
@@ -71,7 +153,7 @@ def attach(application: Flask) -> None:
     blueprint.add_url_rule(f"{PAGES}/<path:rest>", "no_page", _no_page, methods=["GET", "POST"])
     blueprint.before_request(_check_form)
     blueprint.after_request(_finish)
-    problems.handle(blueprint)
+    handle(blueprint)
     application.register_blueprint(blueprint)
     _add_templates(application)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
@@ -86,13 +168,13 @@ def _add_templates(application: Flask) -> None:
         "amount": units.amount,
         "plain_class": units.plain,
         "number": units.number,
-        "pretty": shown.pretty,
+        "pretty": templating.pretty,
         "cpu_list": format_cpu_list,
         "miss_address": requests.miss_address,
     }
     functions = {
-        "address": shown.address,
-        "same_page": shown.same_page,
+        "address": templating.address,
+        "same_page": templating.same_page,
         "form_key": session.form_key,
         "share": units.share,
         "shared": units.shared,
@@ -117,7 +199,7 @@ def _no_page(rest: str) -> Response:
 
 def _check_form() -> None:
     # As for the API: what no database can hold is refused before anything is asked of one.
-    queries.parameters()
+    bodies.parameters()
     if request.method == "POST":
         # All that costs nothing comes before the form is parsed, for strangers send forms, too.
         request.max_content_length = MOST_FORM_BYTES

@@ -10,26 +10,83 @@ from urllib.parse import urlencode
 import orjson
 from flask import Blueprint, Response, current_app
 
-from placement.api import candidate_query, extended_query, queries
-from placement.api.context import use_cases
-from placement.api.microversions import NEWEST
-from placement.api.rendering.explanations import explanation_body
-from placement.api.rendering.pods import preview_body, translation_body
-from placement.api.rendering.scores import score_members
-from placement.api.route_guard import PAGES, route
-from placement.dialects.nova import FlavorRefused, translation_document
-from placement.domain.errors import BadRequest
-from placement.domain.groups import CandidateQuery
-from placement.services.bounds import MOST_MANIFEST_VALUES
-from placement.services.documents import parse_yaml
-from placement.services.host_views import NamedPlace
-from placement.services.manifests import pod_manifest
-from placement.services.placement.candidates import Search
-from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
+from placement.allocations import candidate_query, extended_query
+from placement.allocations.candidates import Search
+from placement.allocations.rendering import explanation_body, score_members
+from placement.allocations.search_options import NO_OPTIONS, SearchOptions
+from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.groups import CandidateQuery
+from placement.flavors.nova import FlavorRefused, translation_document
+from placement.http import bodies
+from placement.http.context import use_cases
+from placement.http.gate import PAGES, route
+from placement.http.microversions import NEWEST
+from placement.pods.host_views import NamedPlace
+from placement.pods.koordinator.lists import pod_manifest
+from placement.pods.rendering import preview_body, translation_body
 from placement.web import units
-from placement.web.candidate_rows import candidate_rows
-from placement.web.permissions import clusters, may, require
-from placement.web.shown import address, asked, shown
+from placement.web.templating import address, asked, clusters, escaped, may, require, shown
+
+# Candidates as the rows of a table, with all texts escaped.
+
+
+def candidate_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
+    """The rows of an answer, the best first: host uuid and name, what it gives, score, its parts, claim.
+
+    Of a pod: uuid and name of the node, score, CPUs, remarks. What several lines say is apart by line ends.
+    """
+    if document.get("kind") == "pod":
+        return [*escaped(_node(each) for each in document["nodes"])]
+    return [*escaped(_candidate_rows_candidate(each) for each in document.get("candidates", ()))]
+
+
+def _node(place: Mapping[str, Any]) -> Sequence[str]:
+    return (
+        place["resource_provider"],
+        place["name"],
+        str(place["score"]),
+        place["cpuset"] or "shared",
+        "; ".join(place["remarks"]),
+    )
+
+
+def _candidate_rows_candidate(each: Mapping[str, Any]) -> Sequence[str]:
+    return (
+        each["host"]["uuid"],
+        each["host"]["name"],
+        "\n".join(_gives(each["allocations"])),
+        "–" if each["score"] is None else str(each["score"]),
+        "\n".join(_made_of(each["score_parts"])) or "–",
+        _claim(each["allocations"]),
+    )
+
+
+def _gives(allocations: Mapping[str, Any]) -> Iterator[str]:
+    for given in allocations.values():
+        amounts = [
+            f"{units.amount(amount, name)} {units.plain(name)}" for name, amount in given["resources"].items()
+        ]
+        yield f"{given['name']}: {', '.join(amounts)}"
+
+
+def _made_of(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        if "type" not in part:
+            yield f"prefers {part['prefer']}: {'met' if part['met'] else 'not met'}"
+            continue
+        weight = "" if part["weight"] == 1 else f" × {part['weight']}"
+        classes = [
+            f"{units.plain(name)} {figures.get('score', figures.get('skipped'))}"
+            for name, figures in part["resources"].items()
+        ]
+        yield f"{part['type']} {part['score']}/{part['max_score']}{weight}: {', '.join(classes)}"
+
+
+def _claim(allocations: Mapping[str, Any]) -> str:
+    """What a form says of a candidate to have it claimed."""
+    return orjson.dumps({uuid: given["resources"] for uuid, given in allocations.items()}).decode()
+
 
 Found = TypeVar("Found")
 KINDS = ("query", "flavor", "pod")
@@ -132,7 +189,7 @@ def _limit(given: Mapping[str, str]) -> int:
 
 def _query(given: Mapping[str, str]) -> dict[str, Any]:
     """A query string of candidates."""
-    pairs = queries.read(given.get("query", "").strip().lstrip("?"))
+    pairs = bodies.read(given.get("query", "").strip().lstrip("?"))
     named = {name for name, _ in pairs}
     for name, value in (
         ("cluster", given.get("cluster")),
@@ -141,7 +198,7 @@ def _query(given: Mapping[str, str]) -> dict[str, Any]:
     ):
         if value and name not in named:
             pairs.append((name, value))
-    require("allocation_candidates:list", queries.single(pairs, "cluster"))
+    require("allocation_candidates:list", bodies.single(pairs, "cluster"))
     pairs = [pair for pair in pairs if pair[0] != "explain"] + [("explain", "1")]
     query, options = extended_query.parse(pairs)
     return {"kind": "query", **_searched(use_cases().candidates.find(query, options), options)}
@@ -165,7 +222,7 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
 
 def parsed(text: str) -> CandidateQuery:
     """The query of a flavor. Raises BadRequest."""
-    return candidate_query.parse(queries.read(text), NEWEST)
+    return candidate_query.parse(bodies.read(text), NEWEST)
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:

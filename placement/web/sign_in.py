@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask, Response, current_app, request
 
-from placement.api import context
-from placement.api.errors import HttpError, Relayed
-from placement.api.route_guard import PAGES
+from placement.http import context
+from placement.http.gate import PAGES
+from placement.http.responses import HttpError, Relayed
 from placement.web import session
-from placement.web.passwords import PasswordRefused, Passwords
-from placement.web.shown import address, html, to
+from placement.web.session import PasswordRefused, Passwords
+from placement.web.templating import address, html, to
 
 SIGN_IN, SIGN_OUT = f"{PAGES}/sign-in", f"{PAGES}/sign-out"
 _PASSWORDS = "placement_passwords"

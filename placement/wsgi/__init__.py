@@ -8,9 +8,9 @@ import sys
 from flask import Flask
 
 from placement import app
-from placement.api.errors import Misconfigured
-from placement.domain.errors import PlacementError
-from placement.operations import settings
+from placement.engine.domain.errors import PlacementError
+from placement.http.responses import Misconfigured
+from placement.server import settings
 
 
 def _application() -> Flask:

@@ -12,14 +12,18 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from placement.dialects.nova import FlavorRefused, translate_document, translation_document
-from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.extra_spec_rules import extra_spec_fault
-from placement.dialects.nova.guest.cells import deal
-from placement.dialects.nova.guest.cpu_policy import CPU_POLICY
-from placement.dialects.nova.guest.cpuset import CpusetTextError, format_cpuset, parse_cpuset
-from placement.dialects.nova.guest.masks import DEDICATED_KEY, dedicated_mask, realtime_mask
-from placement.dialects.nova.guest.thread_policy import THREAD_POLICY
+from placement.flavors.nova import FlavorRefused, translate_document, translation_document
+from placement.flavors.nova.cells import deal
+from placement.flavors.nova.cpu_plan import (
+    CPU_POLICY,
+    DEDICATED_KEY,
+    THREAD_POLICY,
+    dedicated_mask,
+    realtime_mask,
+)
+from placement.flavors.nova.cpuset import CpusetTextError, format_cpuset, parse_cpuset
+from placement.flavors.nova.errors import Problems
+from placement.flavors.nova.translation import extra_spec_fault
 
 FORMAT = "flavor-cases/1"
 ENDPOINT = "/ext/v1/flavors/translation"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
 from tests.cases import Outcome
 from tests.installation import installed
 from tests.naive import Candidate, NaiveProvider

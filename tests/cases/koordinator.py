@@ -10,13 +10,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.admission import unequal_cpu
-from placement.dialects.koordinator.profile import Profile
-from placement.kubernetes.errors import ManifestError
-from placement.numa.amounts import NumaAmounts
-from placement.numa.cpuset import CpuListError, parse_cpu_list
-from placement.numa.refusal import RefusalClass, Refused
+from placement.common.manifest import ManifestError, Profile
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
+from placement.engine.numa.demand import RefusalClass, Refused
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.admission import unequal_cpu
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
 

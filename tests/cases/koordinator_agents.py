@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placement.dialects.koordinator.node.host_cpus import read_system_cpus
-from placement.dialects.koordinator.node.inventories import read_reservation
-from placement.dialects.koordinator.node.node import import_node
-from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.qos import qos_with_default, raw_priority, raw_qos
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.pod_records import read_pod_record
-from placement.kubernetes.manifest import Field, Report
-from placement.numa.cpus import CpuTopology
-from placement.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
-from placement.numa.pools import SharedPool, shared_pools, trimmed
-from placement.scheduling.host import numa_capacity
+from placement.common.manifest import Field, Profile, Report
+from placement.engine.numa.cpus import CpuTopology, SharedPool, shared_pools, trimmed
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.pods.host import numa_capacity
+from placement.pods.koordinator.admission import admission_violations
+from placement.pods.koordinator.host_cpus import read_system_cpus
+from placement.pods.koordinator.node import import_node
+from placement.pods.koordinator.qos import qos_with_default, raw_priority, raw_qos
+from placement.pods.koordinator.records import read_pod_record
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.tree import read_reservation
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count

@@ -1,4 +1,4 @@
-"""Koordinator cases about the choice of CPUs and NUMA nodes (`placement.numa`)."""
+"""Koordinator cases about the choice of CPUs and NUMA nodes (`placement.engine.numa`)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from placement.dialects.koordinator.pod.annotations import merged_numa_policy
-from placement.dialects.koordinator.profile import Profile
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.accumulator.leftovers import leftover_order
-from placement.numa.accumulator.run import Run
-from placement.numa.alignment.hint_rows import collect_rows, single_numa_rows, summarize
-from placement.numa.alignment.hints import Hint, HintTable
-from placement.numa.alignment.merging import Ranking
-from placement.numa.alignment.numa_exclusivity import is_allowed
-from placement.numa.alignment.selection import admits, select_affinity
-from placement.numa.allocator import NumaAllocator
-from placement.numa.amounts import NOTHING, NumaAmounts
-from placement.numa.cpus import layout_of
-from placement.numa.cpuset import mask_of, members_of
-from placement.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
-from placement.numa.host import HostState, numa_available, numa_used
-from placement.numa.ledger import CpuUse, NumaNeighbours
+from placement.common.manifest import Profile
+from placement.engine.numa.accumulator import Run, leftover_order, take_cpus
+from placement.engine.numa.alignment import admits, is_allowed, select_affinity
+from placement.engine.numa.allocator import NumaAllocator
+from placement.engine.numa.amounts import NOTHING, NumaAmounts
+from placement.engine.numa.cpus import layout_of
+from placement.engine.numa.cpuset import mask_of, members_of
+from placement.engine.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
+from placement.engine.numa.hints import Hint, HintTable, Ranking, collect_rows, single_numa_rows, summarize
+from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_available, numa_used
+from placement.pods.koordinator.annotations import merged_numa_policy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

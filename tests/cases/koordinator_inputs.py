@@ -7,21 +7,12 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.host_policies import label_strategy
-from placement.dialects.koordinator.node.node import NodeImport, import_node
-from placement.dialects.koordinator.pod.annotations import NumaTopologySpec, ResourceStatus
-from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.resources import base_amount
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.kubernetes.manifest import Report
-from placement.kubernetes.pod import Pod, read_pod
-from placement.kubernetes.quantity import parse_quantity
-from placement.numa.amounts import NumaAmounts, summed
-from placement.numa.cpus import CpuTopology, LogicalCpu
-from placement.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
-from placement.numa.demand import (
+from placement.allocations.kubernetes_resources import base_amount
+from placement.common.manifest import Profile, Report, parse_quantity
+from placement.engine.numa.amounts import NumaAmounts, summed
+from placement.engine.numa.cpus import CpuTopology, LogicalCpu
+from placement.engine.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
+from placement.engine.numa.demand import (
     BindPolicy,
     Distribution,
     ExclusiveLevel,
@@ -30,12 +21,18 @@ from placement.numa.demand import (
     NumaStrategy,
     PickRules,
 )
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.reservations import Reservation, Reservations
-from placement.scheduling.host import Host, host_of
-from placement.scoring.order import Order
-from placement.scoring.strategy import DEFAULT_SCORING, Strategy
-from placement.scoring.weights import Weighted
+from placement.engine.numa.host import Holding, HostLedger
+from placement.engine.numa.reservations import Reservation, Reservations
+from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
+from placement.engine.scoring.rule import Weighted
+from placement.pods.host import Host, host_of
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import NumaTopologySpec, ResourceStatus
+from placement.pods.koordinator.host_policies import label_strategy
+from placement.pods.koordinator.node import NodeImport, import_node
+from placement.pods.koordinator.pod import PodRequest
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.pod import Pod, read_pod
 
 Json = Mapping[str, Any]
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.host_policies import host_bind_policy, pod_bind_policy
-from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod.annotations import (
+from placement.common.manifest import Profile
+from placement.engine.numa.amounts import summed
+from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.engine.numa.demand import Refusal, Refused
+from placement.engine.numa.host import Holding, HostLedger, HostTotals
+from placement.engine.numa.reservations import Placing
+from placement.pods.host import Host, demand_on
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import (
     ResourceSpec,
     ResourceStatus,
     completed_spec,
     merged_numa_policy,
     status_document,
 )
-from placement.dialects.koordinator.pod.pod_request import PodRequest, interpret_pod
-from placement.dialects.koordinator.profile import Profile
-from placement.numa.amounts import summed
-from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.host_score import HostTotals
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.refusal import Refusal, Refused
-from placement.numa.reservations import Placing
-from placement.scheduling.filter import PodJudge
-from placement.scheduling.host import Host
-from placement.scheduling.host_demand import demand_on
-from placement.scheduling.numa_fit import Fit
-from placement.scheduling.reserve import PodAllocation, allocate_on_host
-from placement.scheduling.score import rate_host
+from placement.pods.koordinator.host_policies import host_bind_policy, pod_bind_policy
+from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.pod import PodRequest, interpret_pod
+from placement.pods.node_filter import PodJudge, rate_host
+from placement.pods.numa_fit import Fit, PodAllocation, allocate_on_host
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

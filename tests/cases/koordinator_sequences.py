@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.koordinator.profile import Profile
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpus import CpuLayout, layout_of
-from placement.numa.cpuset import format_cpu_list, members_of, parse_cpu_list
-from placement.numa.demand import ExclusiveLevel
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.refusal import Refused
+from placement.common.manifest import Profile
+from placement.engine.numa.accumulator import take_cpus
+from placement.engine.numa.cpus import CpuLayout, layout_of
+from placement.engine.numa.cpuset import format_cpu_list, members_of, parse_cpu_list
+from placement.engine.numa.demand import ExclusiveLevel, Refused
+from placement.engine.numa.host import Holding, HostLedger
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_choices import cpu_demand
 from tests.cases.koordinator_inputs import Json

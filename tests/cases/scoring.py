@@ -14,19 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from placement.api.rendering.scores import score_members
-from placement.domain.inventory import Inventory
-from placement.forest.texts import lines
-from placement.scoring.order import Order, parse_order
-from placement.scoring.refusal import ScoringRefused
-from placement.scoring.registry import RULES
-from placement.scoring.shape import parse_shape
-from placement.scoring.strategy import parse_strategy
-from placement.scoring.vectors import score_with_parts
-from placement.scoring.weights import parse_resources
-from placement.search.hosts import Hosts
-from placement.search.query import ForestOrder, GroupQuery, Slot
-from placement.search.ranking import CandidateScores, ScoreTable, StrategyScores
+from placement.allocations.rendering import score_members
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.arrays import lines
+from placement.engine.scoring.order import Order, parse_order, parse_strategy, score_with_parts
+from placement.engine.scoring.rule import ScoringRefused, parse_resources, parse_shape
+from placement.engine.scoring.strategies import RULES
+from placement.engine.search.hosts import Hosts
+from placement.engine.search.query import ForestOrder, GroupQuery, Slot
+from placement.engine.search.ranking import CandidateScores, ScoreTable, StrategyScores
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider

@@ -93,7 +93,7 @@ class Lab:
     def synchronized(self, nodes: int) -> Iterator[Synchronizing]:
         """The synchronisation runs during the block, which begins when it has compared everything."""
         output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
-        command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
+        command = [sys.executable, "-m", "placement.client", "--url", self.url, "sync", "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
         environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": TOKEN}
         with output.open("wb") as stream:

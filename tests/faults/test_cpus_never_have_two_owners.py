@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import requests
 
 from placement.app import build
-from placement.numa.cpuset import parse_cpu_list
-from placement.services.following.cluster_cache import ClusterCache
+from placement.engine.numa.cpuset import parse_cpu_list
+from placement.pods.cache import ClusterCache
 from placement.storage.database import Database
 from tests.callers import Caller
 from tests.client import Client

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.services import checking
-from placement.services.online_migrations import Owner
+from placement.server import checking
+from placement.server.online_migrations import Owner
 from tests.faults.cluster import Cluster, cluster, program_user, programs_directory
 from tests.faults.ledger import claim_body, make_providers, shown_use, stored_use
 from tests.faults.test_the_history_is_proved import await_answer, claim, overtake

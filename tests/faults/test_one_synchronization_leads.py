@@ -40,7 +40,7 @@ def contender(around: Lab, lease: str, kubeconfig: Path | None = None) -> Iterat
     """A synchronization that takes turns, during the block."""
     output = around.folder / f"contender-{unique()}.txt"
     config = kubeconfig or around.kubernetes.sync_kubeconfig(CLUSTER)
-    command = [sys.executable, "-m", "placement.operations", "--url", around.url, "sync", "kubernetes"]
+    command = [sys.executable, "-m", "placement.client", "--url", around.url, "sync", "kubernetes"]
     command += ["--cluster", CLUSTER, "--kubeconfig", str(config), "--lease", f"placement/{lease}"]
     command += ["--lease-duration", str(_SECONDS)]
     with output.open("wb") as stream:

@@ -8,8 +8,8 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from placement.numa.cpuset import format_cpu_list
-from placement.storage.statements import clusters
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.providers.statements import clusters
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest
 from tests.machines import ServiceMachine, of_many_steps
 from tests.pod_invariants import check, check_image
@@ -183,7 +183,7 @@ class Storm(ServiceMachine):
         """
         for node in NODES:
             with self.database.read() as connection:
-                cluster = clusters.find(connection, "edge")
+                cluster = clusters.find_cluster(connection, "edge")
                 stored = clusters.find_node(connection, cluster.id, node)
             before = self.api.get(f"{CLUSTER}/nodes/{node}").json
             body = {"node": stored.manifest, "nodeResourceTopology": stored.topology_manifest}

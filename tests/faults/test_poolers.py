@@ -86,7 +86,7 @@ def test_session_pooling_works_without_any_setting_of_its_own(postgresql: Cluste
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
 def test_other_pooling_is_refused_at_start_with_one_sentence(postgresql: Cluster, mode: str, tmp_path: Path):
     with pooler(postgresql, mode) as url:
-        command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(free_port())]
+        command = [sys.executable, "-m", "placement.client", "serve", "--port", str(free_port())]
         done = subprocess.run(
             [*command, "--auth", "noauth2", "--workers", "1", "--database", url],
             capture_output=True,

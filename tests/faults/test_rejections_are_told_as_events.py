@@ -37,7 +37,7 @@ def told(around: Lab, name: str) -> list[Any]:
 
 
 def once(around: Lab) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.operations", "--url", around.url, "sync", "kubernetes"]
+    command = [sys.executable, "-m", "placement.client", "--url", around.url, "sync", "kubernetes"]
     command += [
         "--cluster",
         CLUSTER,

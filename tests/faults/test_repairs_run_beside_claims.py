@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from placement.services import checking
-from placement.services.online_migrations import Owner
+from placement.providers.statements import providers
+from placement.server import checking
+from placement.server.online_migrations import Owner
 from placement.storage.database import Database
-from placement.storage.statements import providers
 from tests.faults.ledger import make_providers, shown_use, stored_use, storm, violations
 from tests.server import BACKENDS, database_url, running_service
 from tests.service import Service

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from placement.app import build
-from placement.numa.amounts import summed
-from placement.numa.cpuset import parse_cpu_list
-from placement.scheduling.node_info import NodeInfo
+from placement.engine.numa.amounts import summed
+from placement.engine.numa.cpuset import parse_cpu_list
+from placement.pods.node_info import NodeInfo
 from placement.storage.database import Database
 from tests.callers import Caller
 from tests.client import Client

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.cluster import Cluster, cluster
-from tests.faults.ledger import (
-    await_recovery,
-    claim_body,
-    make_providers,
-    storm,
-    violations,
-)
+from tests.faults.ledger import await_recovery, claim_body, make_providers, storm, violations
 from tests.faults.relay import Relay, relay_to
 from tests.probes import figure
 from tests.server import RunningServer, running_service

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.services import checking
-from placement.services.online_migrations import Owner
+from placement.server import checking
+from placement.server.online_migrations import Owner
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.faults.ledger import (

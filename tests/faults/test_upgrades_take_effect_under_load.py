@@ -17,7 +17,7 @@ import psycopg2
 import psycopg2.errors
 import pytest
 
-from placement.domain.errors import Unavailable
+from placement.engine.domain.errors import Unavailable
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually

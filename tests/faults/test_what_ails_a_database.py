@@ -16,14 +16,7 @@ import psycopg2
 import pytest
 
 from tests.faults.cluster import Cluster, cluster, directory_for_servers, standby
-from tests.faults.ledger import (
-    await_recovery,
-    claim_body,
-    make_providers,
-    stored_use,
-    storm,
-    violations,
-)
+from tests.faults.ledger import await_recovery, claim_body, make_providers, stored_use, storm, violations
 from tests.server import database_url, running_service
 from tests.service import Answer, Service
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from placement.dialects.koordinator.node.inventories import NodeReservation, read_reservation
-from placement.kubernetes.manifest import Field
-from placement.numa.cpus import CpuTopology
-from placement.numa.cpuset import CpuSet
+from placement.common.manifest import Field
+from placement.engine.numa.cpus import CpuTopology
+from placement.engine.numa.cpuset import CpuSet
+from placement.pods.koordinator.tree import NodeReservation, read_reservation
 from tests.oracles.kubelet_picker import pick_like_kubelet
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.annotations import read_resource_status
-from placement.dialects.koordinator.qos import (
-    KubernetesQos,
-    QosClass,
-    kubernetes_qos,
-    raw_qos,
-)
-from placement.kubernetes.manifest import Report
-from placement.kubernetes.pod import Pod
-from placement.numa.cpuset import format_cpu_list
-from placement.numa.pools import SharedPool
+from placement.common.manifest import Report
+from placement.engine.numa.cpus import SharedPool
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import read_resource_status
+from placement.pods.koordinator.qos import KubernetesQos, QosClass, kubernetes_qos, raw_qos
+from placement.pods.manifests.pod import Pod
 
 _CPU_RESOURCES = ("cpu", "kubernetes.io/batch-cpu")
 

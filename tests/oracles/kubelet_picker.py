@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from placement.numa.cpus import CpuTopology
-from placement.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import CpuTopology
+from placement.engine.numa.cpuset import CpuSet
 
 
 def pick_like_kubelet(topology: CpuTopology, count: int) -> CpuSet:

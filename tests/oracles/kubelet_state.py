@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.host_cpus import KubeletPod
-from placement.dialects.koordinator.pod.annotations import read_resource_status
-from placement.dialects.koordinator.qos import raw_qos
-from placement.kubernetes.manifest import Field, Report
-from placement.kubernetes.pod import Pod
-from placement.numa.cpuset import CpuSet
+from placement.common.manifest import Field, Report
+from placement.engine.numa.cpuset import CpuSet
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import read_resource_status
+from placement.pods.koordinator.host_cpus import KubeletPod
+from placement.pods.koordinator.qos import raw_qos
+from placement.pods.manifests.pod import Pod
 
 
 def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:

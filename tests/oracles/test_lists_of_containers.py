@@ -2,10 +2,10 @@
 
 import pytest
 
-from placement.kubernetes.errors import ManifestError
-from placement.numa.pools import SharedPool
+from placement.common.manifest import ManifestError
+from placement.engine.numa.cpus import SharedPool
 from tests.oracles.container_cpus import AgentView, container_cpu_list
-from tests.unit.dialects.koordinator.pods import build_pod, container, lsr, read
+from tests.unit.pods.koordinator.pods import build_pod, container, lsr, read
 
 LS = (SharedPool(0, 0, frozenset(range(4))), SharedPool(1, 1, frozenset(range(8, 12))))
 BE = (SharedPool(0, 0, frozenset(range(8))), SharedPool(1, 1, frozenset(range(8, 16))))

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.dialects.koordinator.node.host_cpus import KubeletPod
-from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.manifest import Field, Report
-from placement.numa.cpuset import format_cpu_list
+from placement.common.manifest import Field, ManifestError, Report
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.pods.koordinator.host_cpus import KubeletPod
 from tests.oracles.agent_reservation import agent_reserved_cpus
 from tests.oracles.kubelet_picker import pick_like_kubelet
 from tests.oracles.kubelet_state import kubelet_allocs
-from tests.unit.dialects.koordinator.pods import ROWS, build_pod, imported_node, read
-from tests.unit.numa.samples import topologies, topology
+from tests.unit.engine.numa.samples import topologies, topology
+from tests.unit.pods.koordinator.pods import ROWS, build_pod, imported_node, read
 
 
 def state(**entries):

@@ -6,13 +6,15 @@ protocol, never which database it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from placement.forest.records import NumberColumn
+from placement.engine.domain.errors import BadRequest
+from placement.engine.forest.providers import NumberColumn
 from placement.storage.failures import Diagnosis
 
 
@@ -30,7 +32,7 @@ class SingleWrite:
 
 
 class Stamped(NamedTuple):
-    """A write that took place: the stamp it left, and on which server (storage.changes.history).
+    """A write that took place: the stamp it left, and on which server (storage.history).
 
     `former` are the providers it stamped, each with the stamp that it had until then.
     """
@@ -44,7 +46,7 @@ class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
-        """The rows of a look (storage.changes.feed) since `horizon`; None if surely nothing changed.
+        """The rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
 
         `clusters` are the ids of those whose generation of rules is asked for.
 
@@ -52,10 +54,10 @@ class Lookout(Protocol):
         """
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """The rows of storage.changes.provider_records for some ids. Raises as `rows` does."""
+        """The rows of storage.provider_records for some ids. Raises as `rows` does."""
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """The rows of each part (storage.changes.node_parts) of the nodes that have these host providers.
+        """The rows of each part (storage.node_parts) of the nodes that have these host providers.
 
         All of them are of one moment. Raises as `rows` does.
         """
@@ -86,7 +88,7 @@ class Backend(Protocol):
         """A new connection of the driver, or None to have SQLAlchemy make it. Raises its errors."""
 
     def prepare(self, connection: Any) -> str:
-        """Set up a new connection of the driver; which server or file it is to (storage.changes.history)."""
+        """Set up a new connection of the driver; which server or file it is to (storage.history)."""
 
     def is_present(self, opened: str) -> bool:
         """Whether that server or file is the present database, not one that was replaced since."""
@@ -138,7 +140,7 @@ class Backend(Protocol):
 
     # -- statements ---------------------------------------------------------------------------------
 
-    # The value for `revision` columns (storage.backends.types.Revision) in statements that are made once.
+    # The value for `revision` columns (storage.types.Revision) in statements that are made once.
     stamp: ClassVar[sa.ColumnElement[int]]
     # The same as text, for statements that are written as text.
     stamp_text: ClassVar[str]
@@ -183,7 +185,7 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """Write a claim of new consumers by one statement; see storage.statements.allocations.
+        """Write a claim of new consumers by one statement; see allocations.statements.allocations.
 
         False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
@@ -193,7 +195,7 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> Stamped | None:
-        """Write a new pod on a node by one statement; see storage.statements.pod_arrivals.
+        """Write a new pod on a node by one statement; see pods.statements.pods.
 
         None, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
@@ -212,7 +214,7 @@ class Backend(Protocol):
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    # A statement on the stamp to look from next, and the two parts of the witness (storage.changes.history).
+    # A statement on the stamp to look from next, and the two parts of the witness (storage.history).
     horizon: ClassVar[str]
     # An expression for the present moment as text, by which what is written later can be told from what was
     # there; and the condition that a {column} with stamps is later than the moment :since.
@@ -229,3 +231,76 @@ class Backend(Protocol):
 
     def create(self) -> None:
         """Make an empty database if there is none and that can be done. Raises an error of the driver."""
+
+
+# Database URLs as people write them, and as the driver takes them.
+
+
+DRIVER = "postgresql+placement"
+_SEVERAL = re.compile(
+    r"(?P<scheme>[\w+]+)://(?:(?P<account>[^@/]*)@)?(?P<hosts>[^/?@]*,[^/?@]*)(?P<rest>[/?].*)?", re.DOTALL
+)
+_HOST = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?")
+_STANDARD_PORT = "5432"
+
+
+def supported(url: str, parameters: str = "") -> sa.URL:
+    """The URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
+
+    Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used,
+    unless `target_session_attrs` says otherwise. Raises BadRequest.
+    """
+    found = _SEVERAL.fullmatch(url)
+    try:
+        parsed = _of_several(found) if found else sa.engine.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        # Not with its cause, which may show the password.
+        raise BadRequest("connection: the database URL cannot be understood") from None
+    if parameters:
+        parsed = parsed.update_query_string(parameters)
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg2"):
+        return _for_writes(parsed.set(drivername=DRIVER))
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", DRIVER):
+        raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
+    return parsed
+
+
+def has_accounts(url: str) -> bool:
+    """Whether the database at this URL, as people write it, has users with passwords."""
+    return url.partition("://")[0].startswith("postgres")
+
+
+def _of_several(found: re.Match[str]) -> sa.URL:
+    hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
+    if not all(hosts):
+        raise ValueError("hosts")
+    account = f"{found['account']}@" if found["account"] is not None else ""
+    url = sa.engine.make_url(f"{found['scheme']}://{account}{found['rest'] or ''}")
+    query = {
+        "host": ",".join(host["host"].strip("[]") for host in hosts if host),
+        "port": ",".join(host["port"] or _STANDARD_PORT for host in hosts if host),
+    }
+    return url.update_query_dict(query)
+
+
+def _for_writes(url: sa.URL) -> sa.URL:
+    """With several hosts, the one that takes writes."""
+    if len(hosts_of(url)) > 1 and "target_session_attrs" not in url.query:
+        return url.update_query_dict({"target_session_attrs": "read-write"})
+    return url
+
+
+def hosts_of(url: sa.URL) -> list[str]:
+    """The hosts of a server, perhaps with ports; none for the socket of this machine and for files."""
+    given = url.query.get("host", ())
+    listed = [given] if isinstance(given, str) else list(given)
+    named = [host for entry in listed for host in entry.split(",") if host]
+    return named or ([url.host] if url.host else [])
+
+
+def described_server(url: sa.URL) -> str:
+    """Which database of a server it is, for people: host, database, user; never a password."""
+    port = url.port or url.query.get("port")
+    ports = f" port {port}" if port else ""
+    hosts = ",".join(hosts_of(url)) or "of the local socket"
+    return f"host {hosts}{ports}, database {url.database}, user {url.username}"

@@ -4,30 +4,120 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from placement.domain import deadline
-from placement.forest.records import NumberColumn
+from placement.engine.domain import deadline
+from placement.engine.forest.providers import NumberColumn
+from placement.storage import node_parts, provider_records
 from placement.storage import tables as _tables
-from placement.storage.backends import (
-    postgresql_claims,
-    postgresql_driver,
-    postgresql_failures,
-    postgresql_lookout,
-)
-from placement.storage.backends.backend import SingleWrite, Stamped
-from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
-from placement.storage.backends.silence import GRACE_SECONDS
-from placement.storage.backends.types import Revision
-from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import History
+from placement.storage.backends import postgresql_claims, postgresql_driver
+from placement.storage.backends.backend import SingleWrite, Stamped, described_server
+from placement.storage.backends.postgresql_driver import GRACE_SECONDS, STATEMENT_SECONDS
 from placement.storage.failures import Diagnosis
+from placement.storage.history import History
+from placement.storage.types import Revision
+
+# How PostgreSQL is asked what changed: statements that are prepared once in each session that looks.
+
+
+# A look is quick; one that takes longer may wait on a dead connection.
+_QUICK_SECONDS = 5.0
+# The witness of storage.history. On PostgreSQL the only row of this table never changes.
+_WITNESS = (
+    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
+    "tableoid::bigint AS cluster FROM change_counter"
+)
+_LOOK = f"""
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
+    UNION ALL
+    {_WITNESS}
+    UNION ALL
+    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= $1
+    UNION ALL
+    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
+    UNION ALL
+    SELECT 'rules', id, rules_generation::bigint, 0, 0
+      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
+"""
+
+
+def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+    return column == sa.any_(sa.literal_column("$1"))
+
+
+def _text(statement: sa.CompoundSelect[Any]) -> str:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+
+
+_RECORDS = _text(provider_records.statement(_is_given))
+_NODE_PARTS = node_parts.together(_is_given, sa.literal_column("$2", sa.Integer))
+_NODES = _text(_NODE_PARTS.statement)
+HORIZON = f"""
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
+      FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
+"""
+"""See storage.backends.backend."""
+
+
+class ServerLookout:
+    """A session that has the statements of looks prepared: planning them would cost more than running them.
+
+    Each write stamps the providers it touches with its transaction id. A look remembers the oldest
+    transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
+    newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        # Names of one session, so that a pooler cannot have another one answer.
+        name = uuid4().hex
+        # Few rows are ever new, whatever statistics from before a bulk load say, and where many are, other
+        # processes of the server would take longer to begin than to help.
+        connection.exec_driver_sql(
+            "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
+            f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
+            f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}; "
+            f"PREPARE placement_nodes_{name}(integer[], integer) AS {_NODES}"
+        )
+        self._driver: Any = connection.connection.dbapi_connection
+        self._look = f"EXECUTE placement_look_{name}(%s, %s)"
+        self._records = f"EXECUTE placement_records_{name}(%s)"
+        self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
+
+    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
+        """The rows of a look (storage.feed). Raises errors of the driver."""
+        usual = self._driver.patience
+        if is_quick:
+            self._driver.patience = _QUICK_SECONDS
+        try:
+            return self._asked(self._look, str(int(horizon)), list(clusters))
+        finally:
+            self._driver.patience = usual
+
+    def records(self, ids: Sequence[int]) -> Sequence[Any]:
+        """The rows of some providers (storage.provider_records). Raises errors of the driver."""
+        return self._asked(self._records, list(ids))
+
+    def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
+        """The rows of each part of nodes (storage.node_parts). Raises errors of the driver."""
+        return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
+
+    def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
+        # Every search looks; asking the driver itself takes half of the time.
+        with self._driver.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            found: Sequence[Any] = cursor.fetchall()
+        return found
+
 
 _LOCK_SECONDS = 10.0
 # While a table is waited for, all who come after wait, too.
@@ -49,7 +139,7 @@ class PostgreSQL:
     has_claim_statement: ClassVar[bool] = True
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text: ClassVar[str] = "pg_current_xact_id()"
-    horizon: ClassVar[str] = postgresql_lookout.HORIZON
+    horizon: ClassVar[str] = HORIZON
     # Which transactions were over and which were not: whatever order they commit in, none is told of twice,
     # and none is missed.
     moment: ClassVar[str] = "CAST(pg_current_snapshot() AS text)"
@@ -157,15 +247,15 @@ class PostgreSQL:
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
         """What is wrong, by SQLSTATE and by words."""
-        return postgresql_failures.diagnose(error, is_lost=is_lost)
+        return postgresql_driver.diagnose(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
         """Whether this server takes no writes; another of the hosts may take them."""
-        return postgresql_failures.stays_broken(error)
+        return postgresql_driver.stays_broken(error)
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
         """Whether the error leaves open if the server had committed."""
-        return postgresql_failures.leaves_in_doubt(error)
+        return postgresql_driver.leaves_in_doubt(error)
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -182,7 +272,7 @@ class PostgreSQL:
         for column in stamps:
             restamped = sa.update(column.table).where(column > self.stamp)
             connection.execute(restamped.values({column.name: self.stamp}))
-        # The witness of storage.changes.history: running processes take it for another database from now on.
+        # The witness of storage.history: running processes take it for another database from now on.
         counter = _tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))
 
@@ -264,9 +354,9 @@ class PostgreSQL:
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> postgresql_lookout.ServerLookout:
+    def lookout(self, connection: sa.Connection) -> ServerLookout:
         """A session with the statements of looks."""
-        return postgresql_lookout.ServerLookout(connection)
+        return ServerLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 

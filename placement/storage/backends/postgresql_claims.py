@@ -13,9 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.storage.backends.backend import SingleWrite, Stamped
-from placement.storage.changes.history import KEY
-from placement.storage.content_rule import CONTENT
-from placement.storage.fit_rule import RISE_FITS
+from placement.storage.history import KEY
+from placement.storage.sql import CONTENT, RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
@@ -70,7 +69,7 @@ _BY_STEPS = {
     "step": "given.step",
     "steps": "held JOIN unnest($25, $26) AS given(provider, step) ON given.provider = held.uuid",
 }
-# Who acts, in the order of storage.audit.writing.
+# Who acts, in the order of storage.audit.
 _WHO_TYPES = "text, text, text, varchar, varchar, text"
 # The records of what was changed (storage.audit); an empty array of texts keeps none.
 _RECORDED = """
@@ -171,7 +170,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
-    """Claim for new consumers (storage.statements.allocations); False, and nothing done, if it cannot be.
+    """Claim for new consumers (allocations.statements.allocations); False, and nothing done, if it cannot be.
 
     `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """
@@ -179,7 +178,7 @@ def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
 
 
 def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | None:
-    """Have a new pod on a node (storage.statements.pod_arrivals); what was written, None if it cannot be.
+    """Have a new pod on a node (pods.statements.pods); what was written, None if it cannot be.
 
     `limits` as for `claim`. Raises errors of SQLAlchemy.
     """

@@ -7,9 +7,16 @@ say all there is to say. So returning a connection to the pool sends nothing, an
 from __future__ import annotations
 
 import math
+import os
+import re
 import select
+import socket
+import threading
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -19,8 +26,161 @@ import psycopg2.extensions
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
-from placement.domain import deadline
-from placement.storage.backends.silence import WatchedConnection, WatchedCursor
+from placement.engine.domain import deadline
+from placement.storage.failures import (
+    CHANGING,
+    CONCURRENT,
+    DAMAGED,
+    FASTER,
+    FULL,
+    GONE,
+    LOGIN,
+    MEMORY,
+    MISSING,
+    NO_CONNECTION,
+    POOLER,
+    READ_ONLY,
+    RIGHTS,
+    SLOW,
+    TABLES,
+    Diagnosis,
+)
+
+# An end to waiting for a database server that says nothing any more.
+#
+# The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until
+# when its present statement may take, and one thread per process shuts the sockets of those that are past it.
+# The statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is
+# stopped or behind a dead proxy still acknowledges what it is sent.
+
+
+# More than the server takes to end a statement by itself: if it is alive, its answer says more.
+_PATIENCE_SECONDS = 35.0
+# What the server gets beyond the deadline of the request, for the same reason.
+GRACE_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
+
+
+class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
+    """A connection whose statements come to an end: after `patience` seconds, or soon after the deadline."""
+
+    patience = _PATIENCE_SECONDS
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.autocommit = True
+        self.cursor_factory = WatchedCursor
+        self.expires = math.inf
+        self._last_statement = b""
+        # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
+        # would then stand for something else.
+        try:
+            line = os.dup(self.fileno())
+        except OSError as error:
+            super().close()
+            raise psycopg2.OperationalError(f"no connection can be watched: {error}") from error
+        self._line: int | None = line
+        self._let_go = weakref.finalize(self, os.close, line)
+        self._let_go.atexit = False
+        _watch.over(self)
+
+    def __repr__(self) -> str:
+        """Without the connection string, for that of the driver hides the password but no other secrets."""
+        return f"<connection {id(self):#x}, closed: {self.closed}>"
+
+    def keep_last(self, statement: bytes) -> None:
+        """Keep a statement that is to be sent in one message with the end of the present transaction."""
+        self._last_statement = statement
+
+    def take_last(self) -> bytes:
+        """The statement that was kept, once; empty if there is none."""
+        last, self._last_statement = self._last_statement, b""
+        return last
+
+    def allow(self) -> None:
+        """Note until when the statement that begins now may take."""
+        now = time.monotonic()
+        self.expires = min(now + self.patience, max(now, deadline.at()) + GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        with _watch.lock:
+            self._line = None
+            self._let_go()
+
+    def cut(self) -> None:
+        """Shut the socket, which ends all waiting for it; the caller holds the lock of the watch."""
+        self.expires = math.inf
+        if self._line is None:
+            return
+        # Without opening a descriptor: there may be none left, and the thread must not wait on.
+        with suppress(OSError):
+            line = socket.socket(fileno=self._line)
+            try:
+                line.shutdown(socket.SHUT_RDWR)
+            finally:
+                line.detach()
+
+
+class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
+    """A cursor whose statements are watched."""
+
+    def execute(self, query: Any, vars: Any = None) -> None:
+        """Run one statement."""
+        self._watched(super().execute, query, vars)
+
+    def executemany(self, query: Any, vars_list: Any) -> None:
+        """Run one statement for each of the parameters."""
+        self._watched(super().executemany, query, vars_list)
+
+    def _watched(self, run: Callable[[Any, Any], None], query: Any, given: Any) -> None:
+        connection: Any = self.connection
+        connection.allow()
+        try:
+            run(query, given)
+        finally:
+            connection.expires = math.inf
+
+
+class _Watch:
+    """The thread that looks after all connections of this process."""
+
+    def __init__(self) -> None:
+        # Reentrant: the collector of garbage may close a connection while this thread holds the lock.
+        self.lock = threading.RLock()
+        self._connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
+        self._thread: threading.Thread | None = None
+
+    def over(self, connection: WatchedConnection) -> None:
+        """Watch one more connection."""
+        with self.lock:
+            self._connections.add(connection)
+            # A forked process has no such thread, also if its parent has one.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="database watch", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            self._cut(self._expired())
+
+    def _expired(self) -> Sequence[WatchedConnection]:
+        now = time.monotonic()
+        with self.lock:
+            return [connection for connection in self._connections if connection.expires < now]
+
+    def _cut(self, expired: Sequence[WatchedConnection]) -> None:
+        for connection in expired:
+            with self.lock:
+                # Unless its statement came to an end in the meantime.
+                if connection.expires < time.monotonic():
+                    connection.cut()
+
+
+_watch = _Watch()
+
 
 _FIRST_ROWS = 1000
 STATEMENT_SECONDS = 30.0
@@ -46,7 +206,7 @@ _PLACE = (
     "extract(epoch FROM pg_postmaster_start_time()), "
     "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
 )
-# Which server it is: see storage.changes.history.
+# Which server it is: see storage.history.
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
 # Where this user may not read the control file.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
@@ -161,7 +321,7 @@ def engine_options(url: sa.URL) -> dict[str, Any]:
 
 
 def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> str:
-    """Set up a new connection; which server it is to (storage.changes.history).
+    """Set up a new connection; which server it is to (storage.history).
 
     By statements, not by start-up parameters, which poolers refuse or drop.
     """
@@ -227,3 +387,70 @@ def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> No
         connection.patience = patience
     except Exception as error:
         raise sa.exc.InvalidatePoolError from error
+
+
+# What the errors of PostgreSQL and of its driver mean.
+
+
+# SQLSTATE, whole or its class.
+_STATES = {
+    "40P01": CONCURRENT, "40001": CONCURRENT, "55P03": CONCURRENT, "55006": CONCURRENT,
+    "23505": FASTER, "23503": FASTER,
+    "57014": SLOW, "25P03": SLOW,
+    "53100": FULL, "53300": NO_CONNECTION, "53": MEMORY, "54": MEMORY,
+    "25006": READ_ONLY,
+    "57P03": CHANGING, "57P": CHANGING,
+    "3D000": MISSING, "28": LOGIN, "42501": RIGHTS,
+    "42P01": TABLES, "42703": TABLES, "42883": TABLES, "3F000": TABLES,
+    "26000": POOLER, "42P05": POOLER,
+    "58": DAMAGED, "XX": DAMAGED, "08": GONE,
+}  # fmt: skip
+# A refused connection has no SQLSTATE for the driver; these are words of libpq and of English servers.
+_WORDS = (
+    (re.compile(r"too many (clients|connections)|connection slots|no more connections"), NO_CONNECTION),
+    (re.compile(r"the database system is|not currently accepting connections"), CHANGING),
+    (re.compile(r"database \"?.*\"? does not exist|no such database"), MISSING),
+    (
+        re.compile(
+            r"authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
+            r"not permitted to log in|permission denied for database"
+        ),
+        LOGIN,
+    ),
+    (re.compile(r"session is read-only|server is in hot standby mode"), READ_ONLY),
+    (re.compile(r"unsupported startup parameter|prepared statement .* does not exist"), POOLER),
+)  # fmt: skip
+_OF_DRIVER = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError"})
+# The connection, the server, its files or its program failed, so it did not decide on what was sent.
+_UNDECIDED = frozenset({"57", "08", "58", "XX"})
+
+
+def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
+    """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used any more."""
+    state = _state(error)
+    if state is not None:
+        known = next((_STATES[key] for key in (state, state[:3], state[:2]) if key in _STATES), None)
+        if known is not None:
+            return known
+    if is_lost or type(error).__name__ in _OF_DRIVER:
+        return _of_words(str(error))
+    return None
+
+
+def _state(error: BaseException) -> str | None:
+    return getattr(error, "pgcode", None)
+
+
+def _of_words(words: str) -> Diagnosis:
+    return next((diagnosis for pattern, diagnosis in _WORDS if pattern.search(words)), GONE)
+
+
+def stays_broken(error: BaseException) -> bool:
+    """Whether the connection is of no use any more: another of several hosts may take writes now."""
+    return _state(error) == "25006"
+
+
+def leaves_in_doubt(error: BaseException) -> bool:
+    """Whether what was sent may be committed: the server has not said that it refused."""
+    state = _state(error)
+    return state is None or state[:2] in _UNDECIDED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import threading
 from array import array
@@ -15,17 +16,96 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from placement.domain import deadline
-from placement.forest.records import NumberColumn
+from placement.engine.domain import deadline
+from placement.engine.forest.providers import NumberColumn
+from placement.storage import history, node_parts, provider_records
 from placement.storage import tables as _tables
-from placement.storage.backends import sqlite_failures
 from placement.storage.backends.backend import SingleWrite
-from placement.storage.backends.types import Revision
-from placement.storage.changes import history, node_parts, provider_records
-from placement.storage.failures import LOCKED, Diagnosis, OutcomeUnknown
+from placement.storage.failures import (
+    CONCURRENT,
+    DAMAGED,
+    FASTER,
+    FULL,
+    GONE,
+    LOCKED,
+    MEMORY,
+    READ_ONLY,
+    RIGHTS,
+    TABLES,
+    Diagnosis,
+    OutcomeUnknown,
+)
+from placement.storage.types import Revision
+
+# What the errors of SQLite mean.
+
+
+# Primary result codes.
+_CODES = {
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: GONE,
+    sqlite3.SQLITE_IOERR: DAMAGED,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+    sqlite3.SQLITE_NOMEM: MEMORY,
+    sqlite3.SQLITE_PERM: RIGHTS,
+    sqlite3.SQLITE_SCHEMA: CONCURRENT,
+    sqlite3.SQLITE_PROTOCOL: LOCKED,
+}
+_MENDED_BY_REPEATING = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY,
+    }
+)
+# After these a SQLite connection stays as it is for good, although the file may have become well again.
+_STAYS_BROKEN = frozenset(
+    {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+_PRIMARY = 0xFF
+
+
+def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
+    """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used any more."""
+    if not isinstance(error, sqlite3.Error):
+        return GONE if is_lost else None
+    code = _code(error)
+    if isinstance(error, sqlite3.IntegrityError):
+        return FASTER if code in _MENDED_BY_REPEATING else None
+    if code is None:
+        return GONE if isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)) else None
+    if code & _PRIMARY == sqlite3.SQLITE_ERROR:
+        return TABLES if re.match(r"no such (table|column)", str(error)) else None
+    return _CODES.get(code & _PRIMARY)
+
+
+def _code(error: BaseException) -> int | None:
+    return getattr(error, "sqlite_errorcode", None)
+
+
+def stays_broken(error: BaseException) -> bool:
+    """Whether a connection that met this error is of no use any more, though the driver does not say so."""
+    return ((_code(error) or sqlite3.SQLITE_OK) & _PRIMARY) in _STAYS_BROKEN
+
+
+def leaves_in_doubt(error: BaseException) -> bool:
+    """Whether what was sent may be committed: reading or writing the file failed."""
+    code = _code(error)
+    return code is None or code & _PRIMARY == sqlite3.SQLITE_IOERR
+
 
 # How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
-# of storage.changes.history.
+# of storage.history.
 _LOOK = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
       FROM change_counter
@@ -66,7 +146,7 @@ class FileLookout:
         self._data_version: int | None = None
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
-        """The rows of a look (storage.changes.feed), None if nothing changed. Raises errors of SQLAlchemy."""
+        """The rows of a look (storage.feed), None if nothing changed. Raises errors of SQLAlchemy."""
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
@@ -76,11 +156,11 @@ class FileLookout:
         return rows
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """The rows of some providers (storage.changes.provider_records). Raises errors of SQLAlchemy."""
+        """The rows of some providers (storage.provider_records). Raises errors of SQLAlchemy."""
         return self._connection.execute(_RECORDS, {"ids": ids}).all()
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """The rows of each part of nodes (storage.changes.node_parts). Raises errors of SQLAlchemy."""
+        """The rows of each part of nodes (storage.node_parts). Raises errors of SQLAlchemy."""
         rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
         return _NODE_PARTS.parted(rows)
 
@@ -203,15 +283,15 @@ class SQLite:
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
         """What is wrong, by result codes."""
-        return sqlite_failures.diagnose(error, is_lost=is_lost)
+        return diagnose(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
         """Whether the connection stays as it is although the file may become well again."""
-        return sqlite_failures.stays_broken(error)
+        return stays_broken(error)
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
         """Whether reading or writing the file failed."""
-        return sqlite_failures.leaves_in_doubt(error)
+        return leaves_in_doubt(error)
 
     # -- statements ---------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement.storage.backends.backend import Backend
-from placement.storage.backends.choice import backend_of
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
-from placement.storage.changes.history import History
+from placement.storage.database import backend_of
+from placement.storage.history import History
 
 BACKENDS = (PostgreSQL, SQLite)
 

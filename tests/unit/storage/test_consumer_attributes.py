@@ -7,11 +7,11 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
+from placement.allocations.statements import consumers
+from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
-from placement.storage.statements import consumers
-from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 
 NAMES = {"project": tables.projects, "user": tables.users}
 

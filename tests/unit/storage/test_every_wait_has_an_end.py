@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.domain import deadline
-from placement.domain.errors import Unavailable
-from placement.services.transactions import attempt
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import postgresql as backend
 from placement.storage.backends import sqlite
-from placement.storage.changes.feed import Feed
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
+from placement.storage.feed import Feed
+from placement.storage.transactions import attempt
 from tests.server import database_url, free_port
 
 # Far more than is allowed below, far less than everything would take without a deadline.

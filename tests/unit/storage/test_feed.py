@@ -7,10 +7,10 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
+from placement.providers.statements import providers
 from placement.storage import tables
-from placement.storage.changes.feed import Feed
 from placement.storage.database import Database
-from placement.storage.statements import providers
+from placement.storage.feed import Feed
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from placement.domain.allocation import AllocationFilter
-from placement.domain.audit import AuditFilter
-from placement.storage.audit import reading
+from placement.allocations.statements import lists
+from placement.audit import service
+from placement.engine.domain.audit import AuditFilter
+from placement.engine.domain.claims import AllocationFilter
 from placement.storage.database import Database
-from placement.storage.statements import allocation_lists
 from tests.client import Client
 
 SENT = f"req-{uuid.UUID(int=7)}"
@@ -32,9 +32,9 @@ WANTED: dict[str, Any] = {
 def ids(database: Database, wanted: AuditFilter) -> list[int]:
     """Return the ids of the records that apply; lists and pages must agree on them."""
     with database.read() as connection:
-        found = [each.id for each in reading.page(connection, wanted, None, 10)]
-        assert [each.id for each in reading.heads(connection, wanted, None, 10)] == found
-        newer = [each.id for each in reading.heads(connection, wanted, found[0] if found else None, 10)]
+        found = [each.id for each in service.page(connection, wanted, None, 10)]
+        assert [each.id for each in service.heads(connection, wanted, None, 10)] == found
+        newer = [each.id for each in service.heads(connection, wanted, found[0] if found else None, 10)]
         assert newer == found[1:]
     return found
 
@@ -49,7 +49,7 @@ def test_each_field_of_the_filter_of_changes_narrows(api: Client, database: Data
     api.delete(f"/allocations/{WANTED['consumer_id']}")
     everything = ids(database, AuditFilter())
     with database.read() as connection:
-        moment = {each.id: each.recorded_at for each in reading.page(connection, AuditFilter(), None, 10)}
+        moment = {each.id: each.recorded_at for each in service.page(connection, AuditFilter(), None, 10)}
     times = {"since": moment[made], "until": moment[made] + datetime.timedelta(microseconds=1)}
     for field in fields(AuditFilter):
         found = ids(database, AuditFilter(**{field.name: {**WANTED, **times}[field.name]}))
@@ -66,8 +66,8 @@ class Newer(AuditFilter):
 
 def test_a_field_that_a_reader_does_not_know_is_an_error(database: Database):
     with database.read() as connection:
-        for read in (reading.page, reading.heads):
+        for read in (service.page, service.heads):
             with pytest.raises(KeyError, match="address"):
                 read(connection, Newer(address="127.0.0.1"), None, 1)
         with pytest.raises(KeyError, match="consumer_uuid"):
-            allocation_lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)
+            lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)

@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.domain.inventory import Inventory
+from placement.engine.domain.inventories import Inventory
+from placement.providers.statements import contents, names, trees
+from placement.providers.statements.trees import NewProvider
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import (
-    inventories,
-    memberships,
-    names,
-    trees,
-)
-from placement.storage.statements.trees import NewProvider
 
 # What SQLite is built with unless somebody raises it.
 _LIMIT = 32_766
@@ -46,15 +41,15 @@ def test_records_of_many_providers(narrow):
         names.insert_ignoring_known(transaction, tables.resource_classes, "name", wanted_names)
         classes = sorted(names.class_ids(transaction, wanted_names).values())
         places = [(provider, class_id) for provider in providers for class_id in classes]
-        inventories.insert(transaction, [(*place, Inventory(1, 0)) for place in places])
-        inventories.update(
+        contents.insert(transaction, [(*place, Inventory(1, 0)) for place in places])
+        contents.update(
             transaction, [(*place, Inventory(number + 2, 1)) for number, place in enumerate(places)]
         )
-        found = inventories.stored(transaction, providers)
+        found = contents.stored(transaction, providers)
         totals = [found[provider][class_id].inventory.total for provider, class_id in places]
         assert totals == list(range(2, len(places) + 2))
-        inventories.delete(transaction, places[:-1])
-        assert [list(records) for records in inventories.stored(transaction, providers).values()] == [
+        contents.delete(transaction, places[:-1])
+        assert [list(records) for records in contents.stored(transaction, providers).values()] == [
             [classes[-1]]
         ]
 
@@ -71,7 +66,7 @@ def test_many_names_and_memberships(narrow):
             transaction, [NewProvider(str(uuid.uuid4()), "p", None, None)], None
         ).values()
         ids = set(names.trait_ids(transaction, wanted).values())
-        assert memberships.replace_traits(transaction, id_, ids)
+        assert contents.replace_traits(transaction, id_, ids)
         assert trees.traits_of(transaction, [id_]) == {id_: ids}
 
 

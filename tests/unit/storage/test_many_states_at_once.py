@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from placement.forest import states
-from placement.forest.forest import Forest
+from placement.engine.forest import forest
+from placement.engine.forest.forest import Forest
+from placement.providers.statements import providers
 from placement.storage import tables
-from placement.storage.changes.feed import Feed
 from placement.storage.database import Database
-from placement.storage.statements import providers
-from tests.unit.forest.test_states import contents
+from placement.storage.feed import Feed
+from tests.unit.engine.forest.test_states import contents
 
 RATIOS = (1.0, 16.0, 1.1, 0.1 + 0.2, 3.4e38)
 
@@ -73,9 +73,9 @@ def test_columns_say_what_records_say(feed, ids):
     # Known, but as if everything about them had changed.
     known = [record.__class__(record.row, (), frozenset(), frozenset()) for record in records]
     by_columns.apply(known)
-    told = feed.states([*ids, 10**6], 0, partial(states.altered, Forest()))
+    told = feed.states([*ids, 10**6], 0, partial(forest.altered, Forest()))
     assert told.uuids == {}
-    states.apply(by_columns, told)
+    forest.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     assert {len(own) for own in contents(by_columns).values()} == {6, 7, 8}
 
@@ -85,10 +85,10 @@ def test_columns_tell_the_uuids_of_strangers(feed, ids):
     records = sorted(feed.records(ids), key=lambda record: record.row.id)
     by_records.apply(records)
     by_columns.apply(records[1:-1])
-    strangers = states.strangers(by_columns, [*ids, 10**6])
+    strangers = forest.strangers(by_columns, [*ids, 10**6])
     assert strangers == [ids[0], ids[-1], 10**6]
-    told = feed.states([*ids, 10**6], 0, partial(states.altered, by_columns), strangers)
-    states.apply(by_columns, told)
+    told = feed.states([*ids, 10**6], 0, partial(forest.altered, by_columns), strangers)
+    forest.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     found = [by_columns.row_of_uuid(record.row.uuid) for record in records]
     assert by_columns.providers.id[found].tolist() == ids
@@ -97,13 +97,13 @@ def test_columns_tell_the_uuids_of_strangers(feed, ids):
 def test_providers_without_anything_are_told(feed, database):
     with database.write() as transaction:
         id_ = providers.insert(transaction, str(uuid.uuid4()), "bare")
-    told = feed.states([id_], 0, partial(states.altered, Forest()))
+    told = feed.states([id_], 0, partial(forest.altered, Forest()))
     assert [next(iter(column)) for column in told.providers[:4]] == [id_, 0, 0, id_]
     assert {len(column) for column in told.inventories} == {0}
     assert (told.traits, told.aggregates, told.class_ids) == ([], [], frozenset())
 
 
 def test_nobody_is_told_of_where_there_is_nobody(feed):
-    told = feed.states([10**6], 0, partial(states.altered, Forest()))
+    told = feed.states([10**6], 0, partial(forest.altered, Forest()))
     assert {len(column) for column in [*told.providers, *told.inventories]} == {0}
-    states.apply(Forest(), told)
+    forest.apply(Forest(), told)

@@ -13,8 +13,8 @@ import alembic.script
 import pytest
 import sqlalchemy as sa
 
-from placement.services import schema as life
-from placement.services.schema import SchemaOutdated
+from placement.server import schema as life
+from placement.server.schema import SchemaOutdated
 from placement.storage import schema
 from placement.storage.database import Database
 from tests.server import BACKENDS, database_url

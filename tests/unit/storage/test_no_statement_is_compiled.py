@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement.storage.changes.feed import Feed
 from placement.storage.database import Database
+from placement.storage.feed import Feed
 from tests.server import database_url
 
 

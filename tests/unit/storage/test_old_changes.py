@@ -10,11 +10,10 @@ from itertools import pairwise
 import pytest
 import sqlalchemy as sa
 
+from placement.storage import feed as change_log
 from placement.storage import tables
-from placement.storage.changes import change_log
-from placement.storage.changes.change_log import CLUSTER_CHANGED, record_change
-from placement.storage.changes.feed import Feed, Look
 from placement.storage.database import Database
+from placement.storage.feed import CLUSTER_CHANGED, Feed, Look, record_change
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.storage.changes.feed import Feed
+from placement.providers.statements import providers
 from placement.storage.database import Database
-from placement.storage.statements import providers
+from placement.storage.feed import Feed
 from tests.server import database_url
 
 

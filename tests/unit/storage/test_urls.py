@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from placement.domain.errors import BadRequest
-from placement.storage.backends import urls
+from placement.engine.domain.errors import BadRequest
+from placement.storage.backends import backend
 from placement.storage.backends.postgresql_driver import Dialect
 
 
 def arguments(url: str) -> dict[str, str]:
     """What the driver is given."""
-    found: dict[str, str] = Dialect().create_connect_args(urls.supported(url))[1]
+    found: dict[str, str] = Dialect().create_connect_args(backend.supported(url))[1]
     return found
 
 
@@ -61,13 +61,13 @@ def test_one_host_is_taken_whatever_it_takes():
 @pytest.mark.parametrize("url", ["postgresql://u:secret@h1:x,h2:1/db", "mysql://u:secret@h/db", "secret"])
 def test_what_cannot_be_understood_is_said_without_the_password(url: str):
     with pytest.raises(BadRequest) as refused:
-        urls.supported(url)
+        backend.supported(url)
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:secret@h1:1,h2:2/db", "postgresql://u:secret@h1:1/db"])
 def test_passwords_are_not_shown(url: str):
-    shown = urls.described_server(urls.supported(url))
+    shown = backend.described_server(backend.supported(url))
     assert "secret" not in shown
     assert all(part in shown for part in ("h1", "1", "db", "user u"))
 
@@ -75,7 +75,7 @@ def test_passwords_are_not_shown(url: str):
 def test_what_the_url_says_about_the_transport_wins():
     from placement.storage.backends.postgresql_driver import engine_options
 
-    url = urls.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
+    url = backend.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
     engine = sa.create_engine(url, **engine_options(url))
     given = engine_options(url)["connect_args"]
     assert "connect_timeout" not in given

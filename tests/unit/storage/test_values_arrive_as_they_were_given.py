@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.database import Database
-from placement.storage.statements.given_rows import RowStatement
+from placement.storage.sql import RowStatement
 from tests.server import BACKENDS, database_url
 
 COLUMNS = {

@@ -1,0 +1,1 @@
+"""Candidates, claims, allocations, reshaping."""

@@ -1,0 +1,164 @@
+"""Who claims what, and what becomes of those who hold something already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from placement.allocations.candidates import Candidates
+from placement.allocations.claims import generation_after
+from placement.allocations.holdings import ConsumerHoldings
+from placement.allocations.shortlists import Proposal, Resources, Wish
+from placement.allocations.statements.consumers import pod_conflict
+from placement.engine.domain.claims import ConsumerClaim
+from placement.engine.domain.errors import Conflict, PlacementError
+from placement.engine.domain.groups import CandidateQuery, SplitRule
+from placement.engine.domain.mappings import Mappings, rebuilt
+from placement.providers import scoping
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """Who claims; project, user and type are those of allocations."""
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Who claims what.
+
+    `name` is what rules call the applicant, `group` the group that it comes into. `is_new`: its uuid was made
+    for this very call, so that it holds nothing. `fallback`: what it takes where the wish finds nothing.
+    `dedicated_cpus`: those of the guest that its flavor describes, None for what is no flavor. `place`: where
+    it is in what the caller sent.
+    """
+
+    applicant: Applicant
+    wish: Wish
+    name: str | None = None
+    group: str | None = None
+    is_new: bool = False
+    fallback: Wish | None = None
+    dedicated_cpus: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a consumer holds: amounts by provider and class.
+
+    `fresh` unless it held that before the call. `mappings` tells which group got which providers, None where
+    the stored amounts leave several possibilities.
+    """
+
+    applicant: Applicant
+    generation: int
+    resources: Resources
+    fresh: bool
+    mappings: Mappings | None
+
+
+Outcome = Fitted | PlacementError
+"""What a consumer holds, or why it got nothing."""
+
+
+def claim_of(
+    application: Application,
+    proposal: Proposal,
+    generations: Mapping[str, int],
+    *,
+    under_rules: bool = False,
+) -> ConsumerClaim:
+    """The claim of a consumer that is new, or holds nothing and has one of these generations."""
+    applicant = application.applicant
+    return ConsumerClaim(
+        consumer_uuid=applicant.consumer_uuid,
+        resources=proposal.resources,
+        project_id=applicant.project_id,
+        user_id=applicant.user_id,
+        generation=generations.get(applicant.consumer_uuid),
+        consumer_type=applicant.consumer_type,
+        request=application.wish.kept_under_rules if under_rules else application.wish.kept,
+    )
+
+
+def fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
+    """What a consumer holds once its claim for a proposal was written."""
+    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)
+
+
+def held_already(
+    candidates: Candidates, application: Application, held: ConsumerHoldings, inside: Collection[str]
+) -> Outcome | None:
+    """What an existing consumer holds, or why it may not claim; None if it may.
+
+    `inside`: those of the providers that a caller who asks about one cluster may hear of.
+    """
+    applicant, resources = application.applicant, held.resources
+    if not resources:
+        reason = _refusal(applicant, held)
+        return None if reason is None else scoping.refusal(applicant.consumer_uuid, reason)
+    query = candidates.asked_of(application.wish.query, resources)
+    # A caller who may ask about one cluster only is not told what the consumer has in another.
+    if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
+        return scoping.taken(applicant.consumer_uuid)
+    consumer = held.consumer
+    owner = replace(
+        applicant,
+        project_id=consumer.project_id,
+        user_id=consumer.user_id,
+        consumer_type=consumer.consumer_type or applicant.consumer_type,
+    )
+    return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
+
+
+def _refusal(applicant: Applicant, idle: ConsumerHoldings) -> Conflict | None:
+    """Why a consumer that holds nothing may not claim: it is a pod, or has another project or user."""
+    consumer = idle.consumer
+    if idle.is_pod:
+        return pod_conflict(consumer.uuid)
+    if (consumer.project_id, consumer.user_id) == (applicant.project_id, applicant.user_id):
+        return None
+    return Conflict(
+        f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project {consumer.project_id} "
+        f"and user {consumer.user_id}"
+    )
+
+
+def _totals(resources: Resources) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for amounts in resources.values():
+        total.update(amounts)
+    return total
+
+
+def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
+    """Whether these are the amounts of the query.
+
+    Of what `isolate` splits each provider is held as a whole and counts as one unit, so that it may be more;
+    where nobody else asks for the class, as many providers have to give it.
+    """
+    held, wanted = _totals(resources), _wanted(query)
+    rules: dict[str, set[SplitRule | None]] = {}
+    for group in query.groups:
+        for name in group.resources:
+            rules.setdefault(name, set()).add(group.split_rule if name in group.split else None)
+    givers = Counter(name for amounts in resources.values() for name in amounts)
+    return held.keys() == wanted.keys() and all(
+        held[name] == amount
+        if SplitRule.ISOLATE not in rules[name]
+        else held[name] >= amount and (len(rules[name]) > 1 or givers[name] == amount)
+        for name, amount in wanted.items()
+    )
+
+
+def _wanted(query: CandidateQuery) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for group in query.groups:
+        total.update(group.resources)
+    return total

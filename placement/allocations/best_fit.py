@@ -1,0 +1,487 @@
+"""Search and claim in one call: consumers get the best candidates that are still there.
+
+The search proposes and the claim decides (Claims): when another consumer was faster, the search runs again
+and sees the other claim. Only a search that began after the call may answer that nothing fits.
+
+Many consumers are searched for one after another on one forest (Shortlist) and claim in one transaction,
+which locks consumers and then providers in ascending order. So are callers who ask for the same at the same
+time, each for one consumer (LikeClaims). However fast that is, it cannot give more than there is, nor leave
+half of a claim, nor decide on less than what was committed when the search began; those gathered are either
+all given something in one statement, or each goes on as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+from placement.allocations.applications import Application, Fitted, Outcome, claim_of, fitted, held_already
+from placement.allocations.candidates import Candidates
+from placement.allocations.claims import Claims, Terms
+from placement.allocations.group_rules import Decision, Holding, Ruled, RuleKept, Standing, Wanted
+from placement.allocations.holdings import ConsumerHoldings, Holdings
+from placement.allocations.like_claims import LikeClaims
+from placement.allocations.outcomes import count_refused, count_repeated, count_won
+from placement.allocations.shortlists import (
+    AllLost,
+    NoCandidate,
+    PromisedForest,
+    Proposal,
+    ProposalKey,
+    Shortlist,
+    Wish,
+)
+from placement.allocations.world import WorldRequest, imagining
+from placement.engine.domain.errors import (
+    BadRequest,
+    CapacityExceeded,
+    ConcurrentUpdate,
+    Conflict,
+    PlacementError,
+    SearchTimeout,
+    Unavailable,
+)
+from placement.engine.domain.identifiers import portions
+from placement.engine.domain.member_rules import MemberRule
+from placement.providers import scoping
+from placement.providers.forest_keeper import View
+from placement.storage.transactions import Attempts, RetryPolicy
+
+# The attempts of one claim: who still waits, and what became of the others; then what they take instead.
+
+
+# It is the decision that is repeated here; the transactions of a claim are by themselves.
+_POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
+
+
+class NotAll(Conflict):
+    """Some members of a claim for all or none got nothing, so nobody did; `refused`: why, by place."""
+
+    def __init__(self, refused: Mapping[int, PlacementError]) -> None:
+        super().__init__(f"nothing was claimed: {len(refused)} of the members could have nothing")
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What members of one call keep to: rules between them, and that so many get something or nobody does."""
+
+    rules: tuple[MemberRule, ...] = ()
+    minimum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of each; `proven`: it is certain that no more of them could have something."""
+
+    outcomes: list[Outcome]
+    proven: bool = True
+    rules: tuple[RuleKept, ...] = ()
+
+
+@dataclass(slots=True)
+class Contest:
+    """The attempts of one call: who still waits, what was lost to other writers, and how long it goes on."""
+
+    applications: Sequence[Application]
+    together: Together
+    waiting: dict[int, Application] = field(init=False)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    # The generations of consumers that exist and hold nothing.
+    generations: dict[str, int] = field(default_factory=dict)
+    attempts: Attempts = field(default_factory=_POLICY.begin)
+    lost: set[ProposalKey] = field(default_factory=set)
+    was_lost: bool = False
+    decision: Decision | None = None
+    # Those that got nothing in one attempt are not decided on again in the next.
+    proven: bool = True
+    # Who was put into a group though it holds what it asks for already.
+    joined: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.waiting = dict(enumerate(self.applications))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether too many got nothing."""
+        refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
+        return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
+
+    def holding(self) -> list[Holding]:
+        """Those who hold what they ask for already."""
+        return [
+            Holding(self.applications[place].name, each.applicant.consumer_uuid)
+            for place, each in self.outcomes.items()
+            if isinstance(each, Fitted)
+        ]
+
+    def promise(self, given: Sequence[Outcome]) -> list[Holding]:
+        """Settle those who wait with what they were given before, though it is not written."""
+        promised = {
+            place: each
+            for place, each in enumerate(given)
+            if isinstance(each, Fitted) and place in self.waiting
+        }
+        self.settle(promised)
+        return [
+            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
+            for place, each in promised.items()
+        ]
+
+    def joining(self) -> dict[str, str]:
+        """The groups of those who hold what they ask for already, by uuid, each told once."""
+        found: dict[str, str] = {}
+        for place, each in self.outcomes.items():
+            group = self.applications[place].group
+            if group is not None and isinstance(each, Fitted) and not each.fresh and place not in self.joined:
+                self.joined.add(place)
+                found[each.applicant.consumer_uuid] = group
+        return found
+
+    def decide(self, decision: Decision) -> None:
+        """Note what was decided about those who wait."""
+        self.decision = decision
+        self.proven = self.proven and decision.proven
+
+    def wanted(self) -> dict[int, Wanted]:
+        """What those ask for who wait."""
+        return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
+
+    def settled(self) -> Settled:
+        """What became of all. Raises NotAll if too many got nothing."""
+        if self.has_failed:
+            refused = {
+                place: each for place, each in self.outcomes.items() if isinstance(each, PlacementError)
+            }
+            raise NotAll(dict(sorted(refused.items())))
+        outcomes = [each for _, each in sorted(self.outcomes.items())]
+        if self.decision is None:
+            return Settled(outcomes)
+        return Settled(outcomes, self.proven, self.decision.rules)
+
+    def terms(self) -> Terms | None:
+        """What must still be so when those who wait are given something; None if that is nothing."""
+        groups = {
+            each.applicant.consumer_uuid: each.group
+            for each in self.waiting.values()
+            if each.group is not None
+        }
+        cpus = {
+            each.applicant.consumer_uuid: each.dedicated_cpus
+            for each in self.waiting.values()
+            if each.dedicated_cpus
+        }
+        standing = Standing() if self.decision is None else self.decision.standing
+        if not (groups or cpus or standing.groups or standing.generations):
+            return None
+        return Terms(standing, groups, cpus)
+
+    def settle(self, outcomes: Mapping[int, Outcome]) -> None:
+        """Note what became of some."""
+        self.outcomes.update(outcomes)
+        for place in outcomes:
+            del self.waiting[place]
+
+    def lose(self, proposals: Collection[Proposal]) -> None:
+        """Note that another consumer was faster. Raises Unavailable when the time is up."""
+        self.was_lost = True
+        if len(proposals) == 1:
+            self.lost.update(proposal.key for proposal in proposals)
+        if not self.attempts.may_go_on():
+            raise Unavailable(
+                "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
+            )
+        if len(proposals) > 1:
+            self.attempts.pause()
+
+
+def in_rounds(
+    applications: Sequence[Application],
+    settle: Callable[[Sequence[Application], Sequence[Outcome]], Settled],
+) -> Settled:
+    """Settle all; then once more with what those take instead who found nothing.
+
+    `settle` is told what was given before. Once some have something the second round cannot fail.
+    """
+    try:
+        settled = settle(applications, ())
+    except NotAll:
+        if all(each.fallback is None for each in applications):
+            raise
+        settled = None
+    held = [] if settled is None else settled.outcomes
+    modest = _modest(applications, held)
+    if modest is None:
+        assert settled is not None
+        return settled
+    try:
+        again = settle(modest, held)
+    except (NotAll, SearchTimeout, Unavailable):
+        if settled is None or not any(isinstance(each, Fitted) for each in held):
+            raise
+        # It is written already, and nobody else knows the uuids of those that are new.
+        return replace(settled, proven=False)
+    # What was given first is as new as what was given now.
+    outcomes = [
+        first if isinstance(first, Fitted) else second for first, second in zip_longest(held, again.outcomes)
+    ]
+    return replace(again, outcomes=outcomes, proven=again.proven and (settled is None or settled.proven))
+
+
+def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
+    """The same where those that found nothing take what they take instead; None if nobody is left to."""
+    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
+    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
+        return None
+    return [
+        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
+        for is_so, each in zip(nothing, applications, strict=True)
+    ]
+
+
+_KIND = "consumer"
+# So many consumers that need not have all or nothing claim in one transaction.
+_AT_ONCE = 1000
+
+
+class BestFit:
+    """Claims the best candidates of queries."""
+
+    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: Ruled) -> None:
+        self._candidates = candidates
+        self._claims = claims
+        self._holdings = holdings
+        self._ruled = ruled
+        self._like_claims = LikeClaims(candidates, claims, holdings)
+
+    def claim(self, application: Application) -> Fitted:
+        """Let the consumer hold the best candidate.
+
+        Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
+        if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
+        """
+
+        outcome = self._like_claims.outcome(application, lambda: self.claim_each([application])[0])
+        if isinstance(outcome, PlacementError):
+            raise outcome
+        return outcome
+
+    def claim_each(self, applications: Sequence[Application]) -> list[Outcome]:
+        """Let each consumer, one after another, hold the best candidate; what became of each.
+
+        Some hundreds at a time claim in one transaction. Repeating the call changes nothing for those that
+        got what they asked for. Raises Unavailable, after which repeating it settles everything.
+        """
+        found: list[Outcome] = []
+        applications = _in_groups(applications)
+        for some in portions(applications, _AT_ONCE):
+            try:
+                outcomes = self._settled(some, Together()).outcomes
+            except PlacementError as error:
+                if not found:
+                    raise
+                # What the others got is written, and nobody else knows the uuids of those that are new.
+                return [*found, *[error] * (len(applications) - len(found))]
+            some_found = [outcomes[place] for place in range(len(some))]
+            _count_repeated(some_found)
+            found += some_found
+        return found
+
+    def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
+        """The same in one transaction, for at least so many consumers or for none, under rules between them.
+
+        Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
+        rule, Unavailable, SearchTimeout.
+        """
+        wanted, together = _in_groups(applications), _of_groups(together)
+        settled = in_rounds(wanted, lambda some, _: self._settled(some, together).settled())
+        _count_repeated(settled.outcomes)
+        return settled
+
+    def preview(
+        self, applications: Sequence[Application], together: Together, world: WorldRequest
+    ) -> Settled:
+        """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
+        with imagining(world):
+            view = self._ruled.view(world)
+            wanted, together = _in_groups(applications), _of_groups(together)
+            return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
+
+    def _previewed(
+        self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]
+    ) -> Settled:
+        """What would become of each on a view, beside those that were given something before."""
+        contest = Contest(applications, together)
+        self._look(contest)
+        holding = contest.holding()
+        holding += contest.promise(given)
+        decision = self._ruled.decide(contest.wanted(), holding, together.rules, view)
+        contest.decide(decision)
+        contest.settle(
+            {
+                place: Fitted(applications[place].applicant, 0, proposal.resources, False, proposal.mappings)
+                for place, proposal in decision.proposals.items()
+            }
+        )
+        contest.settle(decision.refused)
+        return contest.settled()
+
+    def _settled(self, applications: Sequence[Application], together: Together) -> Contest:
+        """What became of each, by place; of some only if too many of them got nothing."""
+        contest = Contest(applications, together)
+        if together.rules and not all(each.is_new for each in applications):
+            # Those who hold something count in the rules.
+            self._look(contest)
+        while contest.waiting and not contest.has_failed:
+            self._join(contest)
+            try:
+                proposals, refused = self._propose(contest)
+            except AllLost:
+                contest.lost.clear()
+                contest.attempts.pause()
+                continue
+            if refused:
+                # Twins of this very call may hold what seems to be missing, also for the same consumer.
+                if self._look(contest):
+                    continue
+                contest.settle(refused)
+            if contest.waiting and not contest.has_failed:
+                self._compete(contest, proposals)
+        if not contest.has_failed:
+            self._join(contest)
+        if together.rules and contest.decision is None:
+            # All hold what they ask for: the answer tells how the rules fare all the same.
+            contest.decide(self._ruled.decide({}, contest.holding(), together.rules))
+        return contest
+
+    def _join(self, contest: Contest) -> None:
+        """Put those into their groups who hold what they ask for already."""
+        groups = contest.joining()
+        if groups:
+            self._claims.join_groups(groups)
+
+    def _propose(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+        """What those who wait would get of the newest forest, and why others would get nothing."""
+        if contest.together.rules:
+            return self._propose_by_rules(contest)
+        wishes = Counter(application.wish for application in contest.waiting.values())
+        many = len(contest.waiting) > 1
+        forest = PromisedForest.of(self._candidates.view(), many=many)
+        shortlists = {
+            wish: Shortlist(self._candidates, forest, wish, count, contest.lost)
+            for wish, count in wishes.items()
+        }
+        proposals: dict[int, Proposal] = {}
+        refused: dict[int, PlacementError] = {}
+        for place, application in contest.waiting.items():
+            try:
+                shortlist = shortlists[application.wish]
+                proposals[place] = shortlist.take(last=not many, shuffled=contest.was_lost)
+            except (NoCandidate, BadRequest, SearchTimeout) as error:
+                refused[place] = error
+        return proposals, refused
+
+    def _propose_by_rules(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+        decision = self._ruled.decide(contest.wanted(), contest.holding(), contest.together.rules)
+        contest.decide(decision)
+        return decision.proposals, decision.refused
+
+    def _compete(self, contest: Contest, proposals: Mapping[int, Proposal]) -> None:
+        """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
+        wanted = {place: proposals[place] for place in contest.waiting}
+        claims = {
+            place: claim_of(
+                contest.waiting[place],
+                proposal,
+                contest.generations,
+                under_rules=bool(contest.together.rules),
+            )
+            for place, proposal in wanted.items()
+        }
+        try:
+            self._claims.replace(list(claims.values()), terms=contest.terms())
+        except (CapacityExceeded, ConcurrentUpdate, BadRequest) as error:
+            # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
+            is_settled = False
+            try:
+                contest.lose(wanted.values())
+                is_settled = self._look(contest)
+            finally:
+                # A consumer that holds it already has lost nothing.
+                if not is_settled:
+                    count_refused(_KIND, error)
+        except PlacementError as error:
+            # In a conflict some consumer is not one that may claim.
+            if not isinstance(error, Conflict) or not self._look(contest):
+                count_refused(_KIND, error)
+                raise
+        else:
+            count_won(_KIND, len(wanted))
+            contest.settle(
+                {
+                    place: fitted(contest.waiting[place].applicant, claims[place], proposal)
+                    for place, proposal in wanted.items()
+                }
+            )
+
+    def _look(self, contest: Contest) -> bool:
+        """Settle those who wait and hold something already, or never may; whether there are any."""
+        applications = contest.waiting
+        known = self._holdings.of_consumers(
+            [application.applicant.consumer_uuid for application in applications.values()]
+        )
+        contest.generations = {
+            uuid: held.consumer.generation for uuid, held in known.items() if not held.resources
+        }
+        asking: dict[Wish, dict[int, ConsumerHoldings]] = {}
+        for place, application in applications.items():
+            held = known.get(application.applicant.consumer_uuid)
+            if held is not None:
+                asking.setdefault(application.wish, {})[place] = held
+        settled: dict[int, Outcome] = {}
+        for wish, holders in asking.items():
+            inside = self._candidates.inside_cluster(
+                wish.options, {uuid for held in holders.values() for uuid in held.resources}
+            )
+            for place, held in holders.items():
+                outcome = self._held(applications[place], held, inside)
+                if outcome is not None:
+                    settled[place] = outcome
+        contest.settle(settled)
+        return bool(settled)
+
+    def _held(
+        self, application: Application, held: ConsumerHoldings, inside: Collection[str]
+    ) -> Outcome | None:
+        """What a consumer holds, be it what it takes where nothing else is left; or why it may not claim."""
+        outcome = held_already(self._candidates, application, held, inside)
+        if not isinstance(outcome, Conflict) or application.fallback is None:
+            return outcome
+        modest = replace(application, wish=application.fallback)
+        instead = held_already(self._candidates, modest, held, inside)
+        return instead if isinstance(instead, Fitted) else outcome
+
+
+def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
+    """The applications with the groups as they are stored."""
+    return [
+        each if each.group is None else replace(each, group=scoping.group(each.group))
+        for each in applications
+    ]
+
+
+def _of_groups(together: Together) -> Together:
+    """The rules about groups as they are stored."""
+    rules = (
+        replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
+    )
+    return replace(together, rules=tuple(rules))
+
+
+def _count_repeated(outcomes: Sequence[Outcome]) -> None:
+    """Count those that held what they asked for before the call."""
+    held = sum(isinstance(each, Fitted) and not each.fresh for each in outcomes)
+    if held:
+        count_repeated(_KIND, held)

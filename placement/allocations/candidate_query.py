@@ -1,0 +1,343 @@
+"""The query string of allocation candidates as a CandidateQuery.
+
+Source: placement-api.md, "Query grammar", "Value parsing", "Refused combinations".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+
+from placement.engine.domain import groups as grammar
+from placement.engine.domain.errors import BadRequest, Violation
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, Grammar, RequestGroup, SplitRule
+from placement.http.bodies import (
+    POLICIES,
+    Parameters,
+    every,
+    read,
+    refuse_unknown,
+    refuse_value,
+    schema_of,
+    violated,
+)
+from placement.http.described import names_of
+from placement.http.fields import MOST_KEYS, shown
+from placement.http.microversions import Feature, Microversion
+from placement.http.query_grammar import NUMERIC_SUFFIX, OF_ALL, OF_GROUPS, STRING_SUFFIX, grammar_of
+
+_MISSING = "placement.query.missing_value"
+_BAD = "placement.query.bad_value"
+
+
+@lru_cache(maxsize=256)
+def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
+    """The query of a query string; kept, as callers send the same ones again and again. Raises BadRequest."""
+    return parse(read(query_string.decode("latin-1")), version)
+
+
+def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
+    """The query. Raises BadRequest."""
+    keys = _keys(version)
+    keys.check(parameters)
+    limit = _limit(parameters)
+    policy = _policy(parameters)
+    root_required, root_forbidden = _root_required(every(parameters, "root_required"))
+    subtrees = tuple(grammar.parse_same_subtree(value) for value in every(parameters, "same_subtree"))
+    drafts = keys.drafts(parameters)
+    groups = tuple(draft.group(version) for draft in drafts)
+    if version.offers(Feature.SAME_SUBTREE):
+        _check_resourceless(groups, subtrees)
+    elif version.offers(Feature.GRANULAR_GROUPS):
+        _check_orphans(drafts, groups)
+    if version.offers(Feature.FORBIDDEN_TRAITS):
+        _check_conflicts(groups)
+    if policy is None and sum(1 for group in groups if group.suffix != UNSUFFIXED) > 1:
+        raise BadRequest(
+            'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
+        )
+    return CandidateQuery(
+        groups=groups,
+        isolate=policy == "isolate",
+        same_subtree=subtrees,
+        root_required=root_required,
+        root_forbidden=root_forbidden,
+        limit=limit,
+        one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES),
+    )
+
+
+@cache
+def _keys(version: Microversion) -> _Keys:
+    return _Keys(version)
+
+
+class _Keys:
+    """Which parameters a version knows."""
+
+    def __init__(self, version: Microversion) -> None:
+        self._granular = version.offers(Feature.GRANULAR_GROUPS)
+        self._single = list(names_of(OF_ALL, version))
+        names = sorted(names_of(OF_GROUPS, version))
+        suffix = STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else NUMERIC_SUFFIX
+        self._patterns = [f"^{name}{suffix}?$" if self._granular else f"^{name}$" for name in names]
+        self._compiled = [(name, re.compile(f"{name}{suffix}?")) for name in names]
+        self._plain = names
+
+    def check(self, parameters: Parameters) -> None:
+        """Raises BadRequest naming what is not known or, before granular groups, what is missing."""
+        if not self._granular:
+            known = ["resources", *self._single, *self._plain]
+            if not every(parameters, "resources"):
+                missing = Violation("'resources' is a required property", "required")
+                raise violated(missing, schema_of(known, ["resources"]), parameters)
+            refuse_unknown(parameters, known)
+            return
+        strange = {key for key, _ in parameters if key not in self._single and self._split(key) is None}
+        if strange:
+            listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
+            verb = "does" if len(strange) == 1 else "do"
+            patterns = ", ".join(repr(pattern) for pattern in self._patterns)
+            reason = f"{listed} {verb} not match any of the regexes: {patterns}"
+            schema = schema_of(self._single)
+            schema["patternProperties"] = {pattern: {"type": "string"} for pattern in self._patterns}
+            refused = violated(Violation(reason, "additionalProperties"), schema, parameters)
+            raise BadRequest(f"{refused}. Parameters of the Placement API: {self._in_words()}")
+
+    def _in_words(self) -> str:
+        """The parameters for whoever reads no regular expressions."""
+        groups, single = ", ".join(self._plain), ", ".join(self._single)
+        return f"{single}, and of each group, its suffix behind them as in resources1: {groups}"
+
+    def _split(self, key: str) -> tuple[str, str] | None:
+        """The keyword and the suffix of a group's parameter."""
+        for name, pattern in self._compiled:
+            found = pattern.fullmatch(key)
+            if found:
+                return name, found.group(1) or UNSUFFIXED
+        return None
+
+    def drafts(self, parameters: Parameters) -> list[_Draft]:
+        """The parameters of each group, groups in order of first appearance."""
+        found: dict[str, _Draft] = {}
+        for key, value in parameters:
+            if key in self._single:
+                continue
+            split = self._split(key)
+            assert split is not None
+            name, suffix = split
+            found.setdefault(suffix, _Draft(suffix)).values.setdefault(name, []).append(value)
+        return list(found.values())
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The raw values of one group by keyword."""
+
+    suffix: str
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def group(self, version: Microversion) -> RequestGroup:
+        """The group, its values parsed in the order they came; of some parameters only the last counts."""
+        forms = grammar_of(version)
+        resources: dict[str, int] = {}
+        traits = grammar.TraitExpression()
+        aggregates = grammar.AggregateExpression()
+        in_tree = None
+        for name, values in self.values.items():
+            if name == "resources":
+                resources = [grammar.parse_resources(value) for value in values][-1]
+            elif name == "required":
+                traits = grammar.parse_required(values, forms)
+            elif name == "member_of":
+                aggregates = grammar.parse_member_of(values, forms, self.suffix)
+            else:
+                in_tree = [grammar.parse_in_tree(value) for value in values][-1]
+        return RequestGroup(
+            suffix=self.suffix,
+            resources=resources,
+            required=traits.required,
+            forbidden=traits.forbidden,
+            member_of=aggregates.required,
+            forbidden_aggregates=aggregates.forbidden,
+            in_tree=in_tree,
+        )
+
+
+def _limit(parameters: Parameters) -> int | None:
+    numbers = []
+    for value in every(parameters, "limit"):
+        number = grammar.parse_positive(value)
+        if number is None:
+            reason = f"{shown(value)} does not match '^[1-9][0-9]*$'"
+            raise refuse_value(parameters, "limit", value, reason, "pattern")
+        numbers.append(number)
+    return numbers[0] if numbers else None
+
+
+def _policy(parameters: Parameters) -> str | None:
+    values = every(parameters, "group_policy")
+    for value in values:
+        if value not in POLICIES:
+            reason = f"{shown(value)} is not one of {list(POLICIES)}"
+            raise refuse_value(parameters, "group_policy", value, reason, "enum")
+    return values[0] if values else None
+
+
+def _root_required(values: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    if len(values) > 1:
+        raise BadRequest(
+            "Query parameter 'root_required' may be specified only once.",
+            code="placement.query.duplicate_key",
+        )
+    if not values:
+        return frozenset(), frozenset()
+    expression = grammar.parse_required([values[0]], Grammar(any_of_traits=False))
+    required = frozenset(trait for any_of in expression.required for trait in any_of)
+    both = sorted(required & expression.forbidden)
+    if both:
+        raise BadRequest(
+            f"Conflicting required and forbidden traits found in root_required: {', '.join(both)}", code=_BAD
+        )
+    return required, expression.forbidden
+
+
+def _check_resourceless(groups: Sequence[RequestGroup], subtrees: Iterable[frozenset[str]]) -> None:
+    if not any(group.resources for group in groups):
+        raise BadRequest("There must be at least one resources or resources[$S] parameter.", code=_MISSING)
+    named = frozenset(suffix for subtree in subtrees for suffix in subtree)
+    bare = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if bare:
+        raise BadRequest(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: "
+            f"bad group(s) - {bare}.",
+            code=_BAD,
+        )
+    suffixes = [group.suffix for group in groups]
+    unknown = sorted(named.difference(suffixes))
+    if unknown:
+        raise BadRequest(
+            f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}.",
+            code=_BAD,
+        )
+
+
+def _check_orphans(drafts: Sequence[_Draft], groups: Sequence[RequestGroup]) -> None:
+    lacking = [draft for draft, group in zip(drafts, groups, strict=True) if not group.resources]
+    traits = [
+        f"required{draft.suffix}"
+        for draft, group in zip(drafts, groups, strict=True)
+        if not group.resources and group.required
+    ]
+    if traits:
+        raise BadRequest(
+            "All traits parameters must be associated with resources.  "
+            f"Found the following orphaned traits keys: {', '.join(traits)}"
+        )
+    members = [f"member_of{draft.suffix}" for draft in lacking if "member_of" in draft.values]
+    if members:
+        raise BadRequest(
+            "All member_of parameters must be associated with resources. "
+            f"Found the following orphaned member_of keys: {', '.join(members)}"
+        )
+    if lacking:
+        raise BadRequest("All request groups must specify resources.")
+    if not drafts:
+        raise BadRequest("At least one request group (`resources` or `resources{$S}`) is required.")
+
+
+def _check_conflicts(groups: Sequence[RequestGroup]) -> None:
+    conflicts = []
+    for group in groups:
+        impossible = [any_of for any_of in group.required if any_of <= group.forbidden]
+        if impossible:
+            traits = ", ".join(sorted(frozenset().union(*impossible)))
+            conflicts.append(f"required{group.suffix}: ({traits})")
+    if conflicts:
+        raise BadRequest(
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            f"{', '.join(conflicts)}"
+        )
+
+
+# Amounts that may come from several providers, as queries say it.
+#
+# Source: placement-api.md, "Split amounts".
+
+
+# The longer name counts where a key could be read as both.
+_KEY = re.compile("(split_rule|split)([a-zA-Z0-9_-]{1,64})?")
+_NO_CLASSES = frozenset[str]()
+
+
+def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGroup]]:
+    """The other parameters, and by suffix what these say: groups with nothing but `split` and `split_rule`.
+
+    Raises BadRequest naming the parameter.
+    """
+    rest: Parameters = []
+    values: dict[str, dict[str, str]] = {}
+    for key, value in parameters:
+        found = _KEY.fullmatch(key)
+        if found is None:
+            rest.append((key, value))
+            continue
+        name, suffix = found.group(1), found.group(2) or UNSUFFIXED
+        if name in values.setdefault(suffix, {}):
+            raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
+        values[suffix][name] = value
+    return rest, {suffix: _group(suffix, given) for suffix, given in values.items()}
+
+
+def _group(suffix: str, given: Mapping[str, str]) -> RequestGroup:
+    names = frozenset(name.strip() for name in given["split"].split(",")) if "split" in given else _NO_CLASSES
+    if "split_rule" not in given:
+        return RequestGroup(suffix, split=names)
+    if not names:
+        raise BadRequest(f"split_rule{suffix}: makes no sense without split{suffix}")
+    return RequestGroup(suffix, split=names, split_rule=_rule(given["split_rule"], f"split_rule{suffix}"))
+
+
+def _rule(text: str, where: str) -> SplitRule:
+    if text not in list(SplitRule):
+        raise BadRequest(f"{where}: must be one of {', '.join(SplitRule)}. Got: {text!r}")
+    return SplitRule(text)
+
+
+def with_splits(query: CandidateQuery, splits: Mapping[str, RequestGroup]) -> CandidateQuery:
+    """The query with what `taken_out` found. Raises BadRequest naming the parameter."""
+    unknown = sorted(splits.keys() - {group.suffix for group in query.groups})
+    if unknown:
+        raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")
+    groups = (
+        replace(group, split=splits[group.suffix].split, split_rule=splits[group.suffix].split_rule)
+        if group.suffix in splits
+        else group
+        for group in query.groups
+    )
+    return checked(replace(query, groups=tuple(groups)))
+
+
+def checked(query: CandidateQuery) -> CandidateQuery:
+    """The query, if what it splits makes sense. Raises BadRequest naming the place."""
+    for group in query.groups:
+        where = query.place(group, "split")
+        if group.split and group.suffix == UNSUFFIXED:
+            raise BadRequest(
+                f"{where}: the unsuffixed group cannot split amounts, as its classes may come from several "
+                "trees; give the group a suffix"
+            )
+        strange = sorted(group.split - group.resources.keys())
+        if strange:
+            raise BadRequest(f"{where}: the group does not ask for {', '.join(strange)}")
+    entirely = {group.suffix for group in query.groups if group.is_split}
+    for at, suffixes in enumerate(query.same_subtree):
+        if suffixes <= entirely:
+            place = f"same_subtree[{at}]" if query.is_json else "same_subtree"
+            raise BadRequest(
+                f"{place}: needs a group that takes something whole from one provider, such as a group "
+                f"without resources; below that provider {', '.join(sorted(suffixes))} can be split"
+            )
+    return query

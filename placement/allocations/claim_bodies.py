@@ -1,0 +1,277 @@
+"""The bodies of /ext/v1/claims: who claims what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from placement.allocations import extended_query
+from placement.allocations.applications import Applicant, Application
+from placement.allocations.best_fit import Together
+from placement.allocations.candidate_schemas import (
+    MOST_MEMBERS,
+    CandidatesBody,
+    ClaimForMany,
+    NewClaim,
+    NewJsonClaim,
+)
+from placement.allocations.extended_query import world_of
+from placement.allocations.shortlists import Wish
+from placement.allocations.world import WorldRequest
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
+from placement.flavors.nova import FlavorRefused, Problem, ServerGroup, server_group
+from placement.flavors.service import FlavorWish, ParseQuery
+from placement.http import context
+from placement.http.bodies import BODY_PREFIX, read
+from placement.http.context import use_cases
+from placement.http.schemas import load
+
+CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
+
+
+def application(given: object) -> Application:
+    """Who claims, and what. Raises BadRequest."""
+    is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
+    body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
+    query = body.pop("query")
+    return Application(Applicant(**body), _wish(query, "query: "))
+
+
+def wish_at(place: str, query: object) -> Wish:
+    """What the query at a place of a body asks for, a text or JSON. Raises BadRequest naming the place."""
+    try:
+        if isinstance(query, dict):
+            return _wish(load(CandidatesBody, context.version(), query, ""), "")
+        if isinstance(query, str):
+            return _wish(query, "")
+        raise BadRequest("must be a query string or a query in JSON")
+    except BadRequest as error:
+        raise BadRequest(f"{place}: {error}", code=error.code) from None
+
+
+def _wish(given: str | Mapping[str, Any], place: str) -> Wish:
+    """A query that keeps to its schema. Raises BadRequest."""
+    query, options = (
+        extended_query.parse(read(given)) if isinstance(given, str) else extended_query.parse_json(given)
+    )
+    if options.explain or query.limit is not None:
+        raise BadRequest(f"{place}limit and explain make no sense in a claim")
+    return Wish(query, options)
+
+
+# The bodies of /ext/v1/claims for many: members, and rules between them.
+
+
+_OWN = CLAIMANT[1:]
+_WHO = ("consumer_uuid", "consumer_uuids", "count")
+# What is said only of some kinds of rules, or of some kinds of places.
+_OF_KINDS = {"count": RuleKind.AT_MOST, "max_skew": RuleKind.SPREAD}
+_OF_PLACES = {
+    "aggregates": Per.AGGREGATE,
+    "resource_class": Per.PROVIDER,
+    "trait": Per.PROVIDER,
+    "depth": Per.PROVIDER,
+}
+_FLAVOR = ("flavor", "image", "options", "cluster")
+_MARKERS = ("resource_class", "trait", "depth")
+
+
+@dataclass(frozen=True, slots=True)
+class ManyClaims:
+    """Who claims what, and what they keep to; `world` is what is to be different where nothing is written."""
+
+    applications: list[Application]
+    together: Together
+    world: WorldRequest | None
+
+    @property
+    def is_one_decision(self) -> bool:
+        """Whether what one gets depends on what others get, so that all are decided on together."""
+        fallbacks = any(each.fallback for each in self.applications)
+        return bool(self.together.rules or self.together.minimum) or fallbacks
+
+
+def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
+    """The claims in a body for many; `parse` reads the query of a flavor. Raises BadRequest naming it."""
+    body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
+    _refuse_too_many(body["members"])
+    group = server_group(body["server_group"]) if "server_group" in body else None
+    wishes: dict[bytes, FlavorWish] = {}
+    found: list[Application] = []
+    for number, member in enumerate(body["members"]):
+        said = {name: _said(name, number, member, body) for name in _OWN}
+        wanted = _wanted(number, member, body, wishes, parse)
+        joined = member.get("group", body.get("group", group and group.group))
+        for uuid, is_new, place in _consumers(number, member):
+            found.append(
+                Application(
+                    Applicant(uuid, **said),
+                    wanted.wish,
+                    member.get("name"),
+                    joined,
+                    is_new,
+                    wanted.fallback,
+                    wanted.dedicated_cpus,
+                    place,
+                )
+            )
+    _refuse_twins(found)
+    return ManyClaims(found, _together(body, len(found), group), _world(body))
+
+
+def _refuse_too_many(members: Sequence[Mapping[str, Any]]) -> None:
+    """Raises BadRequest. They are counted before any is made: a small body may name a hundred million."""
+    count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in members)
+    if count > MOST_MEMBERS:
+        raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
+
+
+def _wanted(
+    number: int,
+    member: Mapping[str, Any],
+    body: Mapping[str, Any],
+    known: dict[bytes, FlavorWish],
+    parse: ParseQuery,
+) -> FlavorWish:
+    """What a member asks for: its query or flavor, or else that of all; equal ones share one wish."""
+    place = f"members[{number}]"
+    said = member if "query" in member or "flavor" in member else body
+    own = f"{place}." if said is member else ""
+    if "query" in said and "flavor" in said:
+        raise BadRequest(f"{own}query: a claim is for a query or for a flavor, not for both")
+    if "flavor" not in said:
+        for name in _FLAVOR[1:]:
+            if name in member:
+                raise BadRequest(f"{place}.{name}: is for flavors, and this member has a query")
+        if "query" not in said:
+            raise BadRequest(f"{place}.query: is missing, and the claim says none for all members")
+        key = orjson.dumps(said["query"], option=orjson.OPT_SORT_KEYS)
+        if key not in known:
+            known[key] = FlavorWish(wish_at(f"{own}query", said["query"]), None, None)
+        return known[key]
+    document = {name: body[name] for name in _FLAVOR if name in body}
+    document |= {name: member[name] for name in _FLAVOR if name in member}
+    key = orjson.dumps([document], option=orjson.OPT_SORT_KEYS)
+    if key not in known:
+        with _named(place if any(name in member for name in _FLAVOR) else None):
+            known[key] = use_cases().flavors.wish(document, parse)
+    return known[key]
+
+
+@contextmanager
+def _named(place: str | None) -> Iterator[None]:
+    """Errors about a flavor that a member has a part in name the member."""
+    try:
+        yield
+    except FlavorRefused as refused:
+        if place is None:
+            raise
+        raise FlavorRefused(
+            tuple(Problem(each.code, f"{place}: {each.message}") for each in refused.problems)
+        ) from None
+    except BadRequest as error:
+        if place is None:
+            raise
+        raise BadRequest(f"{place}: {error}", code=error.code) from None
+
+
+def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
+    """The consumers of a member, whether each is a new one, and its place in the body."""
+    place = f"members[{number}]"
+    given = [name for name in _WHO if name in member]
+    if not given:
+        raise BadRequest(
+            f"{BODY_PREFIX}'consumer_uuid' is a required property of {place}, unless it has consumer_uuids "
+            "or count"
+        )
+    if len(given) > 1:
+        raise BadRequest(f"{place}.{given[1]}: {given[0]} says already who claims")
+    if "count" in member:
+        yield from ((str(uuid4()), True, place) for _ in range(member["count"]))
+    elif "consumer_uuid" in member:
+        yield member["consumer_uuid"], False, place
+    else:
+        for at, uuid in enumerate(member["consumer_uuids"]):
+            yield uuid, False, f"{place}.consumer_uuids[{at}]"
+
+
+def _said(name: str, number: int, member: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
+    """What a member says, or all have in common."""
+    value = member.get(name, body.get(name))
+    if value is None:
+        raise BadRequest(f"members[{number}].{name}: is missing, and the claim says none for all members")
+    return value
+
+
+def _refuse_twins(found: list[Application]) -> None:
+    first: dict[str, str] = {}
+    for each in found:
+        uuid = each.applicant.consumer_uuid
+        if uuid in first:
+            where = each.place if "." in each.place else f"{each.place}.consumer_uuid"
+            raise BadRequest(f"{where}: {uuid} is that of {first[uuid]}, too")
+        first[uuid] = each.place
+
+
+def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> Together:
+    minimum = body.get("minimum", 0)
+    if body.get("atomic"):
+        if "minimum" in body:
+            raise BadRequest("minimum: all or none were asked for by atomic")
+        minimum = count
+    if minimum > count:
+        raise BadRequest(f"minimum: there are {count} consumers only")
+    names = {member["name"] for member in body["members"] if "name" in member}
+    rules = [_rule(f"rules[{at}]", given, names) for at, given in enumerate(body.get("rules", ()))]
+    if group is not None:
+        rules.append(group.rule)
+    named = len({uuid for rule in rules for uuid in rule.consumers})
+    if named > MOST_MEMBERS:
+        raise BadRequest(f"rules: name {named} consumers, at most {MOST_MEMBERS}; groups may have any number")
+    return Together(tuple(rules), minimum)
+
+
+def _rule(place: str, given: Mapping[str, Any], names: set[str]) -> MemberRule:
+    kind, per = RuleKind(given["kind"]), Per(given.get("per", Per.HOST))
+    for name, wanted in _OF_KINDS.items():
+        if name in given and kind is not wanted:
+            raise BadRequest(f"{place}.{name}: is for rules of the kind {wanted}")
+    for name, of_per in _OF_PLACES.items():
+        if name in given and per is not of_per:
+            raise BadRequest(f"{place}.{name}: is for rules per {of_per}")
+    if kind is RuleKind.SPREAD and (per is not Per.AGGREGATE or "aggregates" not in given):
+        raise BadRequest(f"{place}.aggregates: says over which aggregates to spread, with per aggregate")
+    if per is Per.PROVIDER and sum(name in given for name in _MARKERS) != 1:
+        raise BadRequest(f"{place}.per: provider needs one of {', '.join(_MARKERS)}")
+    for at, name in enumerate(given.get("members", ())):
+        if name not in names:
+            raise BadRequest(f"{place}.members[{at}]: no member has the name {name!r}")
+    return MemberRule(
+        kind,
+        per,
+        given.get("count", 1),
+        given.get("max_skew", 1),
+        tuple(given.get("aggregates", ())),
+        given.get("resource_class"),
+        given.get("trait"),
+        given.get("depth"),
+        frozenset(given["members"]) if "members" in given else None,
+        tuple(given.get("consumers", ())),
+        tuple(given.get("groups", ())),
+        given.get("weight"),
+        place,
+    )
+
+
+def _world(body: Mapping[str, Any]) -> WorldRequest | None:
+    if body.get("dry_run"):
+        return world_of(body.get("world", {}))
+    if "world" in body:
+        raise BadRequest("world: nothing is claimed in another world; dry_run asks what would be")
+    return None

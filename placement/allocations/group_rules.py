@@ -1,0 +1,438 @@
+"""What members of a claim would get under the rules between them, on the newest forest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import NamedTuple
+
+from placement.allocations.candidates import Candidates
+from placement.allocations.holdings import Holdings, held_by
+from placement.allocations.shortlists import NoCandidate, Proposal, Wish, proposal_of, reason_of
+from placement.allocations.statements import consumers
+from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, imagined
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import (
+    BadRequest,
+    ConcurrentUpdate,
+    PlacementError,
+    RequestTimeout,
+    SearchTimeout,
+)
+from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
+from placement.engine.forest.arrays import Amounts, Mask
+from placement.engine.search.answer import Answer
+from placement.engine.search.budget import Budget, SearchEnded
+from placement.engine.search.members.board import Board, FindMore, Given, Kind, room_below
+from placement.engine.search.members.places import (
+    AggregatePlaces,
+    HostPlaces,
+    Marker,
+    Places,
+    ProviderPlaces,
+    Rule,
+    places_of_each,
+    sharers_of,
+)
+from placement.engine.search.members.placing import Placed, Placing, hindrance
+from placement.engine.search.ranking import ScoreCache
+from placement.providers import scoping
+from placement.providers.forest_keeper import View
+from placement.providers.statements import names
+from placement.providers.statements.names import SHARING_TRAIT
+from placement.storage.database import Database, Transaction
+
+# Who counts in the rules of a claim beside its members, and that this is still so when it is written.
+#
+# Groups are locked first, then consumers: of two claims into a group the second decides again, and sees the
+# first. Consumers that do not exist yet cannot be locked: whoever adds some at a time names a group.
+
+
+Held = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Consumers as they were found: `generations`, None for those that do not exist, and what they hold.
+
+    `groups`: the consumers in each group that counts.
+    """
+
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    generations: Mapping[str, int | None] = field(default_factory=dict)
+    held: Mapping[str, Held] = field(default_factory=dict)
+
+    def confirm(self, transaction: Transaction, joined: Iterable[str]) -> None:
+        """Lock all of them, and the groups that are joined. Raises ConcurrentUpdate if something changed."""
+        consumers.lock_groups(transaction, {*self.groups, *joined})
+        present = consumers.members(transaction, self.groups)
+        if any(present.get(name, set()) != set(uuids) for name, uuids in self.groups.items()):
+            raise ConcurrentUpdate("another claim changed a group meanwhile")
+        locked = consumers.lock(transaction, self.generations) if self.generations else {}
+        for uuid, generation in self.generations.items():
+            now = locked[uuid].generation if uuid in locked else None
+            if now != generation:
+                raise ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
+        # Who was deleted and has claimed again has the generation of a new consumer as before.
+        held = held_by(transaction, locked)
+        for uuid in locked:
+            if held.get(uuid, {}) != self.held.get(uuid, {}):
+                raise ConcurrentUpdate(f"consumer {uuid} holds something else than before")
+
+
+def standing_of(
+    database: Database,
+    holdings: Holdings,
+    candidates: Candidates,
+    named: Collection[str],
+    groups: Collection[str],
+) -> Standing:
+    """The present standing of consumers, and of all in some groups, as far as they may be seen."""
+    with database.read() as connection:
+        found = consumers.members(connection, groups)
+    counted = {name: frozenset(found.get(name, ())) for name in groups}
+    uuids = sorted({*named, *(uuid for each in counted.values() for uuid in each)})
+    known = holdings.of_consumers(uuids) if uuids else {}
+    hidden = scoping.hidden(
+        {uuid: each.resources for uuid, each in known.items()}, lambda: candidates.view().forest
+    )
+    known = {uuid: each for uuid, each in known.items() if uuid not in hidden}
+    generations = {
+        uuid: known[uuid].consumer.generation if uuid in known else None
+        for uuid in uuids
+        if uuid not in hidden
+    }
+    return Standing(counted, generations, {uuid: each.resources for uuid, each in known.items()})
+
+
+# Rules between members by ids: their places in a forest, and who counts in them already.
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Who is placed already: others by their standing, and members by name with what they hold.
+
+    `own` are the uuids of these members, which do not count a second time.
+    """
+
+    standing: Standing
+    own: Collection[str]
+    members: Sequence[tuple[str | None, Held]]
+
+    def others_in(self, rule: MemberRule) -> Iterable[Held]:
+        """What those hold who count in a rule and are no members."""
+        standing = self.standing
+        others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
+        return (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
+
+    def members_in(self, rule: MemberRule) -> Iterable[Held]:
+        """What those members hold whom a rule concerns."""
+        return (held for name, held in self.members if rule.members is None or name in rule.members)
+
+
+class RuleReader:
+    """Reads rules for one view of the forest."""
+
+    def __init__(self, database: Database, view: View, counted: Counted) -> None:
+        self._database = database
+        self._view = view
+        self._counted = counted
+        self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+
+    def rule(self, rule: MemberRule) -> Rule:
+        """The rule by ids. Raises BadRequest naming what does not exist."""
+        places = self._places(rule.place, rule)
+        held = [self._rows(each) for each in self._counted.members_in(rule)]
+        counted = [self._rows(each) for each in self._counted.others_in(rule)] + held
+        limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
+        on_hosts = rule.per is not Per.PROVIDER
+        return Rule(
+            rule.kind,
+            places,
+            limit,
+            places_of_each(places, counted),
+            on_hosts,
+            rule.weight,
+            places_of_each(places, held),
+        )
+
+    def _rows(self, held: Mapping[str, object]) -> list[int]:
+        rows = (self._view.forest.row_of_uuid(uuid) for uuid in held)
+        return [row for row in rows if row >= 0]
+
+    def _places(self, where: str, rule: MemberRule) -> Places:
+        forest = self._view.forest
+        if rule.per is Per.HOST:
+            return HostPlaces(forest, self.sharers)
+        if rule.per is Per.AGGREGATE:
+            return AggregatePlaces(forest, self.sharers, self._aggregates(rule))
+        return ProviderPlaces(forest, self._marker(where, rule))
+
+    def _aggregates(self, rule: MemberRule) -> list[int]:
+        """The ids of the aggregates that a rule lists, also where no provider was ever in one."""
+        if not rule.aggregates:
+            return []
+        with self._database.read() as connection:
+            known = scoping.aggregates(self._view.forest, names.aggregate_ids(connection, rule.aggregates))
+        return [known.get(uuid, -at) for at, uuid in enumerate(rule.aggregates, start=1)]
+
+    def _marker(self, where: str, rule: MemberRule) -> Marker:
+        known = self._view.names
+        if rule.resource_class is not None:
+            if rule.resource_class not in known.class_ids:
+                raise BadRequest(f"{where}.resource_class: No such resource class {rule.resource_class}.")
+            return Marker(class_id=known.class_ids[rule.resource_class])
+        if rule.trait is not None:
+            if rule.trait not in known.trait_ids:
+                raise BadRequest(f"{where}.trait: No such trait {rule.trait}.")
+            return Marker(trait_id=known.trait_ids[rule.trait])
+        return Marker(depth=rule.depth)
+
+
+# Candidates that split an amount are built one by one.
+_MOST_SPLIT = 1000
+_SECONDS = 5.0
+
+
+class Wanted(NamedTuple):
+    """What a member asks for, and its name in rules, if it has one."""
+
+    wish: Wish
+    name: str | None
+
+
+class Holding(NamedTuple):
+    """A member that holds something already, and its name in rules, if it has one.
+
+    `promised`: what it would hold, where nothing is written.
+    """
+
+    name: str | None
+    consumer_uuid: str
+    promised: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleKept:
+    """What became of a rule: by how many consumers it is broken where members are; 0 if it holds."""
+
+    rule: MemberRule
+    excess: int
+
+
+class Decision(NamedTuple):
+    """What members would get by place, why others would not, and what all of it depends on.
+
+    `proven`: whether it is certain that no more of them can be placed.
+    """
+
+    proposals: dict[int, Proposal]
+    refused: dict[int, PlacementError]
+    standing: Standing
+    proven: bool
+    rules: tuple[RuleKept, ...]
+
+
+class Ruled:
+    """Decides for members under rules; nothing is written here."""
+
+    def __init__(self, database: Database, candidates: Candidates, holdings: Holdings) -> None:
+        self._database = database
+        self._candidates = candidates
+        self._holdings = holdings
+
+    def view(self, world: WorldRequest) -> View:
+        """The newest forest with what is to be different.
+
+        Raises BadRequest naming the member, SearchTimeout.
+        """
+        view = self._candidates.view()
+        if world == NOTHING_DIFFERENT:
+            return view
+        return imagined(self._database, view, world, None, self._candidates.budget()).view
+
+    def decide(
+        self,
+        waiting: Mapping[int, Wanted],
+        holding: Sequence[Holding],
+        rules: Sequence[MemberRule],
+        view: View | None = None,
+    ) -> Decision:
+        """Decide on a view or on the newest forest; `holding` are members that hold something already.
+
+        Raises BadRequest naming the place in a rule, SearchTimeout, Unavailable.
+        """
+        own = {each.consumer_uuid for each in holding}
+        named = {uuid for rule in rules for uuid in rule.consumers} | own
+        groups = {name for rule in rules for name in rule.groups}
+        standing = standing_of(self._database, self._holdings, self._candidates, named, groups)
+        view = _with_promised(self._candidates.view() if view is None else view, holding)
+        # Where they are now: what was seen of them before may be older.
+        counted = Counted(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
+        reader = RuleReader(self._database, view, counted)
+        resolved = [reader.rule(rule) for rule in rules]
+        return _Deciding(self._candidates, view, rules, resolved, reader).decide(waiting, standing)
+
+
+def _held_by(member: Holding, standing: Standing) -> Held:
+    return standing.held.get(member.consumer_uuid, {}) if member.promised is None else member.promised
+
+
+def _with_promised(view: View, holding: Sequence[Holding]) -> View:
+    """The view where members have what they were promised."""
+    promised = [each.promised for each in holding if each.promised]
+    if not promised:
+        return view
+    forest = view.forest.forked()
+    for held in promised:
+        for uuid, amounts in held.items():
+            for name, amount in amounts.items():
+                forest.take(forest.row_of_uuid(uuid), view.names.class_ids[name], amount)
+    return replace(view, forest=forest, score_cache=ScoreCache())
+
+
+class _Deciding:
+    def __init__(
+        self,
+        candidates: Candidates,
+        view: View,
+        rules: Sequence[MemberRule],
+        resolved: Sequence[Rule],
+        reader: RuleReader,
+    ) -> None:
+        self._candidates = candidates
+        self._base = view
+        # Scores of what is only promised are kept apart.
+        self._view = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
+        self._rules = rules
+        self._board = Board(self._view.forest, reader.sharers, resolved)
+        self._kinds: dict[tuple[Wish, tuple[int, ...]], Kind] = {}
+        self._wishes: dict[Kind, Wish] = {}
+        self._reasons: dict[Kind, PlacementError] = {}
+
+    def decide(self, waiting: Mapping[int, Wanted], standing: Standing) -> Decision:
+        refused: dict[int, PlacementError] = {}
+        kinds: dict[int, Kind] = {}
+        wrong: dict[Wish, PlacementError | None] = {}
+        for place, wanted in waiting.items():
+            error = self._wrong(wanted.wish, wrong)
+            if error is None:
+                kinds[place] = self._kind(wanted)
+            else:
+                refused[place] = error
+        placed = self._placed(list(kinds.values()))
+        explaining = _budget()
+        proposals: dict[int, Proposal] = {}
+        for place, given in zip(kinds, placed.given, strict=True):
+            if given is None:
+                refused[place] = self._refusal(kinds[place], placed, explaining)
+            else:
+                proposals[place] = self._proposal(given)
+        kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
+        return Decision(proposals, dict(sorted(refused.items())), standing, placed.proven, kept)
+
+    def _wrong(self, wish: Wish, known: dict[Wish, PlacementError | None]) -> PlacementError | None:
+        """What is wrong with a wish, if anything."""
+        if wish not in known:
+            known[wish] = None
+            try:
+                self._candidates.wanted(self._base, wish.query, wish.options)
+            except BadRequest as error:
+                known[wish] = error
+        return known[wish]
+
+    def _kind(self, wanted: Wanted) -> Kind:
+        concerned = tuple(
+            number
+            for number, rule in enumerate(self._rules)
+            if rule.members is None or wanted.name in rule.members
+        )
+        key = wanted.wish, concerned
+        if key not in self._kinds:
+            self._kinds[key] = Kind(self._finder(wanted.wish), self._room(wanted.wish), concerned)
+            self._wishes[self._kinds[key]] = wanted.wish
+        return self._kinds[key]
+
+    def _finder(self, wish: Wish) -> FindMore:
+        splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
+        query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
+
+        def find(among: Mask | None) -> tuple[Answer, bool]:
+            search = self._candidates.find_in(self._view, query, wish.options, among)
+            return search.answer, self._candidates.is_cut(search, query)
+
+        return find
+
+    def _room(self, wish: Wish) -> Callable[[], Amounts]:
+        @cache
+        def room() -> Amounts:
+            queries = self._candidates.wanted(self._base, wish.query, wish.options)
+            return room_below(self._base.forest, self._base.sharing, queries)
+
+        return room
+
+    def _placed(self, members: list[Kind]) -> Placed:
+        try:
+            return Placing(self._board, members, _budget()).run()
+        except SearchEnded as ended:
+            if ended.abandoned:
+                raise _gone() from ended
+            if deadline.is_over():
+                raise RequestTimeout("placing the members") from ended
+            raise SearchTimeout(
+                f"Placing {len(members)} members took longer than {_SECONDS:g} s and was ended. Ask for "
+                "fewer at once, or with fewer rules."
+            ) from ended
+
+    def _proposal(self, given: Given) -> Proposal:
+        return proposal_of(
+            given.table.answer.element(given.at), self._view.names, self._wishes[given.kind].query
+        )
+
+    # -- why not ------------------------------------------------------------------------------------
+
+    def _refusal(self, kind: Kind, placed: Placed, explaining: Budget) -> PlacementError:
+        if kind not in self._reasons:
+            try:
+                explaining.look()
+                reason = self._reason(kind, placed)
+            except SearchEnded as ended:
+                if ended.abandoned:
+                    raise _gone() from ended
+                reason = f"{_share(placed)}; there was no time to find out what stops the next"
+            self._reasons[kind] = NoCandidate(f"no candidate: {reason}")
+        return self._reasons[kind]
+
+    def _reason(self, kind: Kind, placed: Placed) -> str:
+        """How many would fit, and what stops the next."""
+        found = hindrance(self._board, kind)
+        if not found.with_room and not placed.count:
+            return self._obstacle(kind)
+        many = _share(placed)
+        tried = "" if placed.proven else "; not all ways to place them were tried"
+        if not found.with_room:
+            return f"{many}; then {self._obstacle(kind)}{tried}"
+        left_out = [
+            f"{self._rules[number].place} ({self._rules[number].text}) leaves out {hosts} of them"
+            for number, hosts in found.left_out.items()
+        ]
+        have = "1 host has" if found.with_room == 1 else f"{found.with_room} hosts have"
+        return f"{many}; {have} room for another one, but {', '.join(left_out) or 'not for all'}{tried}"
+
+    def _obstacle(self, kind: Kind) -> str:
+        wish = self._wishes[kind]
+        search = self._candidates.find_in(self._view, replace(wish.query, limit=1), wish.options)
+        return reason_of(search)
+
+
+def _budget() -> Budget:
+    return Budget(deadline.remaining(_SECONDS), deadline.caller_is_gone)
+
+
+def _gone() -> SearchTimeout:
+    return SearchTimeout("The caller went away, so the search was ended.")
+
+
+def _share(placed: Placed) -> str:
+    return f"{placed.count} of {len(placed.given)} members have one"

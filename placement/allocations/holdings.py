@@ -1,0 +1,218 @@
+"""Reading allocations and usages: by consumer, by provider, by project.
+
+Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usages by project".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from placement.allocations.statements import allocations, consumers, lists
+from placement.allocations.statements.allocations import ConsumerHolding, ProviderHolding
+from placement.allocations.statements.consumers import Consumer
+from placement.allocations.statements.lists import ConsumerSum, ListedAllocation
+from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.engine.domain.errors import BadRequest, NotFound
+from placement.engine.domain.identifiers import portions
+from placement.providers import scoping
+from placement.providers.statements import clusters
+from placement.providers.statements import lists as providers_lists
+from placement.providers.statements.lists import ListedProvider, Record
+from placement.storage.database import Database, Executor
+
+ALL_TYPES = "all"
+_AT_ONCE = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class TypeUse:
+    """What the consumers of one type use: class -> amount, and how many they are."""
+
+    resources: dict[str, int]
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHoldings:
+    """A consumer and what it holds: provider uuid -> class -> amount."""
+
+    consumer: Consumer
+    is_pod: bool
+    resources: dict[str, dict[str, int]]
+
+
+def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
+    """What each of the consumers holds that hold anything: provider uuid -> class -> amount."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for some in portions(uuids, _AT_ONCE):
+        for uuid, held in allocations.named(connection, some):
+            found.setdefault(uuid, {}).setdefault(held.provider_uuid, {})[held.class_name] = held.amount
+    return found
+
+
+class Holdings:
+    """Reads allocations and usages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_consumer(self, uuid: str) -> tuple[Consumer, list[ConsumerHolding]] | None:
+        """A consumer and all it holds; None if it holds nothing."""
+        with self._database.read() as connection:
+            held = allocations.of_consumer(connection, uuid)
+            consumer = consumers.find(connection, uuid) if held else None
+        return (consumer, held) if consumer is not None else None
+
+    def of_consumers(self, uuids: Collection[str]) -> dict[str, ConsumerHoldings]:
+        """Those of the consumers that exist, by uuid, with what they hold, be it nothing."""
+        found: dict[str, ConsumerHoldings] = {}
+        with self._database.read() as connection:
+            for some in portions(uuids, _AT_ONCE):
+                known = consumers.find_all(connection, some)
+                found |= {each.uuid: ConsumerHoldings(each, is_pod, {}) for each, is_pod in known}
+                for uuid, resources in held_by(connection, [each.uuid for each, _ in known]).items():
+                    found[uuid].resources.update(resources)
+        return found
+
+    def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
+        """A provider's generation and all allocations on it. Raises NotFound."""
+        with self._database.read() as connection:
+            found = allocations.on_provider(connection, uuid)
+        if found is None:
+            raise NotFound(
+                f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found"
+            )
+        return found
+
+    def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
+        """The sum of what a project (and user) uses, by class."""
+        total: dict[str, int] = defaultdict(int)
+        with self._database.read() as connection:
+            for use in allocations.used_by_project(connection, project_id, user_id):
+                total[use.class_name] += use.amount
+        return dict(total)
+
+    def used_by_type(
+        self, project_id: str, user_id: str | None, consumer_type: str | None
+    ) -> dict[str, TypeUse]:
+        """What a project (and user) uses, by consumer type.
+
+        `consumer_type` narrows to one type, "unknown" to consumers without one, "all" sums over all types.
+        """
+        with self._database.read() as connection:
+            uses = allocations.used_by_project(connection, project_id, user_id)
+            counts = allocations.consumers_of_project(connection, project_id, user_id)
+        found: dict[str, TypeUse] = {}
+        for type_name, count in counts.items():
+            shown_type = UNKNOWN_CONSUMER_TYPE if type_name is None else type_name
+            if consumer_type == ALL_TYPES:
+                shown_type = ALL_TYPES
+            elif consumer_type is not None and shown_type != consumer_type:
+                continue
+            entry = found.get(shown_type, TypeUse({}, 0))
+            resources = dict(entry.resources)
+            for use in uses:
+                if use.consumer_type == type_name:
+                    resources[use.class_name] = resources.get(use.class_name, 0) + use.amount
+            found[shown_type] = TypeUse(resources, entry.consumers + count)
+        return found
+
+
+# Long lists in pages: all allocations, and providers with their inventories, usages, traits, aggregates.
+
+
+__all__ = ["AllocationPage", "ConsumerSum", "Include", "Listings", "ProviderPage"]
+
+
+class Include(StrEnum):
+    """What may be listed with providers."""
+
+    INVENTORIES = "inventories"
+    USAGES = "usages"
+    TRAITS = "traits"
+    AGGREGATES = "aggregates"
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationPage:
+    """Allocations of whole consumers; `next` is the cursor of the following page, None on the last one."""
+
+    allocations: list[ListedAllocation]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPage:
+    """Providers, by provider id what was asked to be included, and the cursor of the following page."""
+
+    providers: list[ListedProvider]
+    next: int | None
+    records: Mapping[int, list[Record]] = field(default_factory=dict)
+    traits: Mapping[int, list[str]] = field(default_factory=dict)
+    aggregates: Mapping[int, list[str]] = field(default_factory=dict)
+
+
+class Listings:
+    """Reads pages; each shows the database as of one moment."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def allocations(self, wanted: AllocationFilter, after: str | None, consumers: int) -> AllocationPage:
+        """The allocations of the next consumers. Raises BadRequest for an unknown cluster."""
+        with self._database.snapshot() as connection:
+            _check_cluster(connection, wanted.cluster)
+            # One consumer more tells whether there is another page.
+            found = lists.page(connection, wanted, after, consumers + 1)
+        keys = list(dict.fromkeys(row.consumer_uuid for row in found))
+        if len(keys) <= consumers:
+            return AllocationPage(found, None)
+        return AllocationPage([row for row in found if row.consumer_uuid != keys[-1]], keys[-2])
+
+    def consumers(
+        self, wanted: AllocationFilter, after: str | None, count: int
+    ) -> tuple[list[ConsumerSum], str | None]:
+        """What the next consumers hold by class, and what the page after that begins behind.
+
+        Neither one consumer nor one provider can be wanted. Raises BadRequest as `allocations`.
+        """
+        with self._database.read() as connection:
+            _check_cluster(connection, wanted.cluster)
+            found = lists.sums(connection, wanted, after, count + 1)
+        keys = list(dict.fromkeys(row.consumer_uuid for row in found))
+        if len(keys) <= count:
+            return found, None
+        return [row for row in found if row.consumer_uuid != keys[-1]], keys[-2]
+
+    def providers(
+        self, cluster: str | None, include: Collection[Include], after: int, count: int
+    ) -> ProviderPage:
+        """The next providers with what is included: one statement each, however many they are.
+
+        Raises BadRequest for an unknown cluster.
+        """
+        with self._database.snapshot() as connection:
+            _check_cluster(connection, cluster)
+            found = providers_lists.page(connection, cluster, after, count + 1)
+            shown = found[:count]
+            ids = [provider.id for provider in shown]
+            with_records = {Include.INVENTORIES, Include.USAGES} & set(include)
+            return ProviderPage(
+                providers=shown,
+                next=shown[-1].id if len(found) > count else None,
+                records=providers_lists.records_of(connection, ids) if with_records else {},
+                traits=providers_lists.traits_of(connection, ids) if Include.TRAITS in include else {},
+                aggregates=(
+                    providers_lists.aggregates_of(connection, ids) if Include.AGGREGATES in include else {}
+                ),
+            )
+
+
+def _check_cluster(connection: Executor, name: str | None) -> None:
+    if name is None:
+        scoping.require_everything()
+    elif clusters.find(connection, name) is None:
+        raise BadRequest(f"cluster: No cluster {name} found")

@@ -1,0 +1,173 @@
+"""Kubernetes resource names, and the resource classes and units they have here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple
+
+from placement.common.manifest import Field, QuantityError, parse_quantity
+
+_MIB = 2**20
+_GIB = 2**30
+_LONGEST_CLASS = 255
+_OTHER = re.compile(r"[^A-Z0-9_]")
+_HUGEPAGES = "hugepages-"
+
+CORE_CLASS = "PCPU"
+CPU_CLASS = "CUSTOM_CPU_MILLI"
+# Candidates are scored by resource classes, pods by Kubernetes' names; both take either name.
+_CLASS_OF = {"cpu": "VCPU", "memory": "MEMORY_MB"}
+_CLASS = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+class ResourceClass(NamedTuple):
+    """A resource class and how many base units (see `base_amount`) make one of it."""
+
+    name: str
+    unit: int = 1
+
+
+# Hosts and NUMA nodes are two ledgers: every pod consumes from its host, aligned ones from NUMA nodes too.
+# So what exists on both levels needs two classes, or one request could be answered from either.
+_HOST_CLASSES: Mapping[str, ResourceClass] = {
+    "cpu": ResourceClass("CUSTOM_NODE_CPU_MILLI"),
+    "memory": ResourceClass("CUSTOM_NODE_MEMORY_MB", _MIB),
+    "pods": ResourceClass("CUSTOM_PODS"),
+    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_BATCH_CPU"),
+    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_BATCH_MEMORY_MB", _MIB),
+    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_MID_CPU"),
+    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_MID_MEMORY_MB", _MIB),
+}
+_NUMA_CLASSES: Mapping[str, ResourceClass] = {
+    "cpu": ResourceClass(CPU_CLASS),
+    "memory": ResourceClass("MEMORY_MB", _MIB),
+    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_NUMA_BATCH_CPU"),
+    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_NUMA_BATCH_MEMORY_MB", _MIB),
+    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_NUMA_MID_CPU"),
+    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_NUMA_MID_MEMORY_MB", _MIB),
+}
+_ANYWHERE: Mapping[str, ResourceClass] = {
+    "ephemeral-storage": ResourceClass("DISK_GB", _GIB),
+    # Bytes of one modern accelerator overflow the largest amount an inventory can hold.
+    "koordinator.sh/gpu-memory": ResourceClass("CUSTOM_KOORDINATOR_SH_GPU_MEMORY_MB", _MIB),
+}
+
+_NUMA_ONLY = frozenset(kind.name for kind in _NUMA_CLASSES.values())
+
+
+def base_amount(resource: str, quantity: Fraction) -> int:
+    """A quantity in base units: millicores (rounded up) for `cpu`, else whole bytes or pieces (floored)."""
+    return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
+
+
+def host_class(resource: str) -> ResourceClass:
+    """The class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
+    return _HOST_CLASSES.get(resource) or _common_class(resource)
+
+
+def numa_class(resource: str) -> ResourceClass:
+    """The class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
+    return _NUMA_CLASSES.get(resource) or _common_class(resource)
+
+
+def _common_class(resource: str) -> ResourceClass:
+    known = _ANYWHERE.get(resource)
+    return known or ResourceClass(f"CUSTOM_{_OTHER.sub('_', resource.upper())}", _page_size(resource))
+
+
+def _page_size(resource: str) -> int:
+    """The bytes of a page of `hugepages-<size>`, 1 for every other resource."""
+    if not resource.startswith(_HUGEPAGES):
+        return 1
+    try:
+        return max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
+    except QuantityError:
+        return 1
+
+
+def is_numa_only(resource_class: str) -> bool:
+    """Whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
+    return resource_class in _NUMA_ONLY
+
+
+def class_names() -> dict[str, str]:
+    """The Kubernetes name of each class that is given out under a name of its own."""
+    tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
+    names = {kind.name: name for table in tables for name, kind in table.items()}
+    return {**names, CORE_CLASS: "cpu"}
+
+
+_BUILT_IN = frozenset(class_names().values())
+
+
+def is_built_in(resource: str) -> bool:
+    """Return whether a resource has a class of its own here or is huge pages: no extended resource."""
+    return resource in _BUILT_IN or resource.startswith(_HUGEPAGES)
+
+
+class ResourceNames:
+    """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
+
+    def __init__(self) -> None:
+        self._names = class_names()
+
+    def admit(self, field: Field, resource: str, resource_class: str) -> bool:
+        """Whether the class may stand for the resource at that field; refuses the field otherwise."""
+        if not resource:
+            field.refuse("a resource needs a name")
+        elif len(resource_class) > _LONGEST_CLASS:
+            field.refuse(f"its resource class would be longer than {_LONGEST_CLASS} characters")
+        elif (other := self._names.setdefault(resource_class, resource)) != resource:
+            field.refuse(f"{resource!r} and {other!r} would both be the resource class {resource_class}")
+        else:
+            return True
+        return False
+
+    def of(self, resource_class: str) -> str:
+        """The Kubernetes name of an admitted class."""
+        return self._names[resource_class]
+
+
+_RESOURCE_OF = {**class_names(), "VCPU": "cpu"}
+
+
+def is_class(name: str) -> bool:
+    """Whether this is the name of a resource class rather than one that Kubernetes has."""
+    return _CLASS.fullmatch(name) is not None
+
+
+def class_of(name: str) -> str:
+    """The class that candidates are scored by; a name that is one already stays."""
+    core = _CLASS_OF.get(name.lower())
+    if core is not None:
+        return core
+    return name if is_class(name) else host_class(name).name
+
+
+def resource_of(name: str) -> str:
+    """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
+    return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
+
+
+_NODE_CLASS_OF = {name: host_class(resource).name for resource, name in _CLASS_OF.items()}
+_INSTANCE_CLASSES = frozenset(_NODE_CLASS_OF)
+_POD_CLASSES = frozenset(_NODE_CLASS_OF.values())
+
+
+def node_class_of(name: str) -> str:
+    """Return the class in which pods consume cpu or memory of nodes for VCPU or MEMORY_MB; others stay.
+
+    Source: scoring.md, "cpu and memory".
+    """
+    return _NODE_CLASS_OF.get(name, name)
+
+
+def is_for_pods(classes: Set[str], *, has_nodes: bool) -> bool:
+    """Return whether cpu and memory are what pods consume of nodes, for a request of these classes.
+
+    `has_nodes`: it looks in a cluster that has Kubernetes nodes. Source: scoring.md, "cpu and memory".
+    """
+    return bool(classes & _POD_CLASSES) or (has_nodes and not classes & _INSTANCE_CLASSES)

@@ -1,0 +1,92 @@
+"""Callers who claim the best of one query at the same time, each for one consumer, are served together.
+
+They cost one look, one search and one statement. That can give no more than there is, for the statement
+decides; nor decide on less than what was committed when the last of them asked, for the search begins after
+that. What cannot be given to all of them in one statement, or takes long, each asks for as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from placement.allocations.applications import Application, Outcome, claim_of, fitted
+from placement.allocations.candidates import Candidates
+from placement.allocations.claims import Claims
+from placement.allocations.coalescing import Gathering
+from placement.allocations.holdings import Holdings
+from placement.allocations.shortlists import NoCandidate, PromisedForest, Proposal, Shortlist
+from placement.engine.domain import deadline, scope
+from placement.engine.domain.audit import Initiator, initiator
+from placement.engine.domain.errors import PlacementError
+
+# So many callers are served by one of them, and for so long they wait for their turn.
+_MOST = 32
+_PATIENCE_SECONDS = 0.05
+# What takes longer each does by itself, at the same time as the others.
+_WORK_SECONDS = 1.0
+
+Asked = tuple[Application, Initiator]
+
+
+class LikeClaims:
+    """Gathers claims for the same query."""
+
+    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
+        self._candidates = candidates
+        self._claims = claims
+        self._holdings = holdings
+        self._gathering: Gathering[Asked, Outcome] = Gathering(
+            self._served, most=_MOST, patience_seconds=_PATIENCE_SECONDS
+        )
+
+    def outcome(self, application: Application, alone: Callable[[], Outcome]) -> Outcome:
+        """What becomes of a claim; `alone` finds it out without others. Raises what that raises."""
+        wish = application.wish
+        # What is said of a member of many is heeded by itself.
+        is_plain = application == Application(application.applicant, wish)
+        if not is_plain or not self._claims.may_be_gathered:
+            return alone()
+        # One of the callers searches for all of them, and sees what it may see itself.
+        key = wish.query.identity, wish.options, scope.seen()
+        return self._gathering.ask(key, (application, initiator()), alone)
+
+    def _served(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
+        """What becomes of each, None where that is in doubt."""
+        try:
+            with deadline.within(_WORK_SECONDS):
+                return self._settled(asked)
+        except PlacementError:
+            # Each meets it by itself, or finds what was written although its fate was unknown.
+            return [None] * len(asked)
+
+    def _settled(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
+        proposals, refused = self._proposed([application for application, _ in asked])
+        claims = [
+            claim_of(application, proposal, {})
+            for (application, _), proposal in zip(asked, proposals, strict=False)
+        ]
+        initiators = [who for _, who in asked[: len(claims)]]
+        if claims and not self._claims.take_together(claims, initiators):
+            return [None] * len(asked)
+        given = [
+            fitted(application.applicant, claim, proposal)
+            for (application, _), claim, proposal in zip(asked, claims, proposals, strict=False)
+        ]
+        return [*given, *refused]
+
+    def _proposed(
+        self, applications: Sequence[Application]
+    ) -> tuple[list[Proposal], Sequence[NoCandidate | None]]:
+        """What the first of them would get, and why the others get nothing, None where that is in doubt."""
+        forest = PromisedForest.of(self._candidates.view(), many=True)
+        shortlist = Shortlist(self._candidates, forest, applications[0].wish, len(applications), set())
+        proposals: list[Proposal] = []
+        try:
+            for _ in applications:
+                proposals.append(shortlist.take())
+        except NoCandidate as refusal:
+            others = [each.applicant.consumer_uuid for each in applications[len(proposals) :]]
+            # Who is known may hold it already.
+            known = self._holdings.of_consumers(others)
+            return proposals, [None if uuid in known else NoCandidate(str(refusal)) for uuid in others]
+        return proposals, ()

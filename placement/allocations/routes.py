@@ -1,0 +1,366 @@
+"""/allocations and /resource_providers/{uuid}/allocations.
+
+Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from typing import Any
+
+from flask import Blueprint, Response, current_app, request
+
+from placement.allocations.holdings import Include
+from placement.allocations.schemas import (
+    Allocations,
+    AllocationsList,
+    ConsumerAllocations,
+    ConsumerPage,
+    FilledAllocations,
+    ProviderPage,
+    Reshape,
+    Usages,
+    UsagesByType,
+    UsagesQuery,
+    allocations_body,
+    providers_body,
+)
+from placement.engine.domain.claims import (
+    ANY_GENERATION,
+    MOVE_HEADER,
+    UNKNOWN_CONSUMER_TYPE,
+    AllocationFilter,
+    ConsumerClaim,
+)
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.inventories import ProviderInventories
+from placement.http import context, fields
+from placement.http.bodies import (
+    LIMIT,
+    PREFIX,
+    ROW_ID,
+    Parameters,
+    last,
+    page_size,
+    page_start,
+    parameters,
+    refuse_unknown,
+    single,
+    validated,
+)
+from placement.http.context import use_cases
+from placement.http.described import EMPTY, ByVersion, Operation, Parameter, described_by, names_of
+from placement.http.fields import Mapping, Object
+from placement.http.gate import route
+from placement.http.microversions import NEWEST, Feature
+from placement.http.responses import empty_response, json_response, newest
+from placement.http.schemas import load
+from placement.http.targets import cluster_of_query
+from placement.providers.schemas import ProviderAllocations, inventory_from
+
+allocations_blueprint = Blueprint("allocations", __name__)
+_ONE = "/allocations/<consumer>"
+_RULE = "placement:allocations:"
+_MANY = Mapping(fields.UUID, Object(Allocations), least=1)
+
+
+@route(
+    allocations_blueprint,
+    _ONE,
+    "GET",
+    f"{_RULE}list",
+    gives_json=True,
+    # Nobody who is called something else than a uuid holds anything.
+    described=Operation({200: ConsumerAllocations}, path={"consumer": {"type": "string"}}),
+)
+def show(consumer: str) -> Response:
+    """All that one consumer holds; a valid PUT body at the same version from 1.12 on."""
+    found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
+    if found is None:
+        return json_response({"allocations": {}})
+    owner, held = found
+    entries: dict[str, Any] = {}
+    for row in held:
+        entry = entries.setdefault(
+            row.provider_uuid, {"resources": {}, "generation": row.provider_generation}
+        )
+        entry["resources"][row.class_name] = row.amount
+    body: dict[str, Any] = {"allocations": entries}
+    if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
+        body["project_id"] = owner.project_id
+        body["user_id"] = owner.user_id
+    if context.offers(Feature.CONSUMER_GENERATIONS):
+        body["consumer_generation"] = owner.generation
+    if context.offers(Feature.CONSUMER_TYPES):
+        body["consumer_type"] = owner.consumer_type or UNKNOWN_CONSUMER_TYPE
+    return json_response(body, modified=newest(row.created_at for row in held))
+
+
+@route(
+    allocations_blueprint,
+    _ONE,
+    "PUT",
+    f"{_RULE}update",
+    takes_json=True,
+    described=Operation(
+        {204: EMPTY},
+        errors=[409],
+        body=ByVersion(
+            {
+                None: AllocationsList,
+                Feature.ALLOCATIONS_BY_PROVIDER: FilledAllocations,
+                Feature.CONSUMER_GENERATIONS: Allocations,
+            }
+        ),
+    ),
+)
+def replace(consumer: str) -> Response:
+    """Replace all that one consumer holds; what is kept of its request outlives moves only."""
+    uuid = normalize_uuid(consumer)
+    if uuid is None:
+        raise BadRequest(f"Malformed consumer_uuid: {consumer}")
+    body = validated()
+    if not context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
+        body["allocations"] = {
+            entry["resource_provider"]["uuid"]: {"resources": entry["resources"]}
+            for entry in body["allocations"]
+        }
+    is_move = request.headers.get(MOVE_HEADER) == "true"
+    use_cases().claims.put([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
+    return empty_response()
+
+
+def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
+    """The claim of one consumer, from a validated body."""
+    incomplete = current_app.extensions["placement_settings"]
+    return ConsumerClaim(
+        consumer_uuid=uuid,
+        resources={uuid: entry["resources"] for uuid, entry in by_uuid(body["allocations"]).items()},
+        project_id=body.get("project_id", incomplete.incomplete_consumer_project_id),
+        user_id=body.get("user_id", incomplete.incomplete_consumer_user_id),
+        generation=body.get("consumer_generation", ANY_GENERATION),
+        consumer_type=body.get("consumer_type"),
+    )
+
+
+@route(
+    allocations_blueprint, _ONE, "DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409])
+)
+def delete(consumer: str) -> Response:
+    """Release all that one consumer holds."""
+    use_cases().claims.release(normalize_uuid(consumer) or consumer)
+    return empty_response()
+
+
+@route(
+    allocations_blueprint,
+    "/allocations",
+    "POST",
+    f"{_RULE}manage",
+    since=Feature.POST_ALLOCATIONS,
+    takes_json=True,
+    described=Operation({204: EMPTY}, errors=[409], body=_MANY),
+)
+def manage() -> Response:
+    """Replace what many consumers hold, all or nothing."""
+    use_cases().claims.put(claims_from(validated()), of_one_consumer=False)
+    return empty_response()
+
+
+def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
+    """The claims of many consumers. Raises BadRequest for keys that are no uuid."""
+    for key in entries:
+        if normalize_uuid(key) is None:
+            raise BadRequest(f"Malformed consumer_uuid: {key}")
+    return [claim_from(uuid, entry) for uuid, entry in by_uuid(entries).items()]
+
+
+def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
+    """The entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
+    found: dict[str, Any] = {}
+    for key, entry in entries.items():
+        uuid = normalize_uuid(key) or key
+        if uuid in found:
+            raise BadRequest(f"JSON does not validate: {uuid} occurs twice, in two spellings.")
+        found[uuid] = entry
+    return found
+
+
+@route(
+    allocations_blueprint,
+    "/resource_providers/<uuid>/allocations",
+    "GET",
+    "placement:resource_providers:allocations:list",
+    gives_json=True,
+    described=Operation({200: ProviderAllocations}),
+)
+def on_provider(uuid: str) -> Response:
+    """All allocations on one provider, by consumer."""
+    generation, held = use_cases().holdings.on_provider(uuid)
+    entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
+    for row in held:
+        entries[row.consumer_uuid]["resources"][row.class_name] = row.amount
+        if context.offers(Feature.CONSUMER_GENERATIONS):
+            entries[row.consumer_uuid]["consumer_generation"] = row.consumer_generation
+    body = {"allocations": entries, "resource_provider_generation": generation}
+    return json_response(body, modified=newest(row.created_at for row in held))
+
+
+# /usages. Source: placement-api.md, "Usages by project".
+
+
+usages_blueprint = Blueprint("usages", __name__)
+_PARAMETERS = described_by(UsagesQuery)
+
+
+def _project() -> dict[str, str]:
+    """Readers may ask about their own project, so the rule has to see which one it is."""
+    values = request.args.getlist("project_id")
+    return {"project_id": values[-1]} if values else {}
+
+
+@route(
+    usages_blueprint,
+    "/usages",
+    "GET",
+    "placement:usages",
+    since=Feature.USAGES,
+    gives_json=True,
+    target=_project,
+    described=Operation(
+        {200: ByVersion({None: Usages, Feature.CONSUMER_TYPES: UsagesByType})}, query=_PARAMETERS
+    ),
+)
+def usages() -> Response:
+    """What a project (and user) uses; from 1.38 on by consumer type."""
+    given = parameters()
+    query = load(UsagesQuery, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
+    project_id, user_id = query["project_id"], query.get("user_id")
+    holdings = use_cases().holdings
+    if not context.offers(Feature.CONSUMER_TYPES):
+        return json_response({"usages": holdings.used_by_project(project_id, user_id)})
+    found = holdings.used_by_type(project_id, user_id, query.get("consumer_type"))
+    body: dict[str, Any] = {
+        name: {**use.resources, "consumer_count": use.consumers} for name, use in found.items()
+    }
+    return json_response({"usages": body})
+
+
+# /reshaper. Source: placement-api.md, "Reshaper".
+
+
+reshaper_blueprint = Blueprint("reshaper", __name__)
+
+
+@route(
+    reshaper_blueprint,
+    "/reshaper",
+    "POST",
+    "placement:reshaper:reshape",
+    since=Feature.RESHAPER,
+    takes_json=True,
+    described=Operation({204: EMPTY}, errors=[409], body=Reshape),
+)
+def reshape() -> Response:
+    """Move inventories and allocations together."""
+    body = validated()
+    wanted = [
+        ProviderInventories(
+            uuid,
+            entry["resource_provider_generation"],
+            {name: inventory_from(record) for name, record in entry["inventories"].items()},
+        )
+        for uuid, entry in by_uuid(body["inventories"]).items()
+    ]
+    use_cases().reshaper.reshape(wanted, claims_from(body["allocations"]))
+    return empty_response()
+
+
+# /ext/v1/allocations and /ext/v1/resource_providers: long lists in pages.
+
+
+listings_blueprint = Blueprint("listings", __name__)
+_UUID = {"type": "string", "format": "uuid"}
+_CLUSTER = Parameter("cluster", "The name of a cluster.")
+_CONSUMERS = (
+    Parameter("project_id", "A project."),
+    Parameter("user_id", "A user."),
+    Parameter("consumer_type", "A type of consumers; `unknown`: those without."),
+    Parameter("consumer_uuid", "One consumer.", _UUID),
+    Parameter("resource_provider", "The uuid of a provider.", _UUID),
+    _CLUSTER,
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", _UUID),
+)
+_PROVIDERS = (
+    Parameter("include", f"What is told of each, by commas: {', '.join(Include)}."),
+    _CLUSTER,
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", ROW_ID),
+)
+
+
+@route(
+    listings_blueprint,
+    "/ext/v1/allocations",
+    "GET",
+    "placement:allocations:list_all",
+    gives_json=True,
+    target=cluster_of_query,
+    described=Operation({200: ConsumerPage}, errors=[404], query=_CONSUMERS),
+)
+def allocations() -> Response:
+    """Allocations by consumer, its project, user and type, provider and cluster; `limit` counts consumers."""
+    given = parameters()
+    refuse_unknown(given, names_of(_CONSUMERS, NEWEST))
+    kind = single(given, "consumer_type")
+    wanted = AllocationFilter(
+        project_id=single(given, "project_id"),
+        user_id=single(given, "user_id"),
+        consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
+        untyped=kind == UNKNOWN_CONSUMER_TYPE,
+        consumer_uuid=_uuid(given, "consumer_uuid"),
+        provider_uuid=_uuid(given, "resource_provider"),
+        cluster=single(given, "cluster"),
+    )
+    page = use_cases().listings.allocations(wanted, _uuid(given, "after"), page_size(given))
+    return json_response(allocations_body(page))
+
+
+@route(
+    listings_blueprint,
+    "/ext/v1/resource_providers",
+    "GET",
+    "placement:resource_providers:list",
+    gives_json=True,
+    target=cluster_of_query,
+    described=Operation({200: ProviderPage}, errors=[404], query=_PROVIDERS),
+)
+def resource_providers() -> Response:
+    """Providers with their inventories, usages, traits and aggregates, as far as included."""
+    given = parameters()
+    refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
+    include = _include(given)
+    cluster, after = single(given, "cluster"), page_start(given, "after")
+    page = use_cases().listings.providers(cluster, include, after, page_size(given))
+    return json_response(providers_body(page, include))
+
+
+def _include(given: Parameters) -> frozenset[Include]:
+    names = [name.strip() for name in (single(given, "include") or "").split(",") if name.strip()]
+    unknown: list[Any] = sorted(set(names) - set(Include))
+    if unknown:
+        raise BadRequest(f"include: {', '.join(unknown)} is none of {', '.join(Include)}")
+    return frozenset(Include(name) for name in names)
+
+
+def _uuid(given: Parameters, key: str) -> str | None:
+    value = single(given, key)
+    if value is None:
+        return None
+    normal = normalize_uuid(value)
+    if normal is None:
+        raise BadRequest(f"{key}: {value!r} is no uuid")
+    return normal

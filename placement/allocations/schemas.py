@@ -1,0 +1,308 @@
+"""Bodies of allocations and of the reshaper, and the query of usages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from marshmallow import fields
+
+from placement.allocations.holdings import AllocationPage, Include
+from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
+from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE
+from placement.http import fields as http_fields
+from placement.http import fields as patterns
+from placement.http.fields import (
+    Boolean,
+    Integer,
+    Mapping,
+    NullableUuid,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+    nested,
+    refuse,
+)
+from placement.http.microversions import Feature
+from placement.http.schemas import OPTIONAL, Answer, Error, VersionedSchema, amounts, since
+from placement.providers.schemas import AllInventories, InventoryRecord, inventory_body
+
+_RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
+_LONGEST_LABEL = 255
+# Type names, and what stands for all types or for none.
+_CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
+
+
+class Mappings(Mapping):
+    """Which group got which providers; checked for form, then ignored.
+
+    Keys without any suffix character, such as that of the unsuffixed group, are taken unchecked.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("[a-zA-Z0-9_-]{1,64}", Sequence(Uuid(), least=1), least=1, **options)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.wrong_type(value)
+        if not value:
+            refuse("{} should be non-empty", "minProperties")
+        return {
+            key: nested(key, self.values, providers)
+            for key, providers in value.items()
+            if re.search(self.key_pattern, key)
+        }
+
+
+def _label(**options: Any) -> fields.Field[Any]:
+    return String(1, _LONGEST_LABEL, required=True, **options)
+
+
+class _ProviderReference(VersionedSchema):
+    uuid = Uuid(required=True)
+
+
+class _ListedAllocation(VersionedSchema):
+    resource_provider = Object(_ProviderReference, required=True)
+    resources = _RESOURCES
+
+
+class AllocationsList(VersionedSchema):
+    """PUT /allocations/{consumer} before 1.12."""
+
+    allocations = Sequence(Object(_ListedAllocation), least=1, required=True)
+    project_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
+    user_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
+
+
+class _ProviderAllocation(VersionedSchema):
+    # What a GET shows may be sent back; it guards nothing.
+    generation = Integer()
+    resources = _RESOURCES
+
+
+class Allocations(VersionedSchema):
+    """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
+
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)
+    project_id = _label()
+    user_id = _label()
+    consumer_generation = Integer(
+        required=True, nullable=True, metadata={"since": Feature.CONSUMER_GENERATIONS}
+    )
+    mappings = Mappings(metadata={"since": Feature.MAPPINGS})
+    consumer_type = String(1, 255, patterns.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
+
+
+class FilledAllocations(Allocations):
+    """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
+
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
+
+
+class UsagesQuery(VersionedSchema):
+    """GET /usages."""
+
+    project_id = String(1, 255, required=True)
+    user_id = String(1, 255)
+    consumer_type = String(1, 255, _CONSUMER_TYPE, metadata={"since": Feature.CONSUMER_TYPES})
+
+
+class Reshape(VersionedSchema):
+    """POST /reshaper: whole inventories by provider, whole allocations by consumer."""
+
+    inventories = Mapping(patterns.UUID, Object(AllInventories), least=1, required=True)
+    allocations = Mapping(patterns.UUID, Object(Allocations), required=True)
+
+
+# Answers about allocations and usages.
+
+
+_USAGE = r"^[A-Z0-9_]+$|^consumer_count$"
+_TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
+
+
+class Held(Answer):
+    """What a consumer holds of one provider."""
+
+    resources = amounts()
+    generation = Integer()
+
+
+class ConsumerAllocations(Answer):
+    """What one consumer holds; of one that holds nothing there is nothing else."""
+
+    allocations = Mapping(http_fields.UUID, Object(Held))
+    project_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
+    user_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
+    consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS, **OPTIONAL))
+    consumer_type = String(metadata=since(Feature.CONSUMER_TYPES, **OPTIONAL))
+
+
+class Usages(Answer):
+    """What a project uses, by resource class."""
+
+    usages = amounts()
+
+
+class UsagesByType(Answer):
+    """What a project uses by consumer type, and how many consumers there are."""
+
+    usages = Mapping(_TYPE, Mapping(_USAGE, Integer()))
+
+
+class Amounts(Answer):
+    """Amounts of one provider."""
+
+    resources = amounts()
+
+
+class Claimed(Answer):
+    """What a consumer was given."""
+
+    consumer_uuid = Uuid()
+    consumer_generation = Integer()
+    project_id = String()
+    user_id = String()
+    consumer_type = String(nullable=True)
+    allocations = Mapping(http_fields.UUID, Object(Amounts))
+    mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    # Of a flavor only.
+    dedicated_cpus = String(nullable=True, metadata=OPTIONAL)
+
+
+class MemberClaimed(Answer):
+    """What became of a member of a claim for many: what it was given, or what is wrong."""
+
+    status = Integer(200, 599)
+    name = String(metadata=OPTIONAL)
+    consumer_uuid = Uuid()
+    consumer_generation = Integer(metadata=OPTIONAL)
+    project_id = String(metadata=OPTIONAL)
+    user_id = String(metadata=OPTIONAL)
+    consumer_type = String(nullable=True, metadata=OPTIONAL)
+    allocations = Mapping(http_fields.UUID, Object(Amounts), metadata=OPTIONAL)
+    mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    dedicated_cpus = String(metadata=OPTIONAL)
+    error = Object(Error, metadata=OPTIONAL)
+
+
+class RuleKept(Answer):
+    """What became of a rule between members: by how many consumers it is broken where they are."""
+
+    rule = String()
+    kept = Boolean()
+    excess = Integer()
+
+
+class ManyClaimed(Answer):
+    """What became of each member of a claim for many, in their order, and of the rules between them.
+
+    `proven`: it is certain that no more of them could have something.
+    """
+
+    members = Sequence(Object(MemberClaimed))
+    proven = Boolean(metadata=OPTIONAL)
+    rules = Sequence(Object(RuleKept), metadata=OPTIONAL)
+
+
+class ListedAmounts(Answer):
+    """What a consumer of a list holds of one provider."""
+
+    name = String()
+    cluster = String(nullable=True)
+    resources = amounts()
+
+
+class ListedConsumer(Answer):
+    """One consumer of a list."""
+
+    consumer_uuid = Uuid()
+    consumer_generation = Integer()
+    consumer_type = String()
+    project_id = String()
+    user_id = String()
+    dedicated_cpus = String(metadata=OPTIONAL)
+    allocations = Mapping(http_fields.UUID, Object(ListedAmounts))
+
+
+class ConsumerPage(Answer):
+    """Consumers and what they hold; `next` is the `after` of the following page."""
+
+    consumers = Sequence(Object(ListedConsumer))
+    next = NullableUuid()
+
+
+class ListedProvider(Answer):
+    """One provider of a list, with what was asked for by `include`."""
+
+    uuid = Uuid()
+    name = String()
+    generation = Integer()
+    parent_provider_uuid = NullableUuid()
+    root_provider_uuid = Uuid()
+    cluster = String(nullable=True)
+    inventories = Mapping(http_fields.NAME, Object(InventoryRecord), metadata=OPTIONAL)
+    usages = amounts(metadata=OPTIONAL)
+    traits = Sequence(String(), metadata=OPTIONAL)
+    aggregates = Sequence(Uuid(), metadata=OPTIONAL)
+
+
+class ProviderPage(Answer):
+    """Providers in order of creation; `next` is the `after` of the following page."""
+
+    resource_providers = Sequence(Object(ListedProvider))
+    next = Integer(nullable=True)
+
+
+# Bodies of long lists; `next` is given as `after` to get the following page, null on the last one.
+
+
+def allocations_body(page: AllocationPage) -> dict[str, Any]:
+    """Consumers in order, each with what it holds of the providers that were asked for."""
+    consumers: dict[str, dict[str, Any]] = {}
+    for row in page.allocations:
+        consumer = consumers.setdefault(
+            row.consumer_uuid,
+            {
+                "consumer_uuid": row.consumer_uuid,
+                "consumer_generation": row.consumer_generation,
+                "consumer_type": row.consumer_type or UNKNOWN_CONSUMER_TYPE,
+                "project_id": row.project_id,
+                "user_id": row.user_id,
+                **({} if row.dedicated_cpus is None else {"dedicated_cpus": row.dedicated_cpus}),
+                "allocations": {},
+            },
+        )
+        held = consumer["allocations"].setdefault(
+            row.provider_uuid, {"name": row.provider_name, "cluster": row.cluster, "resources": {}}
+        )
+        held["resources"][row.class_name] = row.amount
+    return {"consumers": list(consumers.values()), "next": page.next}
+
+
+def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> dict[str, Any]:
+    """Providers in order of creation, each with what is included."""
+    listed = []
+    for provider in page.providers:
+        body: dict[str, Any] = {
+            "uuid": provider.uuid,
+            "name": provider.name,
+            "generation": provider.generation,
+            "parent_provider_uuid": provider.parent_uuid,
+            "root_provider_uuid": provider.root_uuid,
+            "cluster": provider.cluster,
+        }
+        records = page.records.get(provider.id, [])
+        if Include.INVENTORIES in include:
+            body["inventories"] = {record.class_name: inventory_body(record.inventory) for record in records}
+        if Include.USAGES in include:
+            body["usages"] = {record.class_name: record.used for record in records}
+        if Include.TRAITS in include:
+            body["traits"] = page.traits.get(provider.id, [])
+        if Include.AGGREGATES in include:
+            body["aggregates"] = page.aggregates.get(provider.id, [])
+        listed.append(body)
+    return {"resource_providers": listed, "next": page.next}

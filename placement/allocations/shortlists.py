@@ -1,0 +1,268 @@
+"""Candidates for many consumers of one call: each sees what those before it were promised.
+
+Nothing is written here. What was promised is taken in a forest of the call's own, which began as the newest
+one and which no other search sees; whether it is really there the claim decides (Claims). So a promise may
+turn out to be void, but nobody gets more than there is, and what nobody was promised was not there when the
+call began or later.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+
+from placement.allocations.candidates import Candidates, Search, queries_of
+from placement.allocations.search_options import SearchOptions
+from placement.engine.domain import groups
+from placement.engine.domain.errors import Conflict
+from placement.engine.domain.explanation import first_obstacle
+from placement.engine.domain.groups import CandidateQuery
+from placement.engine.domain.mappings import Mappings, settled
+from placement.engine.search.answer import Draw, Element
+from placement.engine.search.ranking import ScoreCache
+from placement.providers.forest_keeper import View
+from placement.providers.statements.names import Names
+
+# How many candidates are looked at beyond those needed; clients that lost spread over equal ones.
+_AHEAD = 16
+_MOST_AT_ONCE = 1000
+
+Resources = Mapping[str, Mapping[str, int]]
+ProposalKey = frozenset[tuple[str, str, int]]
+
+
+class NoCandidate(Conflict):
+    """Nothing fits the query at present; the message says why."""
+
+    code = "no_candidate"
+
+
+class AllLost(Exception):
+    """Every candidate was lost to others before, and has become free again meanwhile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """What is asked for; consumers that ask for the same share one."""
+
+    query: CandidateQuery
+    options: SearchOptions
+
+    @cached_property
+    def kept(self) -> str:
+        """What is kept of it with those who get what they ask for."""
+        return groups.written(self.query, self.options.cluster_aggregate)
+
+    @cached_property
+    def kept_under_rules(self) -> str:
+        """The same where rules between consumers were met, too."""
+        return groups.written(self.query, self.options.cluster_aggregate, under_rules=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a consumer would hold, and which group gets which providers."""
+
+    resources: Resources
+    mappings: Mappings
+
+    @property
+    def key(self) -> ProposalKey:
+        """Equal for equal proposals."""
+        return frozenset(
+            (uuid, name, amount) for uuid, held in self.resources.items() for name, amount in held.items()
+        )
+
+
+@dataclass(slots=True)
+class PromisedForest:
+    """The newest forest, and what was promised since; `touched` are the roots of the trees concerned."""
+
+    view: View
+    touched: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, view: View, *, many: bool) -> PromisedForest:
+        """That of a view, for one promise or for many."""
+        return cls(replace(view, forest=view.forest.forked()) if many else view)
+
+    def has_room(self, draws: Collection[Draw]) -> bool:
+        """Whether all of it is there."""
+        inventories = self.view.forest.inventories
+        return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
+
+    def promise(self, draws: Collection[Draw]) -> None:
+        """Take it."""
+        if not self.touched:
+            # Scores of what is only promised are kept apart.
+            self.view = replace(self.view, score_cache=ScoreCache())
+        forest = self.view.forest
+        for draw in draws:
+            forest.take(draw.row, draw.class_id, draw.amount)
+            self.touched.append(int(forest.providers.root[draw.row]))
+
+
+class Shortlist:
+    """The candidates for one wish, best first, each as often as it has room."""
+
+    def __init__(
+        self, candidates: Candidates, forest: PromisedForest, wish: Wish, count: int, lost: set[ProposalKey]
+    ) -> None:
+        """For `count` consumers. Those in `lost` are left out; if there are any, equals come at random."""
+        self._candidates = candidates
+        self._forest = forest
+        self._wish = wish
+        self._most = len(lost) + min(max(count, 1) - 1 + _AHEAD, _MOST_AT_ONCE)
+        self._lost = lost
+        # Why nothing is left; each consumer gets an exception of its own, which keeps its frames only.
+        self._reason: str | None = None
+        self._found: _Found | None = None
+
+    def take(self, *, last: bool = False, shuffled: bool = False) -> Proposal:
+        """Promise the best candidate that is left; `last`: nobody asks for more of this forest.
+
+        `shuffled`: any of the best. Raises NoCandidate, AllLost, and as Candidates.find does.
+        """
+        if self._reason is not None:
+            raise NoCandidate(self._reason)
+        while True:
+            found = self._found
+            at = None if found is None else found.best(self._forest)
+            if found is not None and at is not None:
+                if not last:
+                    self._forest.promise(found.draws(at))
+                return found.proposal(at)
+            self._found = self._searched(shuffled)
+
+    def _searched(self, shuffled: bool) -> _Found:
+        query = replace(self._wish.query, limit=self._most)
+        search = self._candidates.find_in(self._forest.view, query, self._wish.options)
+        if not len(search.answer):
+            self._reason = f"no candidate: {reason_of(search)}"
+            raise NoCandidate(self._reason)
+        found = _Found(search, self._wish.query, self._most, self._forest)
+        if shuffled:
+            found.shuffle()
+        if self._lost and not found.leave_out(self._lost):
+            raise AllLost
+        return found
+
+
+class _Found:
+    """What one search of the forest found; scores follow what is promised since."""
+
+    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: PromisedForest) -> None:
+        self._search, self._query = search, query
+        self._answer = search.answer
+        self._scores = self._answer.present_scores().tolist()
+        self._is_ordered = self._answer.is_ordered
+        self._is_cut = len(self._scores) >= most
+        self._worst = self._scores[-1]
+        self._seen = len(forest.touched)
+        self._draws: dict[int, list[Draw]] = {}
+        self._proposals: dict[int, Proposal] = {}
+        self._by_root: dict[int, list[int]] = defaultdict(list)
+        if self._is_ordered:
+            for at in range(len(self._scores)):
+                for root in {int(forest.view.forest.providers.root[draw.row]) for draw in self.draws(at)}:
+                    self._by_root[root].append(at)
+        self._ranks = self._unordered_ranks(forest)
+        # Best first; an entry whose score is not the present one any more counts for nothing.
+        self._heap = [(-score, self._ranks[at], at) for at, score in enumerate(self._scores)]
+        heapify(self._heap)
+
+    def _unordered_ranks(self, forest: PromisedForest) -> list[int]:
+        """The places that the candidates have among equals: as a search without order has them."""
+        places = range(len(self._scores))
+        if not self._is_ordered:
+            return list(places)
+        ids = forest.view.forest.providers.id
+        turns = {
+            at: (turn, int(ids[root]))
+            for root, members in self._by_root.items()
+            for turn, at in enumerate(members)
+        }
+        ranks = [0] * len(self._scores)
+        for rank, at in enumerate(sorted(places, key=lambda at: turns.get(at, (0, 0)))):
+            ranks[at] = rank
+        return ranks
+
+    def shuffle(self) -> None:
+        """Have equals come at random."""
+        random.shuffle(self._ranks)
+        self._heap = [(-self._scores[at], self._ranks[at], at) for _, _, at in self._heap]
+        heapify(self._heap)
+
+    def leave_out(self, lost: set[ProposalKey]) -> bool:
+        """Drop candidates that were lost before; whether any are left."""
+        self._heap = [entry for entry in self._heap if self.proposal(entry[2]).key not in lost]
+        heapify(self._heap)
+        return bool(self._heap)
+
+    def best(self, forest: PromisedForest) -> int | None:
+        """The best candidate that has room; None where only another search can tell which one that is."""
+        if self._answer.splits and len(forest.touched) != self._seen:
+            # How an amount is split depends on what is left.
+            return None
+        if self._is_ordered:
+            self._score_again(forest)
+        while self._heap:
+            score, _, at = self._heap[0]
+            if -score != self._scores[at]:
+                heappop(self._heap)
+                continue
+            if self._is_ordered and self._is_cut and self._scores[at] < self._worst:
+                return None
+            if forest.has_room(self.draws(at)):
+                return at
+            heappop(self._heap)
+            if self._is_ordered and self._is_cut:
+                # Another candidate of the same tree may be the next.
+                return None
+        return None
+
+    def _score_again(self, forest: PromisedForest) -> None:
+        """Take over the scores of the trees of which something was promised since."""
+        roots, self._seen = set(forest.touched[self._seen :]), len(forest.touched)
+        if not roots:
+            return
+        for at in {at for root in roots for at in self._by_root.get(root, ())}:
+            score = self._answer.present_score(at)
+            if score != self._scores[at]:
+                self._scores[at] = score
+                heappush(self._heap, (-score, self._ranks[at], at))
+
+    def draws(self, at: int) -> list[Draw]:
+        """What a candidate takes."""
+        found = self._draws.get(at)
+        if found is None:
+            found = self._draws[at] = self._answer.draws(at)
+        return found
+
+    def proposal(self, at: int) -> Proposal:
+        """A candidate by names."""
+        found = self._proposals.get(at)
+        if found is None:
+            element = self._answer.element(at)
+            found = self._proposals[at] = proposal_of(element, self._search.names, self._query)
+        return found
+
+
+def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Proposal:
+    """A candidate of a query by names."""
+    classes = names.classes
+    resources = {
+        uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
+        for uuid, amounts in element.amounts.items()
+    }
+    asked = queries_of(query)[element.turn]
+    return Proposal(resources, settled(asked, element.mappings))
+
+
+def reason_of(search: Search) -> str:
+    """Why a search found nothing."""
+    return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

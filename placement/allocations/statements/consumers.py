@@ -1,0 +1,321 @@
+"""Statements on consumers and their attributes: projects, users, consumer types."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.errors import Conflict
+from placement.providers.statements import names
+from placement.storage import tables
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.sql import RowStatement
+
+_table = tables.consumers
+_ATTRIBUTES = {
+    "project": (tables.projects, "external_id"),
+    "user": (tables.users, "external_id"),
+    "type": (tables.consumer_types, "name"),
+}
+# About 2 MiB of names of 32 characters in each worker.
+_MOST_KNOWN = 10_000
+
+# Its kind, "project", "user" or "type", and the name that callers give it.
+Attribute = tuple[str, str]
+
+
+class AttributeRegistry:
+    """Inserts projects, users and consumer types when they are first used; they are never deleted.
+
+    Registration is a transaction of its own: an attribute without consumers does no harm. The registry
+    remembers that an attribute was registered, never its id, which is another one in a database that was
+    restored: statements look ids up.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[Attribute] = set()
+        database.history.forget_with(self.forget)
+
+    def register(self, attributes: Iterable[Attribute]) -> None:
+        """Insert those attributes that are not known to be in the database. Raises Unavailable."""
+        # One set all along: another thread may begin a new one at any time.
+        known = self._known
+        unknown = set(attributes) - known
+        if not unknown:
+            return
+        with self._database.write() as transaction:
+            for kind, (table, column) in _ATTRIBUTES.items():
+                wanted = [name for of_kind, name in unknown if of_kind == kind]
+                names.insert_ignoring_known(transaction, table, column, wanted)
+        if len(known) >= _MOST_KNOWN:
+            self._known = unknown
+        else:
+            known.update(unknown)
+
+    def forget(self) -> None:
+        """Take no attribute for registered any more."""
+        self._known = set()
+
+
+class Consumer(NamedTuple):
+    """A consumer that holds allocations.
+
+    `dedicated_cpus` are the dedicated CPUs of a guest, in its own numbers, if it was claimed by its flavor
+    and nothing was claimed for it since.
+    """
+
+    uuid: str
+    generation: int
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    dedicated_cpus: str | None = None
+
+
+_described = (
+    sa.select(
+        _table.c.uuid,
+        _table.c.generation,
+        tables.projects.c.external_id,
+        tables.users.c.external_id,
+        tables.consumer_types.c.name,
+        _table.c.dedicated_cpus,
+    )
+    .select_from(_table)
+    .join(tables.projects, tables.projects.c.id == _table.c.project_id)
+    .join(tables.users, tables.users.c.id == _table.c.user_id)
+    .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _table.c.consumer_type_id)
+)
+
+
+def find(connection: Executor, uuid: str) -> Consumer | None:
+    """The consumer with its attributes."""
+    row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
+    return Consumer(*row) if row else None
+
+
+def find_all(connection: Executor, uuids: Collection[str]) -> list[tuple[Consumer, bool]]:
+    """Those of the consumers that exist, and whether each is a pod."""
+    statement = _described.add_columns(_table.c.cluster_id.is_not(None)).where(_table.c.uuid.in_(uuids))
+    return [(Consumer(*row[:-1]), bool(row[-1])) for row in connection.execute(statement)]
+
+
+class LockedConsumer(NamedTuple):
+    """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
+
+    generation: int
+    cluster_id: int | None
+
+
+def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedConsumer]:
+    """Lock those of the consumers that exist, in ascending order of uuids."""
+    statement = (
+        sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
+        .where(_table.c.uuid.in_(sorted(uuids)))
+        .order_by(_table.c.uuid)
+    )
+    return {
+        row[0]: LockedConsumer(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))
+    }
+
+
+def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
+    """Lock those of the consumers that exist, none of which may be a pod; their generations.
+
+    What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
+    """
+    locked = lock(transaction, uuids)
+    for uuid, consumer in locked.items():
+        if consumer.cluster_id is not None:
+            raise pod_conflict(uuid)
+    return {uuid: consumer.generation for uuid, consumer in locked.items()}
+
+
+def pod_conflict(uuid: str) -> Conflict:
+    """Why nothing can be claimed for the consumer that a pod is."""
+    return Conflict(
+        f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
+        "see /ext/v1/clusters."
+    )
+
+
+class ConsumerAttributes(NamedTuple):
+    """The attributes a consumer shall have; type None leaves the type alone. Pods have a cluster, too."""
+
+    uuid: str
+    project: str
+    user: str
+    consumer_type: str | None
+    cluster_id: int | None = None
+
+    def named(self) -> set[Attribute]:
+        """The project, the user and, if there is one, the type."""
+        owner = {("project", self.project), ("user", self.user)}
+        return owner if self.consumer_type is None else {*owner, ("type", self.consumer_type)}
+
+
+_COLUMNS = {
+    "uuid": "varchar",
+    "project": "varchar",
+    "person": "varchar",
+    "type": "varchar",
+    "cluster_id": "integer",
+}
+_NOW = sa.bindparam("now", type_=sa.DateTime)
+# Consumers with an attribute that is not in the database are left out.
+_FOUND = """
+    FROM {rows}
+    JOIN projects ON projects.external_id = given.project
+    JOIN users ON users.external_id = given.person
+    LEFT JOIN consumer_types ON consumer_types.name = given.type
+   WHERE (given.type IS NULL OR consumer_types.id IS NOT NULL)
+"""
+_CREATE = RowStatement(
+    f"""
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, :now {_FOUND}
+     ORDER BY given.uuid ON CONFLICT DO NOTHING RETURNING uuid
+    """,
+    "given",
+    _COLUMNS,
+    _NOW,
+)
+_ADVANCED = """
+    UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
+           user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id),
+           dedicated_cpus = NULL
+"""
+_OF_GIVEN = f"{_FOUND} AND consumers.uuid = given.uuid"
+_MOVE = RowStatement(f"{_ADVANCED} {_OF_GIVEN}", "given", _COLUMNS, _NOW)
+# What they hold from now on is not known to be what they asked for.
+_ADVANCE = RowStatement(f"{_ADVANCED}, request = NULL {_OF_GIVEN}", "given", _COLUMNS, _NOW)
+
+
+def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
+    """Insert consumers at generation 1; the uuids inserted, without those that another writer inserted first.
+
+    Raises TryAgain if an attribute is not in the database.
+    """
+    if not given:
+        return set()
+    rows = sorted(given, key=lambda attributes: attributes.uuid)
+    created = set(_CREATE.run(transaction, rows, now=transaction.now).scalars())
+    if len(created) < len(rows):
+        _check_registered(transaction, rows)
+    return created
+
+
+def advance(
+    transaction: Transaction, given: Sequence[ConsumerAttributes], moved: Collection[str] = ()
+) -> None:
+    """Give existing consumers the next generation and these attributes; what they asked for is forgotten.
+
+    Not so for those in `moved`. Raises TryAgain if an attribute is missing.
+    """
+    movers = [attributes for attributes in given if attributes.uuid in moved]
+    others = [attributes for attributes in given if attributes.uuid not in moved]
+    for statement, some in ((_MOVE, movers), (_ADVANCE, others)):
+        if some and statement.run(transaction, some, now=transaction.now).rowcount < len(some):
+            _check_registered(transaction, some)
+
+
+def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:
+    """Raises TryAgain, having told all caches to forget, if attributes that were registered are not there."""
+    wanted = set().union(*(attributes.named() for attributes in given))
+    found = 0
+    for kind, (table, column) in _ATTRIBUTES.items():
+        of_kind = sorted(name for its_kind, name in wanted if its_kind == kind)
+        count = sa.select(sa.func.count()).where(table.c[column].in_(of_kind))
+        found += transaction.execute(count).scalar_one() if of_kind else 0
+    if found < len(wanted):
+        transaction.doubt()
+        raise TryAgain(
+            "The database does not know a project, user or type of consumers any more: it is another one."
+        )
+
+
+def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> bool:
+    """Keep the dedicated CPUs of a guest with its consumer; False if that has another generation by now."""
+    mine = (_table.c.uuid == uuid, _table.c.generation == generation)
+    return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
+
+
+def _keeping(column: str) -> RowStatement:
+    """The statement that gives each of many consumers its text in a column."""
+    update = f"UPDATE consumers SET {column} = given.text FROM {{rows}} WHERE consumers.uuid = given.uuid"
+    return RowStatement(update, "given", {"uuid": "varchar", "text": "text"})
+
+
+_KEEP_REQUESTS, _KEEP_CPUS = _keeping("request"), _keeping("dedicated_cpus")
+
+
+def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None:
+    """Keep with consumers what they were claimed with (engine.domain.groups)."""
+    if requests:
+        _KEEP_REQUESTS.run(transaction, sorted(requests.items()))
+
+
+def keep_dedicated_cpus(transaction: Transaction, cpus: Mapping[str, str]) -> None:
+    """Keep the dedicated CPUs of guests with their consumers, which the transaction has written."""
+    if cpus:
+        _KEEP_CPUS.run(transaction, sorted(cpus.items()))
+
+
+def delete(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove consumers, which must hold nothing any more."""
+    if uuids:
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids))))
+
+
+def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove those of the consumers that hold nothing any more, no logical CPU either."""
+    if uuids:
+        allocations, cpus = tables.allocations, tables.logical_cpus
+        holds = sa.exists().where(allocations.c.consumer_id == _table.c.uuid)
+        owns = sa.exists().where(cpus.c.consumer_id == _table.c.uuid)
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids)), ~holds, ~owns))
+
+
+# Statements on groups of consumers: who is in them, and their locks.
+
+
+_consumer_groups_table = tables.consumer_groups
+_consumers = tables.consumers
+_JOIN = RowStatement(
+    "UPDATE consumers SET group_name = given.group_name FROM {rows} WHERE consumers.uuid = given.uuid",
+    "given",
+    {"uuid": "varchar", "group_name": "varchar"},
+)
+
+
+def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]]:
+    """The uuids of the consumers in each of the groups that has any."""
+    found: dict[str, set[str]] = defaultdict(set)
+    if groups:
+        columns = _consumers.c.group_name, _consumers.c.uuid
+        for name, uuid in connection.execute(sa.select(*columns).where(columns[0].in_(sorted(groups)))):
+            found[name].add(uuid)
+    return found
+
+
+def lock_groups(transaction: Transaction, groups: Collection[str]) -> None:
+    """Lock groups until the transaction ends, in ascending order; those that are new come to be."""
+    if groups:
+        names.insert_ignoring_known(transaction, _consumer_groups_table, "name", groups)
+        statement = (
+            sa.select(_consumer_groups_table.c.id)
+            .where(_consumer_groups_table.c.name.in_(sorted(groups)))
+            .order_by(_consumer_groups_table.c.name)
+        )
+        transaction.execute(transaction.locked(statement)).all()
+
+
+def join(transaction: Transaction, groups: Mapping[str, str]) -> None:
+    """Put consumers into groups, by their uuids."""
+    if groups:
+        _JOIN.run(transaction, sorted(groups.items()))

@@ -1,0 +1,194 @@
+"""The list of all allocations, page by page.
+
+A page ends after a consumer, so its key, which never changes, is the cursor: an allocation that exists all
+the while is on exactly one page, also if it is replaced between two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.claims import AllocationFilter
+from placement.storage import tables
+from placement.storage.database import Executor
+
+_table = tables.allocations
+_providers = tables.providers
+_classes = tables.resource_classes
+_consumers = tables.consumers
+_projects = tables.projects
+_users = tables.users
+_types = tables.consumer_types
+_clusters = tables.clusters
+_listed = sa.select(
+    _table.c.consumer_id,
+    _consumers.c.generation,
+    _projects.c.external_id,
+    _users.c.external_id,
+    _types.c.name,
+    _providers.c.uuid,
+    _providers.c.name,
+    _clusters.c.name,
+    _classes.c.name,
+    _table.c.used,
+    _consumers.c.dedicated_cpus,
+)
+_order = (_table.c.consumer_id, _providers.c.id, _classes.c.id)
+
+
+class ListedAllocation(NamedTuple):
+    """One allocation by names; `cluster` is the provider's, `dedicated_cpus` are the consumer's."""
+
+    consumer_uuid: str
+    consumer_generation: int
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    provider_uuid: str
+    provider_name: str
+    cluster: str | None
+    class_name: str
+    amount: int
+    dedicated_cpus: str | None
+
+
+def page(
+    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+) -> list[ListedAllocation]:
+    """The allocations of the next consumers in order of their uuids, at most so many, in one statement."""
+    keys = _narrowed(sa.select(_table.c.consumer_id), wanted)
+    if after is not None:
+        keys = keys.where(_table.c.consumer_id > after)
+    keys = keys.distinct().order_by(_table.c.consumer_id).limit(consumers)
+    statement = _narrowed(_listed, wanted)
+    statement = statement.where(_table.c.consumer_id.in_(keys.subquery().select()))
+    return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
+
+
+class ConsumerSum(NamedTuple):
+    """What a consumer holds of one class over all providers."""
+
+    consumer_uuid: str
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    class_name: str
+    amount: int
+
+
+_FILTERS = {
+    "project_id": "projects.external_id = :project_id",
+    "user_id": "users.external_id = :user_id",
+    "consumer_type": "consumer_types.name = :consumer_type",
+}
+_IN_CLUSTER = """
+    AND allocations.resource_provider_id IN (
+        SELECT providers.id FROM resource_providers AS providers
+          JOIN clusters ON clusters.id = providers.cluster_id WHERE clusters.name = :cluster)
+"""
+
+
+@cache
+def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause:
+    """The statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_FILTERS[name] for name in sorted(given - {"cluster"})]
+    conditions += ["consumers.consumer_type_id IS NULL"] * untyped + ["consumers.uuid > :after"] * later
+    narrowed = "".join(f" AND {each}" for each in conditions)
+    in_cluster = _IN_CLUSTER if "cluster" in given else ""
+    return sa.text(
+        f"""
+        SELECT chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.name,
+               CAST(SUM(allocations.used) AS BIGINT)
+          FROM (SELECT consumers.uuid, consumer_types.name AS type, projects.external_id AS project,
+                       users.external_id AS "user"
+                  FROM consumers
+                  JOIN projects ON projects.id = consumers.project_id
+                  JOIN users ON users.id = consumers.user_id
+                  LEFT JOIN consumer_types ON consumer_types.id = consumers.consumer_type_id
+                 WHERE EXISTS (SELECT 1 FROM allocations
+                                WHERE allocations.consumer_id = consumers.uuid {in_cluster}) {narrowed}
+                 ORDER BY consumers.uuid LIMIT :count) AS chosen
+          JOIN allocations ON allocations.consumer_id = chosen.uuid {in_cluster}
+          JOIN resource_classes ON resource_classes.id = allocations.resource_class_id
+         GROUP BY chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.id,
+                  resource_classes.name
+         ORDER BY chosen.uuid, resource_classes.id
+        """
+    )
+
+
+def sums(
+    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+) -> list[ConsumerSum]:
+    """Return what the next consumers hold of each class, in order of their uuids, at most so many consumers.
+
+    Raises KeyError where one consumer or one provider is wanted, for which there is no statement.
+    """
+    given = {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "untyped"}
+    given = {name: value for name, value in given.items() if value is not None}
+    statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
+    values = {**given, "count": consumers, **({} if after is None else {"after": after})}
+    return [ConsumerSum(*row) for row in connection.execute(statement, values)]
+
+
+class Held(NamedTuple):
+    """What somebody holds of a provider, which is known by its id as the class is."""
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    provider_id: int
+    class_id: int
+    amount: int
+
+
+_held = sa.text(
+    """
+    SELECT allocations.consumer_id, projects.external_id, users.external_id, consumer_types.name,
+           allocations.resource_provider_id, allocations.resource_class_id, allocations.used
+      FROM resource_providers AS providers
+      JOIN allocations ON allocations.resource_provider_id = providers.id
+      JOIN consumers ON consumers.uuid = allocations.consumer_id
+      JOIN projects ON projects.id = consumers.project_id
+      JOIN users ON users.id = consumers.user_id
+      LEFT JOIN consumer_types ON consumer_types.id = consumers.consumer_type_id
+     WHERE providers.root_provider_id = :root_id
+     ORDER BY allocations.consumer_id, providers.id, allocations.resource_class_id
+    """
+)
+
+
+def on_tree(connection: Executor, root_id: int) -> list[Held]:
+    """All that is held of the providers of a tree, by consumer."""
+    return [Held(*row) for row in connection.execute(_held, {"root_id": root_id})]
+
+
+def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:
+    statement = (
+        statement.select_from(_table)
+        .join(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+        .join(_projects, _projects.c.id == _consumers.c.project_id)
+        .join(_users, _users.c.id == _consumers.c.user_id)
+        .join(_providers, _providers.c.id == _table.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _table.c.resource_class_id)
+        .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
+        .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
+    )
+    for column, value in (
+        (_projects.c.external_id, wanted.project_id),
+        (_users.c.external_id, wanted.user_id),
+        (_types.c.name, wanted.consumer_type),
+        (_consumers.c.uuid, wanted.consumer_uuid),
+        (_providers.c.uuid, wanted.provider_uuid),
+        (_clusters.c.name, wanted.cluster),
+    ):
+        if value is not None:
+            statement = statement.where(column == value)
+    if wanted.untyped:
+        statement = statement.where(_consumers.c.consumer_type_id.is_(None))
+    return statement

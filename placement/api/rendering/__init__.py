@@ -1,1 +1,0 @@
-"""Rendering: values to bodies."""

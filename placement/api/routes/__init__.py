@@ -1,1 +1,0 @@
-"""The routes of the Placement API, one module per thing."""

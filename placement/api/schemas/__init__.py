@@ -1,1 +1,0 @@
-"""Marshmallow schemas of bodies and queries; fields carry `since` and `until` microversions."""

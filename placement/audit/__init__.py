@@ -1,0 +1,1 @@
+"""Records of changes, and events about them."""

@@ -1,0 +1,318 @@
+"""Changes of providers and consumers since a moment, without loss.
+
+A moment is handed out as a token: which history of writes it is in (storage.history), when it was
+handed out, and which transactions were over then. Providers that changed are found by the stamps that every
+look at the database goes by, deleted ones and consumers by the audit records that carry the same stamps. Each
+change is told once, in whatever order transactions commit.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain import deadline
+from placement.engine.domain.audit import Action, AuditFilter, Change, Kind, RecordHead, StoredRecord
+from placement.engine.domain.errors import BadRequest, Gone, NotFound, Unavailable
+from placement.storage import tables
+from placement.storage.backends.backend import Backend
+from placement.storage.database import Database, Executor
+from placement.storage.feed import Feed
+
+# Reading records: pages of them, and what changed since a moment.
+
+
+_table = tables.audit_records
+_LAST = 2**62
+# What a field of AuditFilter asks of a record; `before` is the marker of a page.
+_CONDITIONS = {
+    "user_id": "user_id = :user_id",
+    "project_id": "project_id = :project_id",
+    "request_id": "(request_id = :request_id OR global_request_id = :request_id)",
+    "action": "action = :action",
+    "kind": "kind = :kind",
+    "targets": "target IN :targets",
+    "consumer_id": "consumer_id = :consumer_id",
+    "since": "recorded_at >= :since",
+    "until": "recorded_at < :until",
+    "before": "id < :before",
+}
+_TIMES = {"since", "until"}
+
+
+def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
+    """Return records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
+    return [StoredRecord._make(row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
+
+
+def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
+    """Return the records of `page` as lists show them, without what was before and after."""
+    return [RecordHead._make(row) for row in _rows(connection, RecordHead._fields, wanted, before, count)]
+
+
+def _rows(
+    connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
+) -> Sequence[sa.Row[Any]]:
+    """Return rows to which all that is wanted applies. Raises KeyError for a field without a condition."""
+    given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
+    values = {name: value for name, value in given.items() if value not in (None, ())}
+    rows = connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
+    return list(rows)
+
+
+@cache
+def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSelect:
+    """Return the statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_CONDITIONS[name] for name in sorted(given)]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    text = sa.text(f"SELECT {', '.join(columns)} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
+    if "targets" in given:
+        text = text.bindparams(sa.bindparam("targets", expanding=True))
+    text = text.bindparams(*(sa.bindparam(name, type_=sa.DateTime) for name in sorted(_TIMES & given)))
+    return text.columns(*(_table.c[name] for name in columns))
+
+
+def moment(connection: Executor, backend: Backend) -> str:
+    """The present moment, in a transaction that sees one state."""
+    return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
+
+
+def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
+    """What changed after a moment, each thing once, those that are gone and consumers in their order.
+
+    None if there are more than `most` changes to look through.
+    """
+    rows = connection.execute(_changes(type(backend)), {"since": since, "most": most + 1}).all()
+    if len(rows) > most:
+        return None
+    last: dict[tuple[str, str], Change] = {}
+    for row in rows:
+        change = Change(*row[:4])
+        # The last one counts, and has its place.
+        last.pop((change.kind, change.id), None)
+        last[change.kind, change.id] = change
+    return list(last.values())
+
+
+@cache
+def _changes(backend: type[Backend]) -> sa.TextClause:
+    """Providers that are there carry the stamp of their last change; all else is told by records.
+
+    A provider that is there was deleted before, if at all, be it in the same transaction. Records are written
+    last in a transaction, while it locks what it changed, so of one thing they are in the order of commits;
+    stamps are taken when a transaction begins to write, and are not.
+    """
+    provider, record = (
+        backend.is_later.format(column=f"{table}.revision") for table in ("provider", "record")
+    )
+    return sa.text(
+        f"""
+        SELECT '{Kind.PROVIDER}' AS kind, provider.uuid AS id, '{Action.UPDATE}' AS action,
+               provider.generation AS generation, {_LAST} AS number
+          FROM resource_providers AS provider WHERE {provider}
+        UNION ALL
+        SELECT CASE WHEN record.kind IN ('{Kind.PROVIDER}', '{Kind.DATABASE}') THEN record.kind
+                    ELSE 'consumer' END,
+               COALESCE(record.consumer_id, record.target), record.action, NULL, record.id
+          FROM audit_records AS record
+         WHERE {record}
+           AND (record.consumer_id IS NOT NULL OR record.kind = '{Kind.DATABASE}'
+                OR record.kind = '{Kind.PROVIDER}' AND record.action = '{Action.DELETE}')
+         ORDER BY 5 LIMIT :most
+        """
+    )
+
+
+# Records are kept for longer (server.options), by more than any transaction takes.
+_TOKEN_SECONDS = 86_400
+# Whoever missed more is better off reading all again.
+_MOST_CHANGES = 100_000
+_LOOK_EVERY_SECONDS = 0.5
+# Where requests have no deadline.
+_TURN_SECONDS = 60
+_DIGEST = 12
+_AGAIN = (
+    "read all providers and consumers again, and follow from the token that a request without `since` gives"
+)
+
+
+class TooManyFollowers(Unavailable):
+    """All places in which requests may wait for changes are taken."""
+
+    code = "placement.events.too_many_followers"
+
+
+class TokenTooOld(Gone):
+    """What changed since a token cannot be told any more."""
+
+    code = "placement.events.token_too_old"
+
+
+class News(NamedTuple):
+    """What changed, and the token from which to go on."""
+
+    changes: list[Change]
+    token: str
+
+
+class Events:
+    """Tells what changed. Few threads may wait at a time, and one of them looks at the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._feed = Feed(database)
+        self._looking = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting: Counter[str | None] = Counter()
+
+    def now(self) -> News:
+        """Nothing, and the token of this moment. Raises NotFound where no records are kept, Unavailable."""
+        self._check_kept()
+        return self._look(None)
+
+    @contextmanager
+    def place(self, most: int, user_id: str | None) -> Iterator[None]:
+        """Take one of `most` places for requests that wait, while the block runs. Raises TooManyFollowers.
+
+        One user gets three quarters of the places, rounded down, and at least one.
+        """
+        with self._counting:
+            waiting = self._waiting.total()
+            if waiting >= most:
+                raise TooManyFollowers(
+                    f"{waiting} requests wait for changes in this process already; try again."
+                )
+            own = self._waiting[user_id]
+            if own >= max(1, most * 3 // 4):
+                raise TooManyFollowers(
+                    f"{own} requests of this user wait for changes in this process already; try again."
+                )
+            self._waiting[user_id] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._waiting[user_id] -= 1
+                if not self._waiting[user_id]:
+                    del self._waiting[user_id]
+
+    def since(self, token: str, wait_seconds: float) -> News:
+        """What changed since the token, waiting so long for something to change.
+
+        Raises BadRequest for what is no token, TokenTooOld, NotFound where no records are kept, Unavailable.
+        """
+        self._check_kept()
+        end = time.monotonic() + wait_seconds
+        while True:
+            news = self._look(token)
+            left = min(end, deadline.at()) - time.monotonic()
+            if news.changes or left <= 0 or deadline.caller_is_gone():
+                return news
+            time.sleep(min(_LOOK_EVERY_SECONDS, left))
+
+    def _check_kept(self) -> None:
+        if not self._database.audits:
+            raise NotFound("Changes are told from audit records, which [audit] enabled switches off here.")
+
+    def _look(self, token: str | None) -> News:
+        """One at a time, so that those who wait take one connection from the others."""
+        known = None if token is None else _read(token)
+        if not self._looking.acquire(timeout=deadline.remaining(_TURN_SECONDS)):
+            raise Unavailable("Others look for changes, and the database is slow; try again.")
+        try:
+            with self._database.snapshot() as connection:
+                history = _digest(self._feed.horizon(connection).history)
+                present = moment(connection, self._database.backend)
+                fresh = _written(history, present)
+                if known is None:
+                    return News([], fresh)
+                _check(known, history)
+                found = changes_since(connection, self._database.backend, known.moment, _MOST_CHANGES)
+        finally:
+            self._looking.release()
+        if found is None or any(change.kind == Kind.DATABASE for change in found):
+            raise TokenTooOld(f"since: too much changed since then at once; {_AGAIN}")
+        return News(found, fresh)
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self._feed.close()
+
+
+class _Token(NamedTuple):
+    history: str
+    issued: int
+    moment: str
+
+
+def _written(history: str, moment: str) -> str:
+    text = f"{history}/{int(time.time())}/{moment}"
+    return base64.urlsafe_b64encode(f"{text}/{_digest(text)}".encode()).decode().rstrip("=")
+
+
+def _read(token: str) -> _Token:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        text, _, check = base64.b64decode(padded, altchars=b"-_", validate=True).decode().rpartition("/")
+        history, issued, moment = text.split("/")
+        if check == _digest(text):
+            return _Token(history, int(issued), moment)
+    except (binascii.Error, ValueError):
+        pass
+    raise BadRequest(f"since: {token[:100]!r} is no token; it must be the `next` of an earlier answer")
+
+
+def _check(token: _Token, history: str) -> None:
+    """Raises TokenTooOld for a token that is too old or of another history."""
+    if token.history != history:
+        what = "the database was restarted, promoted, restored or replaced"
+        raise TokenTooOld(f"since: {what} since then; {_AGAIN}")
+    if time.time() - token.issued > _TOKEN_SECONDS:
+        raise TokenTooOld(f"since: the token is older than {_TOKEN_SECONDS // 3600} hours; {_AGAIN}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+# Pages of audit records.
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Records from the newest to the oldest; `next` is the marker of the following page, None on the last."""
+
+    records: list[StoredRecord]
+    next: int | None
+
+
+class AuditTrail:
+    """Reads who changed what."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def heads(
+        self, wanted: AuditFilter, marker: int | None, count: int
+    ) -> tuple[list[RecordHead], int | None]:
+        """The next records as lists show them, and the marker of the following page."""
+        with self._database.read() as connection:
+            found = heads(connection, wanted, marker, count + 1)
+        return found[:count], found[count - 1].id if len(found) > count else None
+
+    def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
+        """The next records to which all that is wanted applies."""
+        with self._database.read() as connection:
+            found = page(connection, wanted, marker, count + 1)
+        return AuditPage(found[:count], found[count - 1].id if len(found) > count else None)

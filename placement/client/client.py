@@ -1,0 +1,270 @@
+"""Calls to a placement service over HTTP, for the commands that need one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+from keystoneauth1 import exceptions
+from keystoneauth1.session import Session
+
+from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.identifiers import is_loopback
+
+VERSION = "1.39"
+"""The newest microversion, in whose form bodies are read and written."""
+HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
+"""What every request says, unless it is in the form of another microversion."""
+
+_TOKEN = "X-Auth-Token"
+_CONNECT_SECONDS = 5
+ANSWER_SECONDS = 120
+"""Searches may take long."""
+_UNAUTHORIZED = 401
+_LONGEST_TEXT = 200
+_NEAREST = 3
+# How the service begins messages about bodies and parameters, and the rule that follows them.
+_OF_BODIES = "JSON does not validate: "
+_OF_QUERIES = "Invalid query string parameters: "
+_RULE = "  Failed validating "
+_KNOWN = ". Parameters of the Placement API: "
+_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
+_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
+_PARTS = re.compile(r"\['?([^\]']*)'?\]")
+
+# Files for TLS: the authority of the service, and what the caller shows of himself.
+AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
+    "PLACEMENT_CACERT",
+    "PLACEMENT_CERT",
+    "PLACEMENT_KEY",
+)
+
+Query = Iterable[tuple[str, str]]
+
+
+class ServiceError(PlacementError):
+    """The service cannot be reached (no `status`), or refuses a call; the text is what it says."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """One service, one caller; the connection is kept for the next call."""
+
+    _hint = "Is --token, or $PLACEMENT_TOKEN, right?"
+
+    def __init__(self, url: str, token: str) -> None:
+        if not (token.isascii() and token.isprintable()):
+            raise ServiceError("--token: must be printable ASCII")
+        self._url = url.rstrip("/")
+        self._session = _Session()
+        # A proxy of the environment does not know what we call loopback.
+        self._session.trust_env = not is_loopback(_host(url))
+        self._session.headers.update({**HEADERS, _TOKEN: token})
+
+    def get(self, path: str, query: Query = ()) -> Any:
+        """The body of a GET. Raises ServiceError."""
+        return self._call("GET", path, query=query)
+
+    def put(
+        self, path: str, body: object, version: str = VERSION, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """The body of the answer to a PUT of JSON in the form of a microversion. Raises ServiceError."""
+        return self._call("PUT", path, body, headers={**in_version(version), **(headers or {})})
+
+    def post(self, path: str, body: object, seconds: float = ANSWER_SECONDS) -> Any:
+        """The body of the answer to a POST of JSON, waited for so long. Raises ServiceError."""
+        return self._call("POST", path, body, seconds=seconds)
+
+    def delete(self, path: str, query: Query = ()) -> None:
+        """DELETE. Raises ServiceError."""
+        self._call("DELETE", path, query=query)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Query = (),
+        headers: Mapping[str, str] = HEADERS,
+        seconds: float = ANSWER_SECONDS,
+    ) -> Any:
+        answer = self._send(method, path, body, list(query), headers, seconds)
+        if answer.status_code == _UNAUTHORIZED:
+            raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
+        if not answer.ok:
+            raise ServiceError(_refusal(answer), answer.status_code)
+        if not answer.content:
+            return None
+        try:
+            return answer.json()
+        except ValueError:
+            raise ServiceError(f"{self._url} answers, but is no placement service") from None
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        seconds: float,
+    ) -> requests.Response:
+        """The answer, whatever it says. Raises ServiceError where there is none."""
+        try:
+            return self._session.request(
+                method,
+                self._url + path,
+                params=query,
+                json=body,
+                headers=headers,
+                verify=os.environ.get(AUTHORITY_VARIABLE) or None,
+                cert=_certificate(),
+                timeout=(_CONNECT_SECONDS, seconds),
+            )
+        except requests.exceptions.SSLError as error:
+            raise ServiceError(f"{self._url}: TLS: {_innermost(error)} (${AUTHORITY_VARIABLE})") from None
+        except requests.Timeout:
+            raise ServiceError(f"{self._url} does not answer in time") from None
+        except requests.ConnectionError:
+            raise ServiceError(
+                f"{self._url} cannot be reached; is the service running, and --url right?"
+            ) from None
+        except (OSError, ValueError) as error:
+            # What requests raises is an OSError, too, as is a file of certificates that cannot be read.
+            raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+
+
+def in_version(version: str) -> dict[str, str]:
+    """What a request in the form of a microversion says."""
+    return {**HEADERS, "OpenStack-API-Version": f"placement {version}"}
+
+
+def _certificate() -> tuple[str, str] | str | None:
+    """The certificate and its key, which may be in the same file."""
+    certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
+    return (certificate, key) if certificate and key else certificate
+
+
+def _innermost(error: BaseException) -> str:
+    """What TLS itself says, below what the libraries say about it."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    said = reason.args[0] if isinstance(reason, Exception) and reason.args else error
+    return _one_line(str(said))
+
+
+class _Session(requests.Session):
+    """Does not send the token to other hosts, to which the service or a proxy redirects."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Called before a redirect is followed; the library knows only headers that are not ours."""
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        before, after = response.request.url, prepared_request.url
+        if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
+            prepared_request.headers.pop(_TOKEN, None)
+
+
+def path(*segments: str) -> str:
+    """An absolute path of these segments. Raises ServiceError for what cannot be one.
+
+    On the way to the service dots and slashes are taken for steps in the path, quoted or not, and a DELETE
+    must not end up one step higher.
+    """
+    for segment in segments:
+        if segment in ("", ".", "..") or "/" in segment:
+            raise ServiceError(f"{segment!r} is no name of anything")
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ServiceError(f"--url: {url} is no URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
+    return parts.hostname
+
+
+def _refusal(answer: requests.Response) -> str:
+    """The messages of the error body; other servers on the way may answer anything."""
+    try:
+        messages = [message_of(error) for error in answer.json()["errors"]]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
+    said = "; ".join(message for message in messages if message)
+    return said or f"the service answers {answer.status_code} {answer.reason}"
+
+
+def message_of(error: Mapping[str, Any]) -> str:
+    """What is the matter, and who comes closest to a request that fits nowhere."""
+    # A sentence about the status comes first; what is the matter is the last line.
+    text = error["detail"].strip().splitlines()[-1].strip()
+    nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
+    return "; ".join([_plain(text), *nearest[:_NEAREST]])
+
+
+def _plain(text: str) -> str:
+    """A message without the rule of JSON Schema that is broken, which is for programs."""
+    told, broken, rule = text.partition(_RULE)
+    if not broken:
+        return text
+    told = _REGEXES.sub("is no parameter of this request", told)
+    told = told.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
+    place = _PLACE.search(rule)
+    field = ".".join(_PARTS.findall(place[1])) if place else ""
+    _, more, known = rule.partition(_KNOWN)
+    return (f"{field}: {told}" if field else told) + more + known
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# Calls to the placement service that the session of an `openstack` client finds and signs in to.
+
+
+_SERVICE = "placement"
+
+
+class SignedIn(Client):
+    """The placement service of a cloud, as the user of the session."""
+
+    _hint = "Is the user of the openstack client the right one?"
+    _url = "the placement service of the cloud"
+
+    def __init__(self, session: Session, region: str | None, interface: str | None) -> None:
+        self._cloud = session
+        self._filter = {"service_type": _SERVICE, "region_name": region, "interface": interface}
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        seconds: float,
+    ) -> requests.Response:
+        """The answer, whatever it says. Raises ServiceError where there is none."""
+        try:
+            answer: requests.Response = self._cloud.request(
+                path,
+                method,
+                json=body,
+                params=query,
+                headers=headers,
+                endpoint_filter=self._filter,
+                timeout=seconds,
+                raise_exc=False,
+            )
+        except exceptions.ClientException as error:
+            raise ServiceError(" ".join(str(error).split())) from None
+        return answer

@@ -1,0 +1,1 @@
+"""Commands, by the noun they are about."""

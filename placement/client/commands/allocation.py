@@ -1,0 +1,146 @@
+"""`placement allocation`: what consumers hold."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from placement.client import display
+from placement.client.display import PROSE, Action, Held, Prose, argument, folded, positive
+from placement.client.formats import PagedList, ResourceAmounts
+from placement.engine.domain.errors import PlacementError
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
+
+_LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID", "Dedicated CPUs")
+_COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
+_TEXT = ("Allocations",)
+_SHOWN = 20
+_CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
+
+
+class ListAllocations(Prose):
+    """List who holds what: consumers with their providers, or a row for each provider of each consumer.
+
+    Formats that are written row by row, csv and value, begin with the first page of the service.
+    """
+
+    arguments = (
+        argument("--project", help="of consumers of this project"),
+        argument("--user", help="of consumers of this user"),
+        argument("--type", help="of consumers of this type; unknown: without a type"),
+        argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
+        argument("--cluster", help="on providers of this cluster"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"of so many consumers at most (else {_SHOWN} for people)",
+        ),
+    )
+    left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask page by page and list."""
+        client = self.client
+        given = {
+            "project_id": parsed_args.project,
+            "user_id": parsed_args.user,
+            "consumer_type": parsed_args.type,
+            "cluster": parsed_args.cluster,
+        }
+        if parsed_args.provider is not None:
+            given["resource_provider"] = display.provider(client, parsed_args.provider)["uuid"]
+        pages = PagedList(client, "/ext/v1/allocations", "consumers", "after")
+        consumers: Iterable[dict[str, Any]] = pages.entries(given, parsed_args.limit)
+        if parsed_args.limit is None:
+            consumers = self.first(parsed_args, consumers, _SHOWN)
+        if parsed_args.formatter == PROSE:
+            return _TEXT, [(line,) for consumer in consumers for line in _told(consumer)]
+        return _LISTED, (row for consumer in consumers for row in _rows(consumer))
+
+
+class ShowAllocation(Prose):
+    """Show what a consumer holds of each provider, and which CPUs of its guest are dedicated."""
+
+    arguments = (_CONSUMER,)
+    left_out_first = ("UUID", "User", "Type", "Project")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        client = self.client
+        body = client.get(_path(parsed_args.consumer))
+        held = body["allocations"]
+        if not held:
+            raise PlacementError(f"consumer {parsed_args.consumer} holds nothing")
+        known = display.of(client, held)
+        cpus = _dedicated_cpus(client, parsed_args.consumer)
+        if cpus:
+            self.note(f"dedicated CPUs of the guest: {cpus}")
+        if parsed_args.formatter == PROSE:
+            named = [(known.get(uuid, uuid), entry["resources"]) for uuid, entry in held.items()]
+            return _TEXT, [(line,) for line in _told_of(parsed_args.consumer, body, named)]
+        owner = (body["project_id"], body["user_id"], body["consumer_type"])
+        return _COLUMNS, [
+            (known.get(uuid, uuid), ResourceAmounts(entry["resources"]), *owner, uuid)
+            for uuid, entry in held.items()
+        ]
+
+
+class DeleteAllocation(Action):
+    """Release everything a consumer holds."""
+
+    arguments = (_CONSUMER,)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Release it."""
+        self.client.delete(_path(parsed_args.consumer))
+
+
+def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    uuid = consumer["consumer_uuid"]
+    owner = (consumer["project_id"], consumer["user_id"], consumer["consumer_type"])
+    for provider, held in consumer["allocations"].items():
+        amounts, cpus = ResourceAmounts(held["resources"]), consumer.get("dedicated_cpus")
+        yield uuid, held["name"], amounts, *owner, held["cluster"], provider, cpus
+
+
+def _told(consumer: Mapping[str, Any]) -> Iterator[str]:
+    named = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
+    yield from _told_of(consumer["consumer_uuid"], consumer, named)
+    if consumer.get("dedicated_cpus"):
+        yield f"   dedicated CPUs of the guest: {consumer['dedicated_cpus']}"
+
+
+def _told_of(uuid: str, consumer: Mapping[str, Any], held: Iterable[tuple[str, Held]]) -> Iterator[str]:
+    """A consumer, its owner, and what it holds, a line for each provider or row of alike ones."""
+    yield uuid
+    owner, user = consumer["project_id"], consumer["user_id"]
+    yield f"   {consumer['consumer_type']} of project {owner}, user {user}"
+    for name, amounts, count in folded(held):
+        each = " each" if count > 1 else ""
+        yield f"   {name}"
+        yield from (f"      {resource}={amount}{each}" for resource, amount in sorted(amounts.items()))
+
+
+def _dedicated_cpus(client: Client, consumer: str) -> str | None:
+    """The dedicated CPUs of the guest, if the service keeps them and shows them. Raises ServiceError."""
+    from placement.client.client import ServiceError
+
+    try:
+        listed = client.get("/ext/v1/allocations", [("consumer_uuid", consumer)])["consumers"]
+    except ServiceError as error:
+        # The incumbent has no such path, and not everybody may list.
+        if error.status in (403, 404):
+            return None
+        raise
+    found: str | None = next((each.get("dedicated_cpus") for each in listed), None)
+    return found
+
+
+def _path(consumer: str) -> str:
+    from placement.client.client import path
+
+    return path("allocations", consumer)

@@ -1,0 +1,84 @@
+"""`placement audit`: who changed what."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from placement.client.display import Listing, argument, positive
+from placement.client.formats import Lines, PagedList
+from placement.engine.domain.audit import Action, Kind
+
+_COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
+_LONG = ("Before", "After", "Roles", "Address", "Caller's request")
+_FILTERS = ("user", "project", "request", "action", "type", "target", "consumer", "since", "until")
+_PARAMETERS = {
+    "user": "user_id",
+    "project": "project_id",
+    "request": "request_id",
+    "type": "target_type",
+    "consumer": "consumer_uuid",
+}
+_SHOWN = 50
+
+
+class ListAudit(Listing):
+    """List who changed what, the newest first."""
+
+    arguments = (
+        argument("--user", help="changes of this user"),
+        argument("--project", help="changes of users in this project"),
+        argument("--request", metavar="ID", help="changes of this request, by its id or that of its caller"),
+        argument("--action", choices=[str(action) for action in Action], help="changes of this kind"),
+        argument("--type", choices=[str(kind) for kind in Kind], help="changes of such things"),
+        argument("--target", metavar="ID", help="changes of this provider, consumer, name or CLUSTER/NAME"),
+        argument("--consumer", metavar="UUID", help="changes of what this consumer holds, pods included"),
+        argument("--since", metavar="TIME", help="changes from then on, such as 2026-01-31T12:00:00Z"),
+        argument("--until", metavar="TIME", help="changes before then"),
+        argument("--long", action="store_true", help="with what was there before and after, and from where"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            default=_SHOWN,
+            help="so many at most (default %(default)s)",
+        ),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask page by page and list."""
+        given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
+        pages = PagedList(self.client, "/ext/v1/audit", "events", "marker")
+        events = pages.entries(given, parsed_args.limit)
+        if parsed_args.long:
+            return _COLUMNS + _LONG, ((*_row(event), *_rest(event)) for event in events)
+        return _COLUMNS, (_row(event) for event in events)
+
+
+def _row(event: dict[str, Any]) -> tuple[Any, ...]:
+    who, target = event["initiator"], event["target"]
+    return (
+        event["eventTime"],
+        who["id"],
+        who.get("project_id"),
+        event["action"],
+        target["typeURI"].rpartition("/")[2],
+        target["id"],
+        who.get("request_id"),
+    )
+
+
+def _rest(event: dict[str, Any]) -> tuple[Any, ...]:
+    who = event["initiator"]
+    documents = {each["name"]: each["content"] for each in event["attachments"]}
+    return (
+        _document(documents.get("before")),
+        _document(documents.get("after")),
+        " ".join(who.get("roles", ())),
+        who.get("host", {}).get("address"),
+        who.get("global_request_id"),
+    )
+
+
+def _document(content: dict[str, Any] | None) -> Lines:
+    return Lines([f"{name}: {value}" for name, value in (content or {}).items()])

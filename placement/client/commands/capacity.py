@@ -1,0 +1,174 @@
+"""`placement capacity`: how many more there is room for, as everything is or as it would be."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.display import STANDARD_INPUT, Listing, argument, read_bytes
+from placement.client.formats import ResourceAmounts
+from placement.engine.domain.errors import PlacementError
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
+
+_COLUMNS = ("Kind", "Of", "Room", "Runs out first", "Taking", "Hosts", "Fragmentation", "Stranded")
+_GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
+_ALL = "all"
+_SHOWN = 50
+
+
+WORLD = (
+    argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
+    argument("--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"),
+    argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
+    argument(
+        "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
+    ),
+)
+"""What says how things would be different."""
+
+
+class ShowCapacity(Listing):
+    """Show how many more of queries, flavors and pods could be placed one after another.
+
+    KIND is a .json file with a flavor as `openstack flavor show -f json` prints it, a file with the manifest
+    of a pod (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512: all KEY=VALUE together are
+    one query, one with & is a query by itself, and so is one with a name before it: small:resources=VCPU:2.
+    Options of flavors say one without a file. The last options tell what would be if things were different.
+    """
+
+    arguments = (
+        argument("kinds", nargs="*", metavar="KIND", help="file, query parameter or query"),
+        *OPTIONS,
+        argument("--cluster", help="in this cluster only"),
+        argument(
+            "--by",
+            action="append",
+            choices=list(_GROUPS),
+            help="a row for each cluster (the default), aggregate or host; repeatable",
+        ),
+        *WORLD,
+    )
+    left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
+        """Ask and list."""
+        by = parsed_args.by or ["cluster"]
+        found_kinds = kinds_of(parsed_args)
+        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": world_of(parsed_args)}
+        if parsed_args.cluster is not None:
+            question["cluster"] = parsed_args.cluster
+        found = _asked(self.client, question)
+        rows = (row for name, kind in found.items() for row in _rows(name, kind, by))
+        return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
+
+
+def _asked(client: Client, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = client.post("/ext/v1/capacity", question)["kinds"]
+    return found
+
+
+def _rows(name: str, kind: Mapping[str, Any], by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    yield _row(name, _ALL, kind["total"])
+    for group in by:
+        for room in kind.get(_GROUPS[group], ()):
+            called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
+            yield _row(name, called, room)
+
+
+def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
+    count = str(room["lower"]) if room["exact"] else f"{room['lower']} to {room['upper']}"
+    stranded = {kind: each["stranded"] for kind, each in room["classes"].items() if each["stranded"]}
+    sums = (room.get("taking"), room.get("hosts"), room.get("fragmentation"))
+    return (name, of, count, room["runs_out_first"], *sums, ResourceAmounts(stranded))
+
+
+def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What `kinds` and the options of flavors say, by name. Raises PlacementError."""
+    kinds: dict[str, Any] = {}
+    parameters = []
+    for text in parsed.kinds:
+        name, rest = _named(text)
+        if "=" not in rest:
+            kinds[name or Path(rest).stem or "it"] = _read(rest, parsed)
+        elif name or "&" in rest:
+            kinds[name or f"query-{len(kinds) + 1}"] = {"querystring": rest}
+        else:
+            parameters.append(rest)
+    if parsed.vcpus is not None and not kinds:
+        kinds["flavor"] = document_beside(parsed)
+    if parameters:
+        kinds["query"] = {"querystring": "&".join(parameters)}
+    if not kinds:
+        raise PlacementError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
+    return kinds
+
+
+def _named(text: str) -> tuple[str, str]:
+    """A name before a colon, if that is not part of a query or a path."""
+    name, colon, rest = text.partition(":")
+    if colon and name and not set("=&/.") & set(name) and rest:
+        return name, rest
+    return "", text
+
+
+def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
+    """A pod or a flavor from a file. Raises PlacementError naming it."""
+    from placement.common.documents import parse_yaml
+
+    if file != STANDARD_INPUT and not Path(file).exists():
+        raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")
+    if Path(file).suffix == ".json" or file == STANDARD_INPUT:
+        return document_beside(parsed, file)
+    documents = parse_yaml(read_bytes(file))
+    if len(documents) != 1:
+        raise PlacementError(f"{file}: the manifest of one pod is expected")
+    return {"pod": documents[0]}
+
+
+def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What is to be different, as the API takes it. Raises PlacementError naming the option."""
+    world: dict[str, Any] = {}
+    if parsed.without:
+        world["without"] = parsed.without
+    more = [
+        {"like": host, "count": _whole("--more", number)} for host, number in _pairs("--more", parsed.more)
+    ]
+    if more:
+        world["more"] = more
+    inventories = [
+        {"resource_class": name, "allocation_ratio": _ratio(number)}
+        for name, number in _pairs("--ratio", parsed.ratio)
+    ]
+    inventories += [
+        {"resource_class": name, "reserved": _whole("--reserved", number)}
+        for name, number in _pairs("--reserved", parsed.reserved)
+    ]
+    if inventories:
+        world["inventories"] = inventories
+    return world
+
+
+def _pairs(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        key, separator, value = text.rpartition("=")
+        if not separator:
+            raise PlacementError(f"{option}: {text} is no NAME=NUMBER")
+        yield key, value
+
+
+def _whole(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise PlacementError(f"{option}: {text} is no whole number")
+    return int(text)
+
+
+def _ratio(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise PlacementError(f"--ratio: {text} is no number") from None

@@ -1,0 +1,154 @@
+"""`placement claim`: the best candidates of a request, claimed in one call, under rules between consumers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+from placement.client import display
+from placement.client.commands.capacity import WORLD, world_of
+from placement.client.commands.flavor import OPTIONS, document_beside
+from placement.client.display import Listing, argument, consumer_uuid, parameter, positive
+from placement.client.formats import Lines, ResourceAmounts
+from placement.engine.domain.errors import PlacementError
+
+_COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
+_OWNER = "operator"
+_TYPE = "INSTANCE"
+
+
+_RULES = (
+    argument("--apart", action="store_true", help="on different hosts"),
+    argument("--per-host", type=positive, metavar="N", help="at most so many on a host"),
+    argument("--together", action="store_true", help="all on one host"),
+    argument(
+        "--spread",
+        action="append",
+        default=[],
+        metavar="AGGREGATE",
+        help="evenly over these aggregates, repeatable",
+    ),
+    argument("--soft", action="store_true", help="as far as that is possible"),
+    argument("--policy", metavar="POLICY", help="of a server group of nova, such as soft-anti-affinity"),
+    argument("--group", metavar="NAME", help="they come into it, and who is in it counts in rules"),
+)
+
+
+class ClaimRequest(Listing):
+    """Let consumers hold the best candidates of a request; repeating it changes nothing.
+
+    The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2; or
+    options say a flavor. With --dry-run nothing is claimed, and the last options say what would be different.
+    """
+
+    arguments = (
+        argument(
+            "--consumer", type=consumer_uuid, metavar="UUID", help="who shall hold it (default a new one)"
+        ),
+        argument("--count", type=positive, metavar="N", help="for so many new consumers, all or none"),
+        argument("--minimum", type=positive, metavar="N", help="for so many of them at least, or none"),
+        *_RULES,
+        argument("--project", default=_OWNER, help="its project (default %(default)s)"),
+        argument("--user", default=_OWNER, help="its user (default %(default)s)"),
+        argument("--type", default=_TYPE, help="what it is (default %(default)s)"),
+        argument("query", nargs="*", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable"),
+        *OPTIONS,
+        argument("--cluster", help="for flavors: in this cluster only"),
+        argument("--dry-run", action="store_true", help="claim nothing, show what they would get"),
+        *WORLD,
+    )
+    left_out_first = ("UUID", "Groups")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Claim and list."""
+        if parsed_args.count is not None and parsed_args.consumer is not None:
+            raise PlacementError("--count: is for new consumers, of which --consumer names one")
+        claim = {
+            "project_id": parsed_args.project,
+            "user_id": parsed_args.user,
+            "consumer_type": parsed_args.type,
+            **_wanted(parsed_args),
+        }
+        consumer = {"consumer_uuid": parsed_args.consumer or str(uuid4())}
+        together = _together(parsed_args)
+        if parsed_args.count is None and not together:
+            body = self.client.post("/ext/v1/claims", {**claim, **consumer})
+            return _COLUMNS, self._rows([body])
+        count = parsed_args.count or 1
+        members = [consumer, *({"consumer_uuid": str(uuid4())} for _ in range(count - 1))]
+        claim |= {"members": members, **together}
+        if parsed_args.minimum is None:
+            claim["atomic"] = True
+        body = self.client.post("/ext/v1/claims", claim)
+        placed = [each for each in body["members"] if "allocations" in each]
+        if len(placed) < count:
+            refused = next(each for each in body["members"] if "error" in each)
+            reason = refused["error"]["detail"].strip().splitlines()[-1].strip()
+            self.note(f"{len(placed)} of {count}: {reason}")
+        return _COLUMNS, self._rows(placed)
+
+    def _rows(self, claimed: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        known = display.of(self.client, {provider for each in claimed for provider in each["allocations"]})
+        return [
+            (
+                each["consumer_uuid"],
+                known.get(provider, provider),
+                ResourceAmounts(entry["resources"]),
+                Lines([suffix or "(base)" for suffix, used in _groups(each) if provider in used]),
+                provider,
+            )
+            for each in claimed
+            for provider, entry in each["allocations"].items()
+        ]
+
+
+def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The query or the flavor."""
+    if parsed.query and parsed.cluster is not None:
+        raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
+    if parsed.query and parsed.vcpus is None:
+        return {"query": urlencode(parsed.query)}
+    if parsed.query or parsed.vcpus is None:
+        raise PlacementError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
+    flavor = document_beside(parsed)
+    return flavor if parsed.cluster is None else {**flavor, "cluster": parsed.cluster}
+
+
+def _together(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What consumers keep to together, as the API takes it; empty if that is nothing."""
+    rules: list[dict[str, Any]] = []
+    if parsed.apart:
+        rules.append({"kind": "at_most"})
+    if parsed.per_host is not None:
+        rules.append({"kind": "at_most", "count": parsed.per_host})
+    if parsed.together:
+        rules.append({"kind": "together"})
+    if parsed.spread:
+        rules.append({"kind": "spread", "per": "aggregate", "aggregates": parsed.spread})
+    if parsed.soft and not rules:
+        raise PlacementError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
+    beside: dict[str, Any] = {"weight": 1} if parsed.soft else {}
+    group = {} if parsed.group is None else {"group": parsed.group}
+    if group:
+        beside["groups"] = [parsed.group]
+    found: dict[str, Any] = {**group}
+    if rules:
+        found["rules"] = [{**rule, **beside} for rule in rules]
+    if parsed.policy is not None:
+        named = {} if parsed.group is None else {"id": parsed.group}
+        found["server_group"] = {"policy": parsed.policy, **named}
+    if parsed.minimum is not None:
+        found["minimum"] = parsed.minimum
+    world = world_of(parsed)
+    if parsed.dry_run:
+        found["dry_run"] = True
+    return found | ({"world": world} if world else {})
+
+
+def _groups(claimed: Mapping[str, Any]) -> Collection[tuple[str, list[str]]]:
+    """Which group got which providers."""
+    mappings: Mapping[str, list[str]] = claimed.get("mappings", {})
+    return mappings.items()

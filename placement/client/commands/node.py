@@ -1,0 +1,108 @@
+"""`placement node`: the nodes of Kubernetes clusters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from placement.client import drawing
+from placement.client.commands.cluster import cluster_path
+from placement.client.display import CLUSTER, DRAWING, Action, Drawing, Listing, argument, read_bytes
+from placement.client.drawing import draw
+from placement.client.formats import Lines
+from placement.engine.domain.errors import PlacementError
+
+# `placement tree`: the tree that a provider is in.
+
+
+class TreeDrawing(Drawing):
+    """A command that draws a provider tree."""
+
+    def drawn(self, parsed_args: argparse.Namespace, root: drawing.Provider) -> tuple[Any, list[Any]]:
+        """The tree as lines or as rows, whatever format was asked for."""
+        if parsed_args.formatter == DRAWING:
+            return ("Tree",), [(line,) for line in draw(root, self.app.stdout)]
+        return drawing.COLUMNS, list(drawing.rows(root))
+
+
+class ShowTree(TreeDrawing):
+    """Draw the tree that a provider is in, with capacity and use."""
+
+    arguments = (argument("provider", metavar="UUID_OR_NAME", help="any provider of the tree"),)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Fetch and draw."""
+        return self.drawn(parsed_args, drawing.fetch(self.client, parsed_args.provider))
+
+
+_NODE = (CLUSTER, argument("node", help="name of the node"))
+
+
+class ListNodes(Listing):
+    """List the nodes of a cluster."""
+
+    arguments = (CLUSTER,)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        nodes = self.client.get(cluster_path(parsed_args.cluster, "nodes"))["nodes"]
+        return ("name", "resource_provider"), [(node["name"], node["resource_provider"]) for node in nodes]
+
+
+class ShowNode(TreeDrawing):
+    """Draw a node with its capacity and use, cores a character each, and whose each of its CPUs is."""
+
+    arguments = _NODE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and draw."""
+        body = self.client.get(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
+        columns, rows = self.drawn(parsed_args, drawing.from_node(body["tree"]))
+        if parsed_args.formatter == DRAWING and body.get("cpus"):
+            rows += [(line,) for line in drawing.draw_cpu_owners(body["cpus"], self.app.stdout)]
+            rows += [(line,) for line in drawing.notes(body)]
+        return columns, rows
+
+
+class ImportNodes(Listing):
+    """Import nodes from manifests: each Node, and its NodeResourceTopology if there is one.
+
+    The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
+    Importing the same again changes nothing.
+    """
+
+    arguments = (
+        CLUSTER,
+        argument("file", metavar="FILE", help="manifests; - for standard input"),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Send the nodes one by one, until one is refused."""
+        from placement.common.documents import parse_yaml
+        from placement.pods.koordinator.lists import nodes_manifests
+
+        nodes = nodes_manifests(parse_yaml(read_bytes(parsed_args.file)))
+        columns = ("name", "created", "changed", "deleted", "warnings")
+        return columns, list(self._imported(parsed_args.cluster, nodes))
+
+    def _imported(self, cluster: str, nodes: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        client = self.client
+        for name, manifests in nodes.items():
+            body = {"node": manifests.node, "nodeResourceTopology": manifests.topology}
+            try:
+                done = client.put(cluster_path(cluster, "nodes", name), body)
+            except PlacementError as error:
+                raise PlacementError(f"{name}: {error}") from None
+            numbers = [len(done[change]) for change in ("created", "changed", "deleted")]
+            yield name, *numbers, Lines(done["warnings"])
+
+
+class DeleteNode(Action):
+    """Delete a node that nobody uses."""
+
+    arguments = _NODE
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete it."""
+        self.client.delete(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))

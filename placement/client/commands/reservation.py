@@ -1,0 +1,133 @@
+"""`placement reservation`: places that are kept for pods to come."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from placement.client.commands.cluster import cluster_path
+from placement.client.display import CLUSTER, Action, Details, Listing, argument, positive, read_bytes
+from placement.client.formats import Lines, PagedList, Pairs
+from placement.engine.domain.errors import PlacementError
+
+_LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
+_SHOWN = (
+    "name",
+    "uid",
+    "consumer_uuid",
+    "phase",
+    "node",
+    "resource_provider",
+    "allocate_once",
+    "allocate_policy",
+    "expires_at",
+    "held",
+    "left",
+    "used_by",
+    "score",
+    "warnings",
+    "remarks",
+    "unreadable",
+)
+_LINES = {"warnings", "remarks", "unreadable"}
+_RESERVATION = (CLUSTER, argument("reservation", help="name of the reservation"))
+
+
+class ListReservations(Listing):
+    """List the reservations of a cluster, those that are over included.
+
+    Formats that are written row by row, csv and value, begin with the first page of the service.
+    """
+
+    arguments = (
+        CLUSTER,
+        argument("--node", help="on this node"),
+        argument("--limit", type=positive, metavar="N", help="so many at most"),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask page by page and list."""
+        path = cluster_path(parsed_args.cluster, "reservations")
+        pages = PagedList(self.client, path, "reservations", "marker")
+        found = pages.entries({"node": parsed_args.node}, parsed_args.limit)
+        return _LISTED, (_row(_LISTED, reservation) for reservation in found)
+
+
+class ShowReservation(Details):
+    """Show a reservation: where it is, what it has left, and who uses it."""
+
+    arguments = _RESERVATION
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and show."""
+        path = cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation)
+        return _SHOWN, _row(_SHOWN, self.client.get(path))
+
+
+class CreateReservations(Listing):
+    """Place the reservations of manifests, or change the terms of those that are there.
+
+    The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
+    Creating the same again changes nothing.
+    """
+
+    arguments = (CLUSTER, argument("file", metavar="FILE", help="manifest; - for standard input"))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Send the reservations one by one, until one is refused."""
+        from placement.common.documents import parse_yaml
+        from placement.pods.koordinator.lists import reservations_manifests
+
+        manifests = reservations_manifests(parse_yaml(read_bytes(parsed_args.file)))
+        columns = ("name", "phase", "node", "held", "warnings")
+        return columns, list(self._created(parsed_args.cluster, manifests, columns))
+
+    def _created(
+        self, cluster: str, manifests: Sequence[Mapping[str, Any]], columns: Sequence[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        client = self.client
+        for name, manifest in [(_name(manifest), manifest) for manifest in manifests]:
+            try:
+                done = client.put(cluster_path(cluster, "reservations", name), manifest)
+            except PlacementError as error:
+                raise PlacementError(f"{name}: {error}") from None
+            yield _row(columns, done)
+
+
+class DeleteReservation(Action):
+    """Release what a reservation has left, and forget it; who took from it keeps that."""
+
+    arguments = _RESERVATION
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete it."""
+        self.client.delete(cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation))
+
+
+def _row(columns: Sequence[str], reservation: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(_cell(column, reservation) for column in columns)
+
+
+def _cell(column: str, reservation: Mapping[str, Any]) -> object:
+    if column in ("held", "left"):
+        holding = reservation[column]
+        return None if holding is None else Pairs(_amounts(holding))
+    if column == "used_by":
+        owners = reservation["current_owners"]
+        return Lines([f"{owner['namespace']}/{owner['name']}" for owner in owners])
+    return Lines(reservation[column]) if column in _LINES else reservation[column]
+
+
+def _amounts(holding: Mapping[str, Any]) -> dict[str, str]:
+    cpuset = {"cpuset": holding["cpuset"]} if holding["cpuset"] else {}
+    return {**cpuset, **holding["resources"]}
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    """The name of a Reservation. Raises PlacementError for one without."""
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str):
+        raise PlacementError("metadata.name: a Reservation has none")
+    return name

@@ -1,0 +1,388 @@
+"""Provider trees as text: branches, a bar for each resource class, cores a character each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from placement.client import display
+from placement.client.formats import GREEN, RED, YELLOW, Lines, painted
+from placement.engine.domain.inventories import Inventory
+from placement.engine.numa.cpuset import format_cpu_list
+
+if TYPE_CHECKING:
+    from placement.client.client import Client
+
+
+# A provider tree as the commands handle it, and where it comes from.
+
+
+COLUMNS = ("Provider", "Parent", "Resource", "Used", "Capacity", "Traits", "UUID")
+
+
+class Level(NamedTuple):
+    """How much of a resource class there is, and how much of it is used."""
+
+    used: int
+    capacity: int
+
+
+@dataclass(slots=True)
+class Provider:
+    """A provider with those below it."""
+
+    uuid: str
+    name: str
+    traits: Sequence[str]
+    levels: Mapping[str, Level]
+    children: list[Provider] = field(default_factory=list)
+
+
+def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, ...]]:
+    """A row for each resource class of each provider, parents first; one row where there is none."""
+    described = Lines(provider.traits), provider.uuid
+    if not provider.levels:
+        yield provider.name, parent, None, 0, 0, *described
+    for name, level in sorted(provider.levels.items()):
+        yield provider.name, parent, name, *level, *described
+    for child in provider.children:
+        yield from rows(child, provider.name)
+
+
+def from_node(body: Mapping[str, Any]) -> Provider:
+    """The tree in the description of a node."""
+    return Provider(
+        body["uuid"],
+        body["name"],
+        body["traits"],
+        {name: Level(record["used"], record["capacity"]) for name, record in body["resources"].items()},
+        [from_node(child) for child in body["children"]],
+    )
+
+
+def fetch(client: Client, uuid_or_name: str) -> Provider:
+    """The whole tree that the provider is in, by what every placement service offers."""
+    root = display.provider(client, uuid_or_name)["root_provider_uuid"]
+    listed = client.get("/resource_providers", [("in_tree", root)])["resource_providers"]
+    providers = {entry["uuid"]: _described(client, entry) for entry in listed}
+    for entry in listed:
+        if entry["parent_provider_uuid"] is not None:
+            providers[entry["parent_provider_uuid"]].children.append(providers[entry["uuid"]])
+    return providers[root]
+
+
+def _described(client: Client, entry: Mapping[str, Any]) -> Provider:
+    own = f"/resource_providers/{entry['uuid']}"
+    used = client.get(f"{own}/usages")["usages"]
+    inventories = client.get(f"{own}/inventories")["inventories"]
+    levels = {
+        name: Level(used.get(name, 0), Inventory(**record).capacity) for name, record in inventories.items()
+    }
+    return Provider(entry["uuid"], entry["name"], client.get(f"{own}/traits")["traits"], levels)
+
+
+_BAR_WIDTH, _SHORT_BAR_WIDTH = 20, 15
+_CELLS_PER_LINE = 64
+# Fewer alike leaves are clearer when each has its name.
+_ALIKE = 4
+_NEARLY_FULL, _FULL = 0.75, 0.95
+
+
+class _Pen(NamedTuple):
+    """The characters to draw with."""
+
+    branch: str
+    last: str
+    trunk: str
+    full: str
+    part: str
+    free: str
+    none: str
+
+
+_LINES = _Pen("├─ ", "└─ ", "│  ", "█", "▄", "·", "-")
+_ASCII = _Pen("+- ", "`- ", "|  ", "#", "+", ".", "-")
+
+
+def draw(root: Provider, stdout: TextIO) -> list[str]:
+    """The lines of a drawing, in characters that the output can take."""
+    artist = _Artist(_pen(stdout), f"{root.name}/", stdout)
+    return [root.name, *artist.below(root, "")]
+
+
+def _pen(stdout: TextIO) -> _Pen:
+    try:
+        "".join(_LINES).encode(stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return _ASCII
+    return _LINES
+
+
+def bar(used: int, capacity: int, stdout: TextIO) -> str:
+    """How much of something is in use, in characters that the output can take."""
+    return _Artist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
+
+
+class _Artist:
+    def __init__(self, pen: _Pen, prefix: str, stdout: TextIO, width: int = _BAR_WIDTH) -> None:
+        self._pen = pen
+        self._width = width
+        self._stdout = stdout
+        self._prefix = prefix
+
+    def below(self, provider: Provider, margin: str) -> Iterator[str]:
+        """Everything that belongs to a provider, behind the margin."""
+        alike, others = _parted(provider.children)
+        inner = margin + (self._pen.trunk if others else " " * len(self._pen.trunk))
+        width = max((len(name) for name in provider.levels), default=0)
+        for name, level in sorted(provider.levels.items()):
+            yield f"{inner}{name:{width}}  {self.bar(level)}  {level.used}/{level.capacity}"
+        for leaves in alike:
+            yield from (f"{inner}{line}" for line in self._cells(leaves))
+        for child in others:
+            last = child is others[-1]
+            yield f"{margin}{self._pen.last if last else self._pen.branch}{self._short(child)}"
+            yield from self.below(child, margin + (" " * len(self._pen.trunk) if last else self._pen.trunk))
+
+    def bar(self, level: Level) -> str:
+        """A bar that is filled as far as something is used."""
+        filled = min(self._width, level.used * self._width // level.capacity) if level.capacity else 0
+        # Little is not nothing.
+        begun = self._pen.part if level.used and not filled else ""
+        used = self._pen.full * filled + begun
+        free = self._pen.free * (self._width - len(used))
+        return painted(used, _colour(level), self._stdout) + free
+
+    def _cells(self, leaves: Sequence[Provider]) -> Iterator[str]:
+        """Alike leaves, such as the cores of a NUMA node: their sums, then a character for each."""
+        ((name, _),) = leaves[0].levels.items()
+        levels = [leaf.levels[name] for leaf in leaves]
+        used, capacity = sum(level.used for level in levels), sum(level.capacity for level in levels)
+        first, last = self._short(leaves[0]), self._short(leaves[-1])
+        yield f"{name}  {used}/{capacity} on {len(leaves)} providers, {first} to {last}"
+        cells = "".join(self._cell(level) for level in levels)
+        for start in range(0, len(cells), _CELLS_PER_LINE):
+            yield f"  {cells[start : start + _CELLS_PER_LINE]}"
+
+    def _cell(self, level: Level) -> str:
+        if not level.used:
+            return self._pen.free if level.capacity else self._pen.none
+        return self._pen.full if level.used >= level.capacity else self._pen.part
+
+    def _short(self, provider: Provider) -> str:
+        """Its name, without the name of the root where that comes first."""
+        return provider.name.removeprefix(self._prefix)
+
+
+def _colour(level: Level) -> str:
+    """How near to its end a resource is."""
+    share = level.used / level.capacity if level.capacity else 1
+    return RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
+
+
+def _parted(children: Sequence[Provider]) -> tuple[list[list[Provider]], list[Provider]]:
+    """Leaves that offer the same single class, class by class, and all other children."""
+    leaves: dict[str, list[Provider]] = {}
+    for child in children:
+        if not child.children and len(child.levels) == 1:
+            leaves.setdefault(next(iter(child.levels)), []).append(child)
+    alike = [group for group in leaves.values() if len(group) >= _ALIKE]
+    drawn = {leaf.uuid for group in alike for leaf in group}
+    return alike, [child for child in children if child.uuid not in drawn]
+
+
+# Whose each logical CPU of a node is, as text: a character for each CPU, cores apart.
+
+
+_CPUS_PER_LINE = 64
+
+Cpu = Mapping[str, Any]
+
+
+class _Sign(NamedTuple):
+    """How CPUs of an owner are drawn, also where only ASCII can be written, and what that means."""
+
+    line: str
+    ascii: str
+    meaning: str
+
+
+_OWNERS = {
+    "pod": _Sign("█", "#", "a pod's own"),
+    "several": _Sign("▓", "%", "several pods'"),
+    "kubelet": _Sign("k", "k", "pinned by kubelet"),
+    "reported": _Sign("?", "?", "of pods that are known by report only"),
+    "reserved": _Sign("r", "r", "reserved"),
+    "system": _Sign("s", "s", "for the system"),
+    "others": _Sign("o", "o", "of consumers that are no pods"),
+    "reservation": _Sign("▒", "+", "kept by reservations, shared until their owners come"),
+    "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
+    "free": _Sign("·", ".", "shared, free to be claimed"),
+}
+_UNKNOWN = _Sign("!", "!", "of somebody unknown")
+
+
+def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
+    """A line or more for each NUMA node, then the legend of what occurs."""
+    plain = _only_ascii(stdout)
+    yield "CPUs"
+    for place, mine in _places(cpus).items():
+        yield f"   {place}: {format_cpu_list(cpu['cpu'] for cpu in mine)}"
+        yield from (f"     {line}" for line in _lines(mine, plain=plain))
+    occurring = {_owner(cpu) for cpu in cpus}
+    for owner, sign in _OWNERS.items():
+        if owner in occurring:
+            yield f"   {sign.ascii if plain else sign.line} {sign.meaning}"
+    if occurring - _OWNERS.keys():
+        yield f"   {_UNKNOWN.line} {_UNKNOWN.meaning}"
+
+
+def notes(node: Mapping[str, Any]) -> Iterator[str]:
+    """The pools as they are and as they are reported, where each pod runs, and the remarks about the node."""
+    for heading, lines in (
+        ("Pools", _pools(node)),
+        ("Pods", _pods(node)),
+        ("Reservations", _reservations(node)),
+        ("Remarks", node["remarks"]),
+    ):
+        indented = [f"   {line}" for line in lines]
+        yield from [heading, *indented] if indented else ()
+
+
+def _pools(node: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("ls", "be"):
+        reported = {pool["node"]: pool["cpuset"] for pool in node[f"reported_{kind}_pools"]}
+        for pool in node[f"{kind}_pools"]:
+            numa = pool["node"]
+            told = f", reported {_listed(reported[numa])}" if numa in reported else ""
+            yield f"{kind.upper()}, numa-{numa}: {_listed(pool['cpuset'])}{told}"
+
+
+def _pods(node: Mapping[str, Any]) -> Iterator[str]:
+    for pod in node["pods"]:
+        cpus = pod["container_cpus"]
+        own = ", its own" if pod["cpuset"] else ""
+        yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else _listed(cpus)}{own}"
+    for members, whose in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
+        for pod in node[members]:
+            yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {whose}"
+
+
+def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
+    for kept in node.get("reservations", ()):
+        yield f"{kept['name']} keeps {_kept(kept['left'])}"
+
+
+def _listed(cpus: str) -> str:
+    return cpus or "none"
+
+
+def _kept(left: Mapping[str, Any]) -> str:
+    """What a reservation has left, in words."""
+    parts = [f"{name} {amount}" for name, amount in left["resources"].items()]
+    if left["cpuset"]:
+        parts.insert(0, f"CPUs {left['cpuset']}")
+    return ", ".join(parts) or "nothing any more"
+
+
+def _only_ascii(stdout: TextIO) -> bool:
+    try:
+        "".join(sign.line for sign in _OWNERS.values()).encode(stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _places(cpus: Sequence[Cpu]) -> dict[str, list[Cpu]]:
+    """The CPUs of each NUMA node, siblings side by side."""
+    found: dict[str, list[Cpu]] = {}
+    for cpu in sorted(cpus, key=lambda cpu: (cpu["socket"], cpu["numa"], cpu["core"], cpu["cpu"])):
+        found.setdefault(f"socket {cpu['socket']}, numa-{cpu['numa']}", []).append(cpu)
+    return found
+
+
+def _lines(cpus: Sequence[Cpu], *, plain: bool) -> Iterator[str]:
+    cores: dict[int, str] = {}
+    for cpu in cpus:
+        sign = _OWNERS.get(_owner(cpu), _UNKNOWN)
+        cores[cpu["core"]] = cores.get(cpu["core"], "") + (sign.ascii if plain else sign.line)
+    drawn = list(cores.values())
+    each = max(1, _CPUS_PER_LINE // max(map(len, drawn)))
+    for start in range(0, len(drawn), each):
+        yield " ".join(drawn[start : start + each])
+
+
+def _owner(cpu: Cpu) -> str:
+    return "several" if cpu.get("shared_with") else str(cpu["owner"])
+
+
+# A plan as text: what it achieves, its moves, and its hosts before and after.
+
+
+_OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts are empty"}
+_GUESSED = "guessed: its request is not known, so amounts and traits are kept"
+
+
+def summary(plan: Mapping[str, Any]) -> str:
+    """What a plan achieves, and how far from the best it may be, in a sentence or two."""
+    moves, bound = len(plan["moves"]), plan["bound"]
+    told = _achieved(plan)
+    if moves:
+        told += f" after {moves} {'move' if moves == 1 else 'moves'}"
+    if not plan["reached"]:
+        return f"{told}; {_out_of_reach(plan)}"
+    if moves and bound["moves"] >= moves:
+        how = {"sums": "sums show", "search": "all with fewer were tried"}[bound["by"]]
+        told += f"; no plan has fewer: {how}"
+    elif moves and bound["moves"]:
+        told += f"; {bound['moves']} at least are needed, whether so few do is not known"
+    return told
+
+
+def _out_of_reach(plan: Mapping[str, Any]) -> str:
+    """Why a plan does not reach its goal; plans that were written before they told so have no `why`."""
+    if not plan["complete"]:
+        return f"more may be possible: {plan.get('why') or 'the time was up before all was tried'}"
+    impossible = plan["bound"]["by"] == "impossible"
+    certain = "no number of moves does it" if impossible else "no plan within the limits does it"
+    return f"{certain}: {plan['why']}" if plan.get("why") else certain
+
+
+def _achieved(plan: Mapping[str, Any]) -> str:
+    if plan["goal"] == "defragment":
+        return ", ".join(
+            f"{each['after']} of {each['before']} {name} are stranded"
+            if each["before"]
+            else f"no {name} is stranded"
+            for name, each in plan["stranded"].items()
+        )
+    return f"{plan['achieved']} of {plan['wanted']} {_OF[plan['goal']]}"
+
+
+def _marked(move: Mapping[str, Any]) -> str:
+    return f"{move['kind']}, by eviction" if move["by"] == "eviction" else str(move["kind"])
+
+
+def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
+    """The lines of a plan, in characters that the output can take."""
+    yield summary(plan)
+    hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
+    for at, move in enumerate(plan["moves"], start=1):
+        pod = move.get("pod")
+        who = move["consumer"] if pod is None else f"{pod['namespace']}/{pod['name']}"
+        ends = " -> ".join(hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
+        yield f"{at:>4}  {who}  {ends}  ({_marked(move)})"
+    if any(move["kind"] == "guessed" for move in plan["moves"]):
+        yield _GUESSED
+    for each in plan["left"]:
+        yield f"stays {each['consumer']}: {each['why']}"
+    for host in plan["hosts"]:
+        yield ""
+        yield f"{hosts[host['uuid']]}: {host['consumers_before']} -> {host['consumers_after']} consumers"
+        changed = {name: use for name, use in host["classes"].items() if use["before"] != use["after"]}
+        width = max((len(name) for name in changed), default=0)
+        for name, use in changed.items():
+            before, after = (bar(use[moment], use["capacity"], stdout) for moment in ("before", "after"))
+            amounts = f"{use['before']} -> {use['after']} of {use['capacity']}"
+            yield f"  {name:{width}}  {before}  {after}  {amounts}"

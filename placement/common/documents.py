@@ -1,0 +1,229 @@
+"""Documents as text: JSON or YAML, one or several, of bounded depth and size."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+
+from placement.engine.domain.errors import BadRequest
+
+# Limits on the depth and size of texts, checked before they are parsed, in time linear in their size.
+
+
+DEEPEST = 100
+# One Pod or Node has some hundred values.
+MOST_MANIFEST_BYTES = 2**20
+MOST_MANIFEST_VALUES = 50_000
+# A form of the pages holds a manifest at most, and no page has more than 30 fields.
+MOST_FORM_BYTES, MOST_FORM_FIELDS = 2**20, 100
+# So many times as large may the manifests of many things be.
+MOST_MANIFESTS = 16
+# Python needs hundreds of bytes for a value that takes two in the text; real documents have longer ones.
+_FREE_VALUES, _BYTES_PER_VALUE = 100_000, 24
+# A text that does not end counts as text up to the end: what follows is malformed anyway.
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+# The parser compares each of these with all before.
+_TAG_DIRECTIVE, _MOST_TAG_DIRECTIVES = "%TAG", 100
+
+
+def check_json(text: bytes) -> None:
+    """Raises BadRequest if the text is nested too deep or consists of too many values for its size."""
+    opened = text.count(b"[") + text.count(b"{")
+    if opened + text.count(b",") > _FREE_VALUES + len(text) // _BYTES_PER_VALUE:
+        raise BadRequest("Malformed JSON: too many values")
+    if opened > DEEPEST and _depth(text) > DEEPEST:
+        raise BadRequest(f"Malformed JSON: nested deeper than {DEEPEST} levels")
+
+
+def _depth(text: bytes) -> int:
+    brackets = _TEXT.sub(b"", text).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+
+
+def check_yaml(text: str, loader: type, most_values: int | None) -> None:
+    """Raises BadRequest for what is nested too deep, for too many values, and for aliases; or YAMLError.
+
+    The events of the parser are read one by one, without recursion; building values of them recurses.
+    """
+    if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
+        raise BadRequest(f"Malformed YAML: more than {_MOST_TAG_DIRECTIVES} directives")
+    depth = values = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            # They could blow a small text up to any size.
+            raise BadRequest("Malformed YAML: aliases are not supported")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if isinstance(event, yaml.NodeEvent):
+            values += 1
+        if depth > DEEPEST:
+            raise BadRequest(f"Malformed YAML: nested deeper than {DEEPEST} levels")
+        if most_values is not None and values > most_values:
+            raise BadRequest(f"Malformed YAML: more than {most_values} values")
+
+
+_TOPOLOGY = "NodeResourceTopology"
+_LONGEST_NUMBER = 100
+# A prefix of 253 characters, a slash and a name of 63.
+_LONGEST_KEY = 317
+# As many digits as a number beyond 64 bits has at least.
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}")
+
+
+class _OddKey:
+    """Stands for a key that is no text: any number of such keys could have the same hash."""
+
+    def __init__(self, key: object) -> None:
+        self.kind = type(key).__name__
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: dates stay text."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, with odd keys where a key is no text. Raises YAMLError."""
+        if not isinstance(node, yaml.MappingNode):
+            return super().construct_mapping(node, deep)
+        self.flatten_mapping(node)
+        mapping = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "unhashable key", key_node.start_mark)
+            key = key if isinstance(key, str) else _OddKey(key)
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _text(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    return loader.construct_scalar(node)
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    # Numbers of base 60 take time that grows with the square of their length.
+    if len(loader.construct_scalar(node)) > _LONGEST_NUMBER:
+        raise ValueError("a number is too long; put it in quotes if it is text")
+    kind = node.tag.rpartition(":")[2]
+    return loader.construct_yaml_int(node) if kind == "int" else loader.construct_yaml_float(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def parse_json(text: bytes) -> list[Any]:
+    """The one document of a JSON text. Raises BadRequest."""
+    check_json(text)
+    try:
+        document = orjson.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"Malformed JSON: {error}") from None
+    if _may_be_odd(text):
+        _check_storable([document])
+    return [document]
+
+
+def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
+    """All documents of a YAML text, which may be limited to a number of values. Raises BadRequest."""
+    try:
+        decoded = text.decode()
+        check_yaml(decoded, _Loader, most_values)
+        documents = list(yaml.load_all(decoded, Loader=_Loader))
+    except (yaml.YAMLError, ValueError, LookupError) as error:
+        raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
+    _check_storable(documents)
+    return [document for document in documents if document is not None]
+
+
+def _may_be_odd(text: bytes) -> bool:
+    """Whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
+
+    Only what it says no to is certain: then nothing of the text needs to be looked at value by value. The
+    parser takes no number that is not finite.
+    """
+    return rb"\u0000" in text or _LONG_NUMBER.search(text) is not None
+
+
+def _check_storable(documents: list[Any]) -> None:
+    """Raises BadRequest naming the field that JSON or a database could not keep.
+
+    YAML knows kinds of values that JSON does not, and keys that are no texts; neither a NUL character nor a
+    number that is not finite or beyond 64 bits can be stored everywhere.
+    """
+    waiting: list[tuple[Any, _Place]] = [(document, _Place(_kind(document), None)) for document in documents]
+    while waiting:
+        value, place = waiting.pop()
+        wrong = _what_is_wrong(value)
+        if wrong is not None:
+            raise BadRequest(f"{_path(place) or 'the manifest'}: {wrong}")
+        if isinstance(value, dict):
+            waiting.extend((member, _Place(key, place)) for key, member in value.items())
+        elif isinstance(value, list):
+            waiting.extend((member, _Place(number, place)) for number, member in enumerate(value))
+
+
+class _Place(NamedTuple):
+    """Where a value stands; written out only if something is wrong, as there are many values."""
+
+    key: str | int
+    inside: _Place | None
+
+
+def _path(place: _Place | None) -> str:
+    keys: list[str | int] = []
+    while place is not None:
+        keys.append(place.key)
+        place = place.inside
+    kind, *members = reversed(keys)
+    path = str(kind)
+    for key in members:
+        path = f"{path}[{key}]" if isinstance(key, int) else _member(path, key)
+    return path
+
+
+def _what_is_wrong(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return "contains a NUL character" if "\0" in value else None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else "the number does not fit into 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"must be a finite number, not {value}"
+    if not isinstance(value, (dict, list)):
+        return f"{type(value).__name__} is no kind of value that JSON has; put it in quotes if it is text"
+    for key in value if isinstance(value, dict) else ():
+        if isinstance(key, _OddKey):
+            return f"every key must be text, not {key.kind}; put it in quotes"
+        if "\0" in key:
+            return "a key contains a NUL character"
+    return None
+
+
+def _kind(document: Any) -> str:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    return kind if isinstance(kind, str) and _PLAIN_KEY.fullmatch(kind) else ""
+
+
+def _member(path: str, key: str) -> str:
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{key[:_LONGEST_KEY]}]"
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,373 @@
+"""Kubernetes objects as parsed documents: fields with their paths, and what is found wrong with them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from placement.engine.domain.errors import BadRequest
+from placement.engine.numa.cpuset import CpuListError, CpuSet, parse_cpu_list
+
+# What readers of manifests raise, a subtree of the service's errors, and how they quote a value.
+#
+# BadRequest
+# +-- ManifestError     a manifest breaks rules; carries every finding
+# +-- QuantityError     a text is not a Kubernetes quantity
+
+
+_SHOWN = 20
+_LONGEST_VALUE = 60
+
+
+class ManifestError(BadRequest):
+    """Manifests that break rules; `findings` are one-line sentences that each start with a field's path."""
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        shown = list(findings[:_SHOWN])
+        if len(findings) > _SHOWN:
+            shown.append(f"and {len(findings) - _SHOWN} more")
+        super().__init__("; ".join(shown))
+        self.findings = tuple(findings)
+
+
+class QuantityError(BadRequest, ValueError):
+    """A value that is not a Kubernetes quantity."""
+
+
+def shown(value: object) -> str:
+    """A short printable form of a parsed value: scalars as written in Python, containers by their kind."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a very long number"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+# Kubernetes quantities, exactly.
+
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+# Three digits of exponent reach far beyond any machine; more would let one short text fill the memory.
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[KMGTPE]i|[numkMGTPE]?))"
+)
+
+
+def parse_quantity(value: object) -> Fraction:
+    """The exact amount of a quantity such as `4`, `500m`, `1.5Gi` or `1e3`, in the resource's base unit.
+
+    Plain numbers, as YAML parses them, are taken as they are. Raises QuantityError for anything else.
+    Source: Kubernetes resource quantities.
+    """
+    if isinstance(value, str) and (match := _QUANTITY.fullmatch(value)):
+        return Fraction(match["number"].rstrip(".")) * _scale(match["exponent"], match["suffix"])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fraction(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return Fraction(repr(value))  # the digits as written, not their nearest binary fraction
+    raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
+
+
+def _scale(exponent: str | None, suffix: str | None) -> Fraction:
+    if exponent is not None:
+        return Fraction(10) ** int(exponent)
+    if suffix in _BINARY:
+        return Fraction(2) ** _BINARY[suffix]
+    return Fraction(10) ** _DECIMAL[suffix or ""]
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_TEXTS = {str}
+
+
+class Report:
+    """Findings and warnings in the order they were met, each once."""
+
+    def __init__(self) -> None:
+        self._findings: dict[str, None] = {}
+        self._warnings: dict[str, None] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Every warning, one line each."""
+        return tuple(self._warnings)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Every reason to refuse the manifests, one line each."""
+        return tuple(self._findings)
+
+    def refuse(self, sentence: str) -> None:
+        """Record a reason to refuse the manifests."""
+        self._findings[_one_line(sentence)] = None
+
+    def warn(self, sentence: str) -> None:
+        """Record something the operator should know."""
+        self._warnings[_one_line(sentence)] = None
+
+    def include(self, other: Report) -> bool:
+        """Add what another one has; whether it has anything."""
+        self._findings |= other._findings
+        self._warnings |= other._warnings
+        return bool(other._findings or other._warnings)
+
+    def raise_findings(self) -> None:
+        """Raise one ManifestError with every finding, if there is any."""
+        if self._findings:
+            raise ManifestError(tuple(self._findings))
+
+
+def _one_line(sentence: str) -> str:
+    # Keys of a manifest become part of paths and may hold anything, line ends and lone surrogates included.
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence)
+
+
+class Field:
+    """A value and its path in a manifest; reading it as the wrong type complains and gives nothing.
+
+    A complaint refuses the manifests, or is a warning where the field is `soft`. An absent member has the
+    value None, like one that is null (koordinator.md, "Keys and schemas").
+    """
+
+    __slots__ = ("_above", "_name", "report", "soft", "value")
+
+    def __init__(
+        self, name: str | int, value: Any, report: Report, soft: bool = False, above: Field | None = None
+    ) -> None:
+        self._name, self.value, self.report, self.soft, self._above = name, value, report, soft, above
+
+    @property
+    def path(self) -> str:
+        """Where it stands, from the root of the manifest on."""
+        # A pod has a hundred fields, and hardly ever is anything wrong with one of them.
+        name = self._name
+        if self._above is None:
+            return str(name)
+        plain = isinstance(name, str) and _PLAIN_KEY.fullmatch(name)
+        return f"{self._above.path}.{name}" if plain else f"{self._above.path}[{name}]"
+
+    def softly(self) -> Field:
+        """The same field with complaints that are warnings."""
+        return Field(self._name, self.value, self.report, True, self._above)
+
+    def reported_to(self, report: Report) -> Field:
+        """The same field, whose complaints go there."""
+        return Field(self._name, self.value, report, self.soft, self._above)
+
+    def refuse(self, text: str) -> None:
+        """Refuse the manifests because of this field, soft or not."""
+        self.report.refuse(f"{self.path}: {text}")
+
+    def warn(self, text: str) -> None:
+        """Tell the operator about this field."""
+        self.report.warn(f"{self.path}: {text}")
+
+    def complain(self, text: str) -> None:
+        """Refuse the manifests, or only warn that a soft field was ignored."""
+        if self.soft:
+            self.warn(f"{text}; ignored")
+        else:
+            self.refuse(text)
+
+    def member(self, key: str) -> Field:
+        """The member of a mapping; absent if there is none."""
+        return self._child(key, self.mapping().get(key))
+
+    def members(self) -> dict[str, Field]:
+        """Every member of a mapping by its key."""
+        return {key: self._child(key, value) for key, value in self.mapping().items()}
+
+    def _child(self, name: str | int, value: Any) -> Field:
+        return Field(name, value, self.report, self.soft, self)
+
+    def _saying(self, value: Any) -> Field:
+        return Field(self._name, value, self.report, self.soft, self._above)
+
+    def mapping(self) -> Mapping[str, Any]:
+        """The mapping that stands here; empty if absent."""
+        if self.value is None:
+            return {}
+        # Most are dictionaries, which is found out several times as fast.
+        if not isinstance(self.value, dict) and not isinstance(self.value, Mapping):
+            self.complain(f"must be a mapping, not {shown(self.value)}")
+            return {}
+        if not set(map(type, self.value)) <= _TEXTS:
+            self.complain("must have texts as keys")
+            return {}
+        return self.value
+
+    def texts(self) -> dict[str, str]:
+        """Every member of a mapping that is a text by its key; it complains about the others."""
+        members = self.mapping()
+        if set(map(type, members.values())) <= _TEXTS:
+            return dict(members)
+        texts = {key: self._child(key, value).text() for key, value in members.items()}
+        return {key: text for key, text in texts.items() if text is not None}
+
+    def elements(self) -> list[Field]:
+        """The elements of a list; none if absent."""
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
+            self.complain(f"must be a list, not {shown(self.value)}")
+            return []
+        return [self._child(index, value) for index, value in enumerate(self.value)]
+
+    def text(self) -> str | None:
+        """The text that stands here."""
+        if self.value is None or isinstance(self.value, str):
+            return self.value
+        self.complain(f"must be a text, not {shown(self.value)}")
+        return None
+
+    def integer(self) -> int | None:
+        """The integer that stands here, which is required."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return self.value
+        self.complain(f"must be an integer, not {shown(self.value)}")
+        return None
+
+    def flag(self, default: bool) -> bool | None:
+        """The boolean that stands here, or the default if absent."""
+        if self.value is None:
+            return default
+        if isinstance(self.value, bool):
+            return self.value
+        self.complain(f"must be true or false, not {shown(self.value)}")
+        return None
+
+    def quantity(self) -> Fraction | None:
+        """The non-negative Kubernetes quantity that stands here, which is required."""
+        try:
+            amount = parse_quantity(self.value)
+        except QuantityError as error:
+            self.complain(str(error))
+            return None
+        if amount < 0:
+            self.complain(f"{shown(self.value)} is negative")
+            return None
+        return amount
+
+    def cpu_list(self) -> CpuSet | None:
+        """The logical CPU ids of the list that stands here; none if absent."""
+        try:
+            return parse_cpu_list(self.text() or "")
+        except CpuListError as error:
+            self.complain(f"not a CPU list: {error}")
+            return None
+
+    def json(self) -> Field:
+        """What the JSON text that stands here says, at the same path; absent if it does not parse."""
+        text = self.text()
+        if not text:
+            return self._saying(None)
+        try:
+            return self._saying(json.loads(text, parse_constant=_refuse_constant))
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            self.complain(f"not JSON: {reason}")
+            return self._saying(None)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A Kubernetes object of the expected kind; `root` is the whole of it."""
+
+    root: Field
+
+    @property
+    def name(self) -> Field:
+        """`metadata.name`."""
+        return self.root.member("metadata").member("name")
+
+    @property
+    def uid(self) -> Field:
+        """`metadata.uid`."""
+        return self.root.member("metadata").member("uid")
+
+    def label(self, key: str) -> Field:
+        """The label of that key."""
+        return self.root.member("metadata").member("labels").member(key)
+
+    def annotation(self, key: str) -> Field:
+        """The annotation of that key, a JSON text still to be parsed."""
+        return self.root.member("metadata").member("annotations").member(key)
+
+
+def read_manifest(document: Mapping[str, Any], api_version: str, kind: str, report: Report) -> Manifest:
+    """The object a parsed document describes.
+
+    Refused: another kind or apiVersion, no name, labels and annotations that are not texts.
+    """
+    manifest = Manifest(Field(kind, document, report))
+    root = manifest.root
+    if not isinstance(document, Mapping):
+        root.refuse(f"must be a mapping, not {shown(document)}")
+        return Manifest(Field(kind, {}, Report()))
+    for key, expected in (("apiVersion", api_version), ("kind", kind)):
+        if root.member(key).value != expected:
+            root.member(key).refuse(f"must be {expected!r}, not {shown(root.member(key).value)}")
+    if manifest.name.value in (None, ""):
+        manifest.name.refuse("is missing")
+    manifest.name.text()
+    manifest.uid.text()
+    for texts in ("labels", "annotations"):
+        for entry in root.member("metadata").member(texts).members().values():
+            entry.text()
+    return manifest
+
+
+# Durations as Go writes them, such as `90s` or `1h30m`.
+
+
+_PART = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read_duration(field: Field) -> datetime.timedelta | None:
+    """The duration that stands there; None, and reported, if it is none."""
+    text = field.text() or ""
+    parts = _PART.findall(text)
+    if text == "0" or (parts and "".join(parts) == text):
+        try:
+            return datetime.timedelta(seconds=sum(map(_seconds, parts)))
+        except OverflowError:
+            field.complain("is too long")
+            return None
+    field.complain(f"{text[:60]!r} is no duration such as 90s or 1h30m")
+    return None
+
+
+def _seconds(part: str) -> float:
+    unit = part.lstrip("0123456789.")
+    return float(part.removesuffix(unit)) * _SECONDS[unit]
+
+
+# The two readings of Koordinator; each cluster follows one of them. Commands know them without numpy.
+
+
+class Profile(StrEnum):
+    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
+
+    DESIGN = "design"
+    KOORD_SCHEDULER = "koord-scheduler"

@@ -1,0 +1,143 @@
+"""Which pod is which: uids and consumer uuids, and which of two pods of one name was there first."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placement.engine.domain.identifiers import is_dashed_uuid
+
+ENDED_PHASES = ("Succeeded", "Failed")
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/pod")
+# What of the metadata of a pod decides.
+SUCCESSION = ("creationTimestamp", "resourceVersion")
+_LONGEST_VERSION = 20
+
+
+def derived_uid(cluster: str, namespace: str, name: str) -> str:
+    """The uid of a pod that came without one, the same each time."""
+    return str(uuid.uuid5(_NAMESPACE, f"{cluster}/name/{namespace}/{name}"))
+
+
+def canonical_uid(uid: str) -> str:
+    """The one spelling of a uid: if it is a uuid, the letter case of its digits means nothing."""
+    return uid.lower() if is_dashed_uuid(uid) else uid
+
+
+def consumer_of(cluster: str, uid: str) -> str:
+    """The consumer that a pod is: its uid if that is a uuid, else one derived from cluster and uid."""
+    return canonical_uid(uid) if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))
+
+
+def is_former(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether manifests of two pods of one name but different uids prove that `pod` went before `other` came.
+
+    A StatefulSet gives the name of a pod that is gone to a new one, often within the same second. So it takes
+    more than creationTimestamp, which counts seconds: resourceVersion counts every change in Kubernetes, and
+    the first of a new pod comes after the last of the one before.
+
+    They do if one sign says so and none denies it: clocks of API servers may differ, and versions begin anew
+    in a Kubernetes that was restored. Signs that one of the two lacks say nothing.
+    """
+    signs = (
+        _order(_created_at(pod), _created_at(other)),
+        _order(_version(pod), _version(other)),
+    )
+    return -1 in signs and 1 not in signs
+
+
+def _order(first: Any, second: Any) -> int:
+    """-1, 0 or 1; 0 also if one is unknown."""
+    if first is None or second is None:
+        return 0
+    return int(first > second) - int(first < second)
+
+
+def _created_at(pod: Mapping[str, Any]) -> datetime.datetime | None:
+    text = _metadata(pod).get("creationTimestamp")
+    if not isinstance(text, str):
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _version(pod: Mapping[str, Any]) -> int | None:
+    text = _metadata(pod).get("resourceVersion")
+    if not isinstance(text, str) or len(text) > _LONGEST_VERSION:
+        return None
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = pod.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+# A resize in place: what of a pod's status tells that its containers have other amounts than they request.
+#
+# Source: KEP-1287, "In-place Update of Pod Resources".
+
+
+_STATUSES = (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
+_AMOUNTS = ("resources", "allocatedResources")
+
+
+def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a pod's status that tell of a resize; none where all is as requested.
+
+    Kubelet writes the amounts of every container. Only those that differ from the spec are kept: a pod that
+    is not resized is neither reported nor stored with them.
+    """
+    spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
+    if not status:
+        return {}
+    found: dict[str, Any] = {}
+    for containers, statuses in _STATUSES:
+        requests = {str(each.get("name")): _requests(each) for each in _mappings(spec.get(containers))}
+        differing = [
+            {name: each[name] for name in ("name", *_AMOUNTS) if name in each}
+            for each in _mappings(status.get(statuses))
+            if _differs(each, requests.get(str(each.get("name")), {}))
+        ]
+        if differing:
+            found[statuses] = differing
+    if _differs(status, _requests(spec)):
+        found |= {name: status[name] for name in _AMOUNTS if name in status}
+    if found and resize_is_infeasible(manifest):
+        found["conditions"] = list(_infeasible(status))
+    return found
+
+
+def resize_is_infeasible(manifest: Mapping[str, Any]) -> bool:
+    """Return whether kubelet found that the node can never meet the new requests."""
+    return any(True for _ in _infeasible(_mapping(manifest.get("status"))))
+
+
+def _infeasible(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in _mappings(status.get("conditions")):
+        if (each.get("type"), each.get("reason")) == ("PodResizePending", "Infeasible"):
+            yield {"type": each["type"], "reason": each["reason"]}
+
+
+def _differs(status: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
+    in_effect = _requests(status)
+    admitted = _mapping(status.get("allocatedResources"))
+    return bool(in_effect) and (in_effect != requests or (bool(admitted) and admitted != requests))
+
+
+def _requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(_mapping(container.get("resources")).get("requests"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())

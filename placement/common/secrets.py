@@ -1,0 +1,84 @@
+"""Passwords of databases: where they come from, and how they are kept secret."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from placement.engine.domain.errors import PlacementError
+
+# Files with secrets, and who may read them.
+
+
+_ROOT = 0
+
+
+def is_open_to_others(status: os.stat_result) -> bool:
+    """Whether others than its owner may use the file.
+
+    A file that root lends to the group of this process is not open: so Kubernetes mounts secrets for
+    processes that are not root (fsGroup), and so Debian keeps keys for its servers.
+    """
+    lent = stat.S_IRGRP if status.st_uid == _ROOT != os.geteuid() else 0
+    return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~lent)
+
+
+LOG = logging.getLogger(__name__)
+_HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
+_USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
+
+
+def shown(url: str) -> str:
+    """The URL of a database without user and passwords."""
+    scheme, separator, rest = url.partition("://")
+    return _HIDDEN.sub(r"\1***", f"{scheme}{separator}{rest.rpartition('@')[2]}")
+
+
+def has_password(url: str) -> bool:
+    """Whether there is a password in the URL, before the host or in the query."""
+    user = _USER.match(url.partition("://")[2])
+    return bool(user and user["password"]) or _HIDDEN.search(url) is not None
+
+
+def with_password_of(file: str, url: str) -> str:
+    """The URL with the password in the file. Raises PlacementError if it cannot be read or put there."""
+    if has_password(url):
+        raise PlacementError(
+            "[placement_database] connection has a password, and password_file names another: keep one"
+        )
+    from placement.storage.backends.backend import has_accounts
+
+    scheme, separator, rest = url.partition("://")
+    if not has_accounts(url):
+        raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
+    found = _USER.match(rest)
+    user, place = (found["name"], rest[found.end() :]) if found else ("", rest)
+    return f"{scheme}{separator}{user}:{quote(_read(file), safe='')}@{place}"
+
+
+def _read(file: str) -> str:
+    try:
+        password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise PlacementError(f"[placement_database] password_file: {file}: {reason}") from None
+    if not password:
+        raise PlacementError(f"[placement_database] password_file: {file} is empty")
+    return password
+
+
+def warn_if_readable(file: str, what: str) -> None:
+    """Say so in the log if others than the owner may read a file with a secret.
+
+    It is used all the same: Kubernetes mounts secrets this way, in a container without other users.
+    """
+    try:
+        open_to_others = is_open_to_others(Path(file).stat())
+    except OSError:
+        return
+    if open_to_others:
+        LOG.warning("%s: others than its owner may use %s in it; run `chmod 600` on it.", file, what)

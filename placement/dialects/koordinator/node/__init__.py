@@ -1,1 +1,0 @@
-"""Nodes as Koordinator annotates them, to provider trees."""

@@ -1,1 +1,0 @@
-"""Reservations of Koordinator: places that are kept for pods to come."""

@@ -1,1 +1,0 @@
-"""How a cluster wants its pods to be scheduled."""

@@ -1,1 +1,0 @@
-"""What pods have been given, as their annotations say."""

@@ -1,1 +1,0 @@
-"""The CPUs and NUMA nodes of a guest, as flavor and image lay them out."""

@@ -1,0 +1,1 @@
+"""Values and rules: inventories, request groups, claims, explanations, errors; standard library only."""

@@ -1,0 +1,131 @@
+"""When the work for a request ends: at its deadline, or earlier where its caller has gone away.
+
+The deadline is one moment for all attempts and waits of a request; every wait asks here how long it may take.
+Outside of requests there is none.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+# Where an HTTP server leaves the moment in the WSGI environment at which a request arrived.
+KEY = "placement.arrival"
+# A server that says nothing any more is given up 2.25 s after the deadline; then the answer is made and sent.
+_ANSWERING_SECONDS = 3.0
+_end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
+_caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
+
+
+def of(arrival: float, seconds: float) -> float:
+    """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
+
+    Clients that wait for 30 seconds then hear why it was given up. Moments are of the monotonic clock.
+    """
+    return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
+
+
+def until(moment: float) -> None:
+    """Give the work of this thread (or context) time until `moment`, on the monotonic clock."""
+    _end.set(moment)
+
+
+def clear() -> None:
+    """Take the deadline from the work of this thread."""
+    _end.set(math.inf)
+
+
+def at() -> float:
+    """The moment on the monotonic clock at which time is up; infinity without a deadline."""
+    return _end.get()
+
+
+def remaining(at_most: float = math.inf) -> float:
+    """The seconds that are left, `at_most` so many, never below 0."""
+    end = _end.get()
+    if end == math.inf:
+        return at_most
+    return max(0.0, min(at_most, end - time.monotonic()))
+
+
+def is_over() -> bool:
+    """Whether time is up."""
+    end = _end.get()
+    return end != math.inf and time.monotonic() >= end
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Give the block so many seconds, or what is left if that is less."""
+    token = _end.set(min(_end.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def attend(is_gone: Callable[[], bool] | None) -> None:
+    """Note that this thread works for a caller from now on; `is_gone` tells whether it left (None: never)."""
+    _caller_is_gone.set(is_gone)
+
+
+def caller_is_gone() -> bool:
+    """Whether the caller of this thread's work went away. Asks the system: too slow for every loop step."""
+    is_gone = _caller_is_gone.get()
+    return is_gone is not None and is_gone()
+
+
+# A bound on how many threads wait for another server at once.
+
+
+_PATIENCE_SECONDS = 1.0
+
+
+class Full(Exception):
+    """Too many are waiting already."""
+
+
+class WaitingRoom:
+    """Lets a number of threads in at once.
+
+    As many others may wait for a moment until one leaves. If one has been inside for longer than that moment,
+    no thread waits, and all others are refused at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._since: dict[int, float] = {}
+        self._queued = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be inside for the time of the block. Raises Full."""
+        with self._changed:
+            if not self._has_room():
+                self._queue()
+            self._since[threading.get_ident()] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._since[threading.get_ident()]
+                self._changed.notify()
+
+    def _queue(self) -> None:
+        oldest = min(self._since.values())
+        if self._queued >= self._most or time.monotonic() - oldest > _PATIENCE_SECONDS:
+            raise Full
+        self._queued += 1
+        try:
+            if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
+                raise Full
+        finally:
+            self._queued -= 1
+
+    def _has_room(self) -> bool:
+        return len(self._since) < self._most

@@ -1,0 +1,371 @@
+"""Explanations: the one form in which refusals of candidates, of nodes and of flavors are explained.
+
+A request states conditions in a certain order. Providers, trees or nodes that meet one come to the next. The
+first condition that none of them meets is why nothing fits; the ones that came to it almost fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+MOST_MISSES = 5
+"""So many near misses an explanation lists at most."""
+
+
+class Kind(StrEnum):
+    """What a condition is about."""
+
+    # Conditions on one provider, or on a node.
+    AMOUNT = "amount"
+    RESOURCE_CLASS = "resource_class"
+    TRAITS = "traits"
+    AGGREGATES = "aggregates"
+    IN_TREE = "in_tree"
+    ANY = "any"
+    # Conditions on a tree.
+    GROUPS = "groups"
+    TRAITS_TOGETHER = "traits_together"
+    ROOT_TRAITS = "root_traits"
+    ROOT_AGGREGATES = "root_aggregates"
+    TREE_KIND = "tree_kind"
+    COMBINATION = "combination"
+    # Conditions of a pod on a node.
+    CORDON = "cordon"
+    TAINTS = "taints"
+    LABELS = "labels"
+    AFFINITY = "affinity"
+    NUMA_POLICY = "numa_policy"
+    WHOLE_CPUS = "whole_cpus"
+    AMPLIFIED_CPU = "amplified_cpu"
+    CPU_BINDING = "cpu_binding"
+    NUMA = "numa"
+    CPUS = "cpus"
+    SHARED_POOL = "shared_pool"
+    INVENTORIES = "inventories"
+    TOPOLOGY_SPREAD = "topology_spread"
+    POD_AFFINITY = "pod_affinity"
+    POD_ANTI_AFFINITY = "pod_anti_affinity"
+    PLACED_ANTI_AFFINITY = "anti_affinity_of_placed_pods"
+
+
+class Obstacle(NamedTuple):
+    """The first condition that was not met: its kind, and which class or label it is about."""
+
+    kind: Kind
+    of: str = ""
+
+
+class Counted(StrEnum):
+    """What is counted at a stage."""
+
+    PROVIDERS = "providers"
+    TREES = "trees"
+    NODES = "nodes"
+
+
+class Reason(StrEnum):
+    """What keeps a provider, a tree or a node from serving groups, or a pod."""
+
+    AMOUNT = "amount"
+    UNITS = "units"
+    NOBODY = "nobody"
+    BELOW = "below"
+    APART = "apart"
+    SPLIT = "split"
+    TOGETHER = "together"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is asked for, in words and as data.
+
+    `wanted` units of `resource_class`; of each set in `required` one must be there, and nothing that is
+    `forbidden`: traits, aggregates or labels, as the kind says.
+    """
+
+    kind: Kind
+    text: str
+    resource_class: str | None = None
+    wanted: int | None = None
+    required: tuple[tuple[str, ...], ...] = ()
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How many providers, trees or nodes came to a condition, how many passed it, and in how many trees.
+
+    `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. To the
+    first condition of a group come all that offer the resource class.
+    """
+
+    condition: Condition
+    counted: Counted
+    came: int
+    passed: int
+    trees: int
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What keeps a provider, a tree or a node from serving; amounts in units of the class.
+
+    AMOUNT: more of a class is wanted than `provider` has free, or several providers of the tree if it is
+    None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
+    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
+    `provider`, where same_subtree wants the groups. APART: isolated groups take all that could serve. SPLIT:
+    the providers below `provider` (None: of the whole tree) that meet `condition` give too little of an
+    amount that is split; `is_numa` tells that this provider is a NUMA node. TOGETHER: each group could be
+    served alone, but not beside the others; with a `condition`, those that lack least do not meet it.
+    """
+
+    reason: Reason
+    groups: tuple[str, ...] = ()
+    provider: str | None = None
+    resource_class: str | None = None
+    wanted: int = 0
+    free: int = 0
+    missing: int = 0
+    condition: Condition | None = None
+    is_numa: bool = False
+
+
+class Alternative(NamedTuple):
+    """A provider below which several have so much of a class free that an amount could be split."""
+
+    provider: str
+    resource_class: str
+    wanted: int
+    free: int
+    givers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A provider, node or root (its uuid) that came to the first empty stage, and why it did not pass.
+
+    `shortages`: the amounts it lacks. `lacking`: what it lacks of what is required; `unwanted`: what it has
+    that is forbidden; `lacking_groups`: the suffixes that no provider of its tree serves. `words`: how a
+    scheduler says it.
+    """
+
+    provider: str
+    shortages: tuple[Shortage, ...] = ()
+    lacking: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+    lacking_groups: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The stages in order, the place of the first that nothing passed, and what came closest there.
+
+    `complete`: everything was gone through; else the search stopped at its limit and the last stage counts
+    what it had seen by then. `names` of providers by uuid, as far as they were looked up. `alternative`:
+    where the amount of the first empty stage could be split.
+    """
+
+    stages: tuple[Stage, ...]
+    misses: tuple[Miss, ...] = ()
+    complete: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
+    alternative: Alternative | None = None
+
+    @property
+    def first_empty(self) -> int | None:
+        """The place of the first stage that nothing passed; None if something passed all of them."""
+        return first_empty(self.stages)
+
+    @property
+    def providers(self) -> set[str]:
+        """The uuids of the providers that are mentioned."""
+        mentioned = {miss.provider for miss in self.misses}
+        for miss in self.misses:
+            mentioned |= {shortage.provider for shortage in miss.shortages if shortage.provider is not None}
+        return mentioned | ({self.alternative.provider} if self.alternative else set())
+
+
+def first_empty(stages: tuple[Stage, ...]) -> int | None:
+    """The place of the first stage that nothing passed."""
+    return next((at for at, stage in enumerate(stages) if not stage.passed), None)
+
+
+# The sentences of an explanation: the same for candidates, flavors and pods.
+
+
+_UNITS = "min_unit, max_unit or step_size"
+_MOST_NAMES = 4
+Names = Mapping[str, str]
+
+
+def sentences(explanation: Explanation) -> list[str]:
+    """One sentence per stage; after the first stage that nothing passed, what came closest."""
+    said, empty = [], explanation.first_empty
+    for at, stage in enumerate(explanation.stages):
+        said.append(told(stage, explanation))
+        if at == empty:
+            said += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
+            if not explanation.misses:
+                said.append(_nothing_near(stage))
+    if explanation.alternative is not None:
+        said.append(_splitting(explanation.alternative, explanation.names))
+    return said
+
+
+def _nothing_near(stage: Stage) -> str:
+    """Why there is nothing that came close to a condition."""
+    condition = stage.condition
+    if condition.resource_class is not None and not stage.came:
+        return f"no provider offers {condition.resource_class}"
+    if not stage.came:
+        return f"nothing came to this condition: {condition.text}"
+    return f"nothing that came to this condition is on a host that the others admit: {condition.text}"
+
+
+def _splitting(found: Alternative, names: Names) -> str:
+    return (
+        f"split would help: {found.givers} providers below {names.get(found.provider, found.provider)} have "
+        f"{found.free} {found.resource_class} free, of {found.wanted} wanted"
+    )
+
+
+def told(stage: Stage, explanation: Explanation) -> str:
+    """The condition of a stage and how many passed it, in one sentence."""
+    return f"{describe(stage)}: {_passed(stage, explanation)}"
+
+
+def describe(stage: Stage) -> str:
+    """The condition of a stage, with the group that states it."""
+    text = stage.condition.text
+    return f"group {stage.group}, {text}" if stage.group else text
+
+
+def first_obstacle(explanation: Explanation) -> str:
+    """The first stage that nothing passed and the nearest miss, in one sentence; empty if all passed."""
+    empty = explanation.first_empty
+    if empty is None:
+        return ""
+    stage = explanation.stages[empty]
+    misses = explanation.misses[:1]
+    nearest = "; ".join(text for miss in misses for text in lacks(miss, stage, explanation.names))
+    text = told(stage, explanation)
+    return f"{text}; {nearest}" if nearest else text
+
+
+def _passed(stage: Stage, explanation: Explanation) -> str:
+    if stage.counted is Counted.PROVIDERS:
+        return f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
+    at_least = stage.condition.kind is Kind.COMBINATION and not explanation.complete
+    return f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
+    """Sentences on what a near miss lacked to pass the stage."""
+    name = names.get(miss.provider, miss.provider)
+    if miss.shortages:
+        tell = _in_tree if stage.counted is Counted.TREES else _alone
+        return [tell(shortage, name, names) for shortage in miss.shortages]
+    if miss.words:
+        return [f"{name}: {words}" for words in miss.words]
+    subject = f"the tree of {name}" if stage.counted is Counted.TREES else name
+    said = [f"{subject} met everything before"]
+    if miss.lacking:
+        said.append(f"missing: {', '.join(miss.lacking)}")
+    if miss.unwanted:
+        said.append(f"forbidden: {', '.join(miss.unwanted)}")
+    return ["; ".join(said)]
+
+
+def _alone(shortage: Shortage, name: str, _names: Names) -> str:
+    if shortage.reason is Reason.UNITS:
+        return f"{name} has room, but the amount breaks its {_UNITS}"
+    return f"{name} lacks {shortage.missing} {shortage.resource_class}: it has {shortage.free} free"
+
+
+def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
+    return _SHORTAGE[shortage.reason](shortage, root, names)
+
+
+def _amount(shortage: Shortage, root: str, names: Names) -> str:
+    wants = f"for {_groups(shortage)}: {shortage.wanted} wanted, {shortage.free} free"
+    lacking = f"{shortage.missing} {shortage.resource_class}"
+    if shortage.provider is None:
+        return f"the tree of {root} lacks {lacking} {wants} on several providers"
+    return f"{names.get(shortage.provider, shortage.provider)} lacks {lacking} {wants}"
+
+
+def _units(shortage: Shortage, _root: str, names: Names) -> str:
+    kind = shortage.resource_class
+    return (
+        f"{_name(shortage, names)} offers {kind} for {_groups(shortage)}, but the amount breaks its {_UNITS}"
+    )
+
+
+def _nobody(shortage: Shortage, root: str, _names: Names) -> str:
+    groups, kind = _groups(shortage), shortage.resource_class
+    if kind is not None:
+        return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: nobody suitable offers any"
+    if shortage.condition is None:
+        return f"the tree of {root} has nobody for {groups}"
+    condition = shortage.condition.text
+    return f"the tree of {root} has nobody for {groups}: none of those who could has {condition}"
+
+
+def _below(shortage: Shortage, _root: str, names: Names) -> str:
+    return f"nobody is left for {_groups(shortage)} below {_name(shortage, names)}"
+
+
+def _apart(shortage: Shortage, root: str, _names: Names) -> str:
+    return f"the tree of {root} has nobody left for {_groups(shortage)}: the groups are kept apart"
+
+
+def _split(shortage: Shortage, root: str, names: Names) -> str:
+    place = f"the tree of {root}"
+    if shortage.provider is not None:
+        place = f"{'NUMA node' if shortage.is_numa else 'below'} {_name(shortage, names)}"
+    amount = f"{shortage.free} of {shortage.wanted} {shortage.resource_class}"
+    if shortage.condition is not None:
+        amount += f" with {shortage.condition.text}"
+    return f"{place}: {amount} for {_groups(shortage)}"
+
+
+def _together(shortage: Shortage, root: str, _names: Names) -> str:
+    if shortage.condition is not None:
+        condition = shortage.condition.text
+        return f"the tree of {root} has most room for {_groups(shortage)} on providers without {condition}"
+    return f"the tree of {root} could serve {_groups(shortage)} each alone, not side by side"
+
+
+def _name(shortage: Shortage, names: Names) -> str:
+    uuid = shortage.provider or ""
+    return names.get(uuid, uuid)
+
+
+def _groups(shortage: Shortage) -> str:
+    """The groups by name, many of them by number."""
+    names = [suffix or "the unsuffixed group" for suffix in shortage.groups]
+    if len(names) > _MOST_NAMES:
+        names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more groups"]
+    plain = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    only_named = shortage.groups[0] and len(names) == 1
+    return f"group {plain}" if only_named else plain
+
+
+_SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Names], str]] = {
+    Reason.AMOUNT: _amount,
+    Reason.UNITS: _units,
+    Reason.NOBODY: _nobody,
+    Reason.BELOW: _below,
+    Reason.APART: _apart,
+    Reason.SPLIT: _split,
+    Reason.TOGETHER: _together,
+}

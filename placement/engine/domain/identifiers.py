@@ -1,0 +1,55 @@
+"""Uuids as callers spell them and as we store them, and the names of this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import TypeVar
+
+_HEX = re.compile(r"[0-9a-fA-F]{32}")
+_DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def normalize_uuid(text: str) -> str | None:
+    """The lower-case dashed form of anything that reduces to 32 hex digits, else None.
+
+    `urn:`, `uuid:`, braces and dashes are removed first (placement-api.md, "Identifiers, names, numbers").
+    """
+    digits = text.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "")
+    if not _HEX.fullmatch(digits):
+        return None
+    return str(uuid.UUID(hex=digits))
+
+
+def is_dashed_uuid(text: str) -> bool:
+    """Whether the text is a uuid with its dashes in the canonical places, in any letter case."""
+    return _DASHED.fullmatch(text) is not None
+
+
+# The same few callers come again and again.
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+# Many things in portions that a statement, a thread or the memory can take at once.
+
+
+Item = TypeVar("Item")
+
+
+def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in their order, in lists of at most `size`; none is empty. Takes no more than it yields."""
+    rest = iter(items)
+    while portion := list(islice(rest, size)):
+        yield portion

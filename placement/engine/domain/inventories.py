@@ -1,0 +1,75 @@
+"""Inventories, capacity arithmetic, and what a reshape asks of one provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MAX_INT = 2147483647
+MAX_FLOAT = 3.40282e38
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What one provider offers of one resource class, in the units of that class.
+
+    Source: placement-api.md, "Inventories".
+    """
+
+    total: int
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = MAX_INT
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+
+    @property
+    def capacity(self) -> int:
+        """What may be handed out at most: (total - reserved) * allocation_ratio cut toward zero."""
+        return int((self.total - self.reserved) * self.allocation_ratio)
+
+    def admits(self, amount: int) -> bool:
+        """Whether one allocation of `amount` respects min_unit, max_unit and step_size."""
+        return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderInventories:
+    """All that one provider shall offer from now on, by class; `generation` as the caller knows it."""
+
+    provider_uuid: str
+    generation: int
+    inventories: Mapping[str, Inventory]
+
+
+# The wanted state of a provider tree, as a dialect describes it and a service brings it about.
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """One provider of a wanted tree; `parent_uuid` is None for the root."""
+
+    uuid: str
+    name: str
+    parent_uuid: str | None = None
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSpec:
+    """A whole wanted tree: the root first, every parent before its children."""
+
+    providers: tuple[ProviderSpec, ...]
+
+    @property
+    def root(self) -> ProviderSpec:
+        """The provider without a parent."""
+        return self.providers[0]
+
+
+# Names of traits that mean something to several rooms.
+
+
+NUMA_ROOT = "HW_NUMA_ROOT"
+"""A provider that stands for a NUMA node has this trait."""

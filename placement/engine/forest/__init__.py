@@ -1,0 +1,1 @@
+"""Provider trees as numpy columns, and changes applied to them."""

@@ -1,0 +1,483 @@
+"""The forest: every provider tree of the database as columns of this process.
+
+It is fed with records that were read from the database, also those that this process wrote itself.
+Searches look at a snapshot of it, which stays as it is while the forest goes on.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, from_text, table_of
+from placement.engine.forest.inventories import InventoryColumn, Offered
+from placement.engine.forest.memberships import Memberships
+from placement.engine.forest.providers import (
+    NONE,
+    NumberColumn,
+    ProviderColumns,
+    ProviderRecord,
+    ProviderStates,
+    Snapshot,
+)
+
+
+class Forest:
+    """All providers; rows are small integers that stay with a provider as long as it lives."""
+
+    def __init__(self) -> None:
+        self._clear(ProviderColumns(), 0)
+
+    def _clear(self, providers: ProviderColumns, shape_version: int) -> None:
+        self.providers = providers
+        self.count = 0
+        self.traits = Memberships()
+        self.aggregates = Memberships()
+        self.inventories: dict[int, InventoryColumn] = {}
+        # Raised when trees, aggregates or traits change, not by mere usage.
+        self.shape_version = shape_version
+        self._index = IdIndex()
+        self._vacant: list[int] = []
+        # The result and the version of the shape that it is of, in one object, for searches run in parallel.
+        self._known_flat = (-1, True)
+        self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
+        # Kept until something changes, with what searches have worked out on it.
+        self._latest: Forest | None = None
+        self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
+
+    def __len__(self) -> int:
+        return self.count - len(self._vacant)
+
+    # -- feeding ------------------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Forget everything and take over a whole snapshot."""
+        # Both numbers only ever grow, so that caches of the old forest notice.
+        self._clear(ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
+        self.count = self.providers.load(snapshot.providers, self._index)
+        self.traits.ensure(self.count)
+        self.aggregates.ensure(self.count)
+        self._load_inventories(snapshot)
+        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
+            table = table_of(pairs, 2)
+            rows = self._index.rows_of(table[:, 0])
+            known = rows >= 0
+            members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
+
+    def _load_inventories(self, snapshot: Snapshot) -> None:
+        table = table_of(
+            (
+                (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
+                for provider, row in snapshot.inventories
+            ),
+            10,
+        )
+        rows = self._index.rows_of(table[:, 0])
+        known = rows >= 0
+        table, rows = table[known], rows[known]
+        for class_id in np.unique(table[:, 1]).tolist():
+            chosen = table[:, 1] == class_id
+            self.column(class_id).load(rows[chosen], table[chosen, 2:])
+
+    def column(self, class_id: int) -> InventoryColumn:
+        """The inventories of one class; created empty when first asked for."""
+        column = self.inventories.get(class_id)
+        if column is None:
+            column = InventoryColumn()
+            column.reach(self.count)
+            column = self.inventories.setdefault(class_id, column)
+        return column
+
+    # -- snapshots ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Forest:
+        """The forest as it is now, for any number of readers at once, whatever is applied later.
+
+        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be
+        called while another thread feeds the forest.
+        """
+        latest = self._latest
+        if latest is None:
+            latest = copy.copy(self)
+            latest.providers = self.providers.frozen()
+            latest.traits, latest.aggregates = self.traits.frozen(), self.aggregates.frozen()
+            latest.inventories = {
+                class_id: column.frozen(self.count) for class_id, column in self.inventories.items()
+            }
+            self._latest = latest
+            self._snapshots.add(latest)
+        return latest
+
+    def writable_copy(self) -> Forest:
+        """A copy of a snapshot, fed by nobody, that may be altered by `repeat`, `cut` and its columns."""
+        twin = copy.copy(self)
+        twin.providers = self.providers.frozen()
+        twin.traits, twin.aggregates = self.traits.frozen(), self.aggregates.frozen()
+        twin.inventories = {
+            class_id: column.writable_copy(self.count) for class_id, column in self.inventories.items()
+        }
+        twin._vacant = list(self._vacant)
+        twin.providers.own()
+        # It shares arrays, too, also when the snapshot itself is gone.
+        self._snapshots.add(twin)
+        return twin
+
+    def repeat(self, root: int, count: int) -> Rows:
+        """Add so many trees like that of a root, on which nobody holds anything; their roots."""
+        members = np.sort(self.in_trees(np.array([root], np.intp)))
+        size, first = len(members), self.count
+        source = np.tile(members, count)
+        rows = np.arange(first, first + size * count)
+        self.count += len(rows)
+        self.providers.repeat(source, rows, size)
+        for memberships in (self.traits, self.aggregates):
+            memberships.repeat(source, rows)
+        for column in self.inventories.values():
+            column.repeat(source, rows)
+        self.shape_version += 1
+        return first + int(np.searchsorted(members, root)) + size * np.arange(count)
+
+    def cut(self, roots: Rows) -> None:
+        """Take whole trees away."""
+        rows = self.in_trees(roots)
+        for column in self.inventories.values():
+            column.cut(rows)
+        for memberships in (self.traits, self.aggregates):
+            memberships.clear(rows)
+        providers = self.providers
+        for numbers in (providers.id, providers.root, providers.parent, providers.next, providers.previous):
+            numbers[rows] = NONE
+        self._vacant.extend(rows.tolist())
+        self.shape_version += 1
+
+    def forked(self) -> Forest:
+        """A forest that begins as this snapshot is and that `take` changes: no other forest notices."""
+        fork = copy.copy(self)
+        fork.providers = self.providers.frozen()
+        fork.inventories = {id_: column.frozen(self.count) for id_, column in self.inventories.items()}
+        # It shares arrays, too, also when the snapshot itself is gone.
+        self._snapshots.add(fork)
+        return fork
+
+    def take(self, row: int, class_id: int, amount: int) -> None:
+        """Let so much more be in use of an inventory that is there; only of a forest that was forked."""
+        self.inventories[class_id].take(row, amount)
+        self.providers.own()
+        self.providers.touch(int(self.providers.root[row]))
+
+    def begin_writing(self) -> None:
+        """To be called before feeding: from now on it differs from the snapshots that were given away."""
+        if self._latest is not None:
+            latest, self._latest = self._latest, None
+            self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
+            del latest
+        if not len(self._snapshots):
+            self.providers.is_shared = False
+            self.traits.unshare()
+            self.aggregates.unshare()
+            for column in self.inventories.values():
+                column.unshare()
+        self.providers.own()
+
+    def outdated(self, states: Sequence[tuple[int, int]]) -> list[int]:
+        """The ids among these states, (id, revision), that have not been applied yet; not for snapshots."""
+        rows = np.array(self._index.get_all([id_ for id_, _ in states]), np.intp)
+        known = zip(states, rows.tolist(), self.providers.revision[rows].tolist(), strict=True)
+        return [id_ for (id_, wanted), row, present in known if row < 0 or present != wanted]
+
+    def rows_of(self, ids: Amounts) -> Rows:
+        """The rows of many providers, NONE where there is none; not for snapshots."""
+        return self._index.rows_of(ids).astype(np.intp)
+
+    def knows(self, provider_id: int) -> bool:
+        """Whether the provider is in the forest as it is fed; not for snapshots."""
+        return self._index.get(provider_id) >= 0
+
+    def apply(self, records: Iterable[ProviderRecord]) -> None:
+        """Insert or replace providers; their parents and roots must be known or among them."""
+        batch = list(records)
+        if not batch:
+            return
+        self.begin_writing()
+        ids = [record.row.id for record in batch]
+        known = zip(batch, self._index.get_all(ids), strict=True)
+        self.insert({record.row.id: record.row.uuid for record, row in known if row < 0})
+        rows = self._index.get_all(ids)
+        self.place(
+            np.array(rows, np.intp),
+            np.array(self._index.get_all([record.row.parent_id or NONE for record in batch]), np.intp),
+            np.array(self._index.get_all([record.row.root_id for record in batch]), np.intp),
+        )
+        for record, row in zip(batch, rows, strict=True):
+            self._update(record, row)
+
+    def insert(self, uuids: Mapping[int, str]) -> None:
+        """Give providers that are new, by id, rows; they stand in no tree yet and offer nothing."""
+        if not uuids:
+            return
+        reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(uuids)))]
+        added = len(uuids) - len(reused)
+        rows = [*reused, *range(self.count, self.count + added)]
+        self.count += added
+        for columns in (self.providers, self.traits, self.aggregates):
+            columns.ensure(self.count)
+        providers = self.providers
+        providers.id[rows] = list(uuids)
+        providers.uuid[rows] = from_text(list(uuids.values()))
+        providers.root[rows] = providers.parent[rows] = NONE
+        self._index.put_all(zip(uuids, rows, strict=True))
+
+    def place(self, rows: Rows, parents: Rows, roots: Rows) -> None:
+        """Let providers stand below these parents, NONE for a root, in the trees of these roots."""
+        providers = self.providers
+        moved = np.flatnonzero((providers.root[rows] != roots) | (providers.parent[rows] != parents))
+        if not len(moved):
+            return
+        rows, parents, roots = rows[moved], parents[moved], roots[moved]
+        # All out first, then into their new trees.
+        for row in rows[providers.root[rows] != NONE].tolist():
+            providers.unlink(row)
+        providers.parent[rows] = parents
+        providers.link(rows, roots)
+        self.shape_version += 1
+
+    def remove(self, provider_id: int) -> None:
+        """Forget a provider; unknown ids are fine."""
+        row = self._index.get(provider_id)
+        if row < 0:
+            return
+        self.begin_writing()
+        self.providers.unlink(row)
+        for column in self.inventories.values():
+            column.drop(row)
+        self.traits.assign(row, frozenset())
+        self.aggregates.assign(row, frozenset())
+        providers = self.providers
+        providers.id[row] = providers.root[row] = providers.parent[row] = NONE
+        self._index.put(provider_id, NONE)
+        self._vacant.append(row)
+        self.shape_version += 1
+
+    def _update(self, record: ProviderRecord, row: int) -> None:
+        providers, given = self.providers, record.row
+        providers.generation[row] = given.generation
+        providers.revision[row], providers.content[row] = given.revision, given.content
+        self._update_inventories(row, record)
+        for members, ids in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
+            if members.of(row) != ids:
+                members.assign(row, ids)
+                self.shape_version += 1
+        providers.touch(int(providers.root[row]))
+
+    def _update_inventories(self, row: int, record: ProviderRecord) -> None:
+        offered = {inventory.class_id for inventory in record.inventories}
+        for class_id, column in self.inventories.items():
+            if class_id not in offered:
+                column.drop(row)
+        for inventory in record.inventories:
+            self.column(inventory.class_id).put(row, inventory)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def row_of_uuid(self, uuid: str) -> int:
+        """The row of a provider, -1 if unknown."""
+        wanted = from_text((uuid,)).view(np.uint64)[0]
+        halves = self.providers.uuid[: self.count].view(np.uint64)
+        found = np.flatnonzero((halves[:, 0] == wanted[0]) & (halves[:, 1] == wanted[1]))
+        for row in found.tolist():
+            if self.providers.id[row] >= 0:
+                return row
+        return NONE
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no provider has a parent."""
+        version, flat = self._known_flat
+        if version != self.shape_version:
+            flat = not (self.providers.parent[: self.count] >= 0).any()
+            self._known_flat = (self.shape_version, flat)
+        return flat
+
+    def roots_of(self, rows: Rows) -> Rows:
+        """The root of each provider."""
+        return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
+
+    @property
+    def roots(self) -> Rows:
+        """All roots, in order of their ids."""
+        version, roots = self._known_roots
+        if version != self.shape_version:
+            roots = np.flatnonzero(self.providers.root[: self.count] == np.arange(self.count, dtype=np.int32))
+            ids = self.providers.id[roots]
+            if not (ids[1:] > ids[:-1]).all():
+                roots = roots[np.argsort(ids)]
+            self._known_roots = (self.shape_version, roots)
+        return roots
+
+    def in_trees(self, roots: Rows) -> Rows:
+        """All providers of the trees, the roots first."""
+        if self.is_flat:
+            return roots
+        found = [roots]
+        while len(found[-1]):
+            following = self.providers.next.take(found[-1])
+            found.append(following[following >= 0].astype(np.intp))
+        return np.concatenate(found)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all columns, which other processes do not share."""
+        held = [self.providers.bytes, self.traits.bytes, self.aggregates.bytes]
+        return sum(held) + sum(column.bytes for column in list(self.inventories.values()))
+
+    def alive(self) -> Mask:
+        """Which rows hold a provider."""
+        return self.providers.id[: self.count] >= 0
+
+    def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
+        """All providers of each tree, in order of their ids."""
+        rows = np.asarray(roots, np.int32)
+        sizes = self.providers.tree_size[rows]
+        found: list[Indices] = [rows[:0]] * len(rows)
+        # Size by size: a table as wide as the largest of all trees would be mostly empty.
+        for size in np.unique(sizes).tolist():
+            places = np.flatnonzero(sizes == size)
+            table = self._of_size(rows[places], size)
+            for place, members in zip(places.tolist(), table, strict=True):
+                found[place] = members
+        return found
+
+    def _of_size(self, roots: Indices, size: int) -> Indices:
+        """The providers of trees that all have `size` of them, a row for each tree, in order of their ids."""
+        columns = [roots]
+        for _ in range(size - 1):
+            columns.append(self.providers.next[columns[-1]])
+        table = np.stack(columns, axis=1)
+        order = np.argsort(self.providers.id[table], axis=1, kind="stable")
+        return np.take_along_axis(table, order, axis=1)
+
+
+# Many changed providers at once: their columns go into those of the forest by a few assignments.
+#
+# It is for what happens to many at a time: hosts come, or more or less of them is in use or on offer. It can
+# never leave the forest in another state than `Forest.apply` would.
+
+
+# The parent of a root, in columns of ids.
+_NOBODY = 0
+
+
+def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
+    """The ids of which the forest knows no provider."""
+    asked = np.array(ids, np.int64)
+    found: list[int] = asked[forest.rows_of(asked) == NONE].tolist()
+    return found
+
+
+def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
+    """The ids of those of which more than use may have changed since they were applied.
+
+    `providers` are the columns of `ProviderStates`. Anybody of unknown content is among them.
+    """
+    ids, *_, contents = (np.asarray(column) for column in providers)
+    rows = forest.rows_of(ids)
+    found: list[int] = ids[
+        (rows == NONE) | (contents == 0) | (forest.providers.content[rows] != contents)
+    ].tolist()
+    return found
+
+
+def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
+    """Whether root and parent of each provider are known or come along."""
+    columns = [each.providers for each in portions]
+    coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
+    above = np.concatenate(
+        [np.empty(0, np.int64), *(np.asarray(ids) for _, _, *both, _, _ in columns for ids in both)]
+    )
+    missing = above[(above != _NOBODY) & (forest.rows_of(above) == NONE)]
+    return bool(np.isin(missing, coming).all())
+
+
+def apply(forest: Forest, *portions: ProviderStates) -> None:
+    """Insert or replace providers, as `Forest.apply` would; each in one of the portions only.
+
+    Their parents and roots must be known or among them.
+    """
+    portions = tuple(each for each in portions if len(each.providers[0]))
+    if not portions:
+        return
+    forest.begin_writing()
+    for each in portions:
+        forest.insert(each.uuids)
+    _place(forest, portions)
+    for each in portions:
+        _update(forest, each)
+
+
+def _place(forest: Forest, portions: Sequence[ProviderStates]) -> None:
+    """All of them together: who moves may move below somebody of another portion."""
+    columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
+    own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
+    forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
+
+
+def _update(forest: Forest, states: ProviderStates) -> None:
+    """What is known of providers that have rows and stand where they should."""
+    ids, generations, _, _, revisions, contents = (np.asarray(column) for column in states.providers)
+    rows = forest.rows_of(ids)
+    providers = forest.providers
+    providers.generation[rows], providers.revision[rows] = generations, revisions
+    providers.content[rows] = contents
+    _use(forest, states)
+    _replace(forest, states)
+    providers.touch(providers.root[rows])
+
+
+def _use(forest: Forest, states: ProviderStates) -> None:
+    """Let so much be in use of those of which nothing else changed; they are known, as is what they offer."""
+    provider, classes, used = (np.asarray(column) for column in states.usage)
+    rows = forest.rows_of(provider)
+    for class_id in np.unique(classes).tolist():
+        of_class = classes == class_id
+        forest.column(class_id).use_all(rows[of_class], used[of_class])
+
+
+def _replace(forest: Forest, states: ProviderStates) -> None:
+    """Replace what the altered ones offer, carry and belong to."""
+    rows = forest.rows_of(np.array(states.altered, np.int64))
+    if not len(rows):
+        return
+    _offer(forest, states, rows)
+    for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
+        if members.assign_all(rows, *_sets_of(forest, sets, rows)):
+            forest.shape_version += 1
+
+
+def _sets_of(
+    forest: Forest, sets: Sequence[tuple[frozenset[int], NumberColumn]], rows: Rows
+) -> tuple[Rows, list[frozenset[int]]]:
+    """Which set each of the rows has, and the sets, of which the last one is empty."""
+    carriers = [np.asarray(carriers) for _, carriers in sets]
+    which = np.full(forest.count, len(sets), np.intp)
+    if sets:
+        of_carrier = np.repeat(np.arange(len(sets)), [len(each) for each in carriers])
+        which[forest.rows_of(np.concatenate(carriers))] = of_carrier
+    return which[rows], [*(ids for ids, _ in sets), frozenset()]
+
+
+def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
+    """Let these providers offer the inventories that they are told to have, and no others."""
+    provider, classes, *rest = (np.asarray(column) for column in states.inventories)
+    rows = forest.rows_of(provider)
+    class_ids = np.unique(classes).tolist()
+    for class_id in {*class_ids, *forest.inventories}:
+        of_class = classes == class_id
+        offering = rows[of_class]
+        left = np.zeros(forest.count, bool)
+        left[among] = True
+        left[offering] = False
+        forest.column(class_id).cut(np.flatnonzero(left))
+        forest.column(class_id).put_all(offering, Offered(*(column[of_class] for column in rest)))

@@ -1,0 +1,409 @@
+"""All inventories of one resource class, as columns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import HUGE, Amounts, Columns, Indices, Mask, Ratios, Rows, Shares
+from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryRow
+
+# What the inventories of one resource class consist of, as columns.
+
+
+class Entries(Columns):
+    """What searches look at of each entry, and the provider that it is of."""
+
+    provider: Indices
+    capacity_of: Amounts
+    used: Amounts
+    free: Amounts
+    min_unit: Indices
+    max_unit: Indices
+    step_size: Indices
+
+
+class Offers(Columns):
+    """What makes the capacity of each entry; searches do not look at it, and usage does not change it."""
+
+    total: Indices
+    reserved: Indices
+    ratio: Ratios
+
+
+class Offered(NamedTuple):
+    """Many inventories of one class as columns, in the order of `ProviderStates`."""
+
+    total: Amounts
+    reserved: Amounts
+    min_unit: Amounts
+    max_unit: Amounts
+    step_size: Amounts
+    used: Amounts
+    ratio: Shares
+
+
+def whole(offered: Shares) -> Amounts:
+    """What may be handed out at most, as engine.domain.inventories cuts it, within what columns hold."""
+    return np.clip(np.trunc(offered), -HUGE, HUGE).astype(np.int64)
+
+
+class EntryOf(Columns):
+    """For each provider its entry."""
+
+    entry: Indices
+
+
+class InventoryColumn:
+    """One entry per inventory of the class, and from each provider row to its entry (-1: none)."""
+
+    def __init__(self) -> None:
+        self.entries = Entries(
+            {
+                "provider": (np.int32, -1),
+                "capacity_of": (np.int64, 0),
+                "used": (np.int64, 0),
+                "free": (np.int64, -HUGE),
+                "min_unit": (np.int32, 1),
+                "max_unit": (np.int32, 1),
+                "step_size": (np.int32, 1),
+            }
+        )
+        self.offers = Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
+        # Entry -1 stands for "none" and is masked out, but must be there to be looked at.
+        self.entries.ensure(1)
+        self.offers.ensure(1)
+        self._entry_of = EntryOf({"entry": (np.int32, -1)})
+        self._count = 0
+        self._vacant: list[int] = []
+        # Few classes use units; the filter skips the comparisons that cannot matter.
+        self._uses_min = self._uses_max = self._uses_step = False
+        # Whether every entry has the number of its provider, as in a cloud whose hosts all have the class.
+        self._aligned = True
+
+    def load(self, providers: Indices, rows: Amounts) -> None:
+        """Start over from parallel arrays.
+
+        The columns of `rows` are the fields of InventoryRow after class_id.
+        """
+        self.__init__()  # type: ignore[misc]
+        count = len(providers)
+        self.entries.ensure(count)
+        self.offers.ensure(count)
+        self._count = count
+        entries = self.entries
+        entries.provider[:count] = providers
+        entries.capacity_of[:count] = rows[:, 0]
+        entries.min_unit[:count] = rows[:, 1]
+        entries.max_unit[:count] = rows[:, 2]
+        entries.step_size[:count] = rows[:, 3]
+        entries.used[:count] = rows[:, 4]
+        entries.free[:count] = entries.capacity_of[:count] - entries.used[:count]
+        self.offers.total[:count] = rows[:, 5]
+        self.offers.reserved[:count] = rows[:, 6]
+        self.offers.ratio[:count] = rows[:, 7] / MILLION
+        if count:
+            self._entry_of.ensure(int(providers.max()) + 1)
+            self._entry_of.entry[providers] = np.arange(count, dtype=np.int32)
+        self._aligned = bool((providers == np.arange(count)).all())
+        self._uses_min = bool((entries.min_unit[:count] > 1).any())
+        self._uses_max = bool((entries.max_unit[:count] < entries.capacity_of[:count]).any())
+        self._uses_step = bool((entries.step_size[:count] > 1).any())
+
+    def frozen(self, providers: int) -> InventoryColumn:
+        """A view of the column as it is now, for `providers` rows of the forest; it never changes."""
+        self.reach(providers)
+        twin = copy.copy(self)
+        twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
+        twin.offers = self.offers.frozen()
+        return twin
+
+    def writable_copy(self, providers: int) -> InventoryColumn:
+        """A copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
+        twin = self.frozen(providers)
+        twin._vacant = list(self._vacant)
+        for columns in (twin.entries, twin.offers, twin._entry_of):
+            columns.own()
+        return twin
+
+    def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
+        """Another ratio or reserved amount, where there is an inventory.
+
+        Source: placement-api.md, "Inventories".
+        """
+        at = self.entries_of(providers)
+        at = at[at >= 0]
+        entries, offers = self.entries, self.offers
+        if ratio is not None:
+            offers.ratio[at] = ratio
+        if reserved is not None:
+            offers.reserved[at] = reserved
+        # The columns hold ratios as short numbers: what was written had as many digits as this.
+        exact = np.round(offers.ratio[at].astype(np.float64), 6) if ratio is None else ratio
+        entries.capacity_of[at] = whole((offers.total[at].astype(np.float64) - offers.reserved[at]) * exact)
+        entries.free[at] = entries.capacity_of[at] - entries.used[at]
+        self._uses_max |= bool((entries.max_unit[at] < entries.capacity_of[at]).any())
+
+    def repeat(self, source: Rows, rows: Rows) -> None:
+        """Inventories for new providers like those of the sources, of which nothing is used."""
+        self.reach(int(rows[-1]) + 1)
+        at = self.entries_of(source)
+        offered = at >= 0
+        at, rows = at[offered], rows[offered]
+        new = np.arange(self._count, self._count + len(rows))
+        self._count += len(rows)
+        self.entries.ensure(self._count)
+        self.offers.ensure(self._count)
+        for columns in (self.entries, self.offers):
+            columns.copy_rows(at, new)
+        entries = self.entries
+        entries.provider[new] = rows
+        entries.used[new] = 0
+        entries.free[new] = entries.capacity_of[new]
+        self._entry_of.entry[rows] = new
+        self._aligned &= bool((new == rows).all())
+
+    def empty(self) -> None:
+        """Let nothing be in use."""
+        at, entries = self.occupied(), self.entries
+        entries.used[at] = 0
+        entries.free[at] = entries.capacity_of[at]
+
+    def cut(self, providers: Rows) -> None:
+        """No inventories for these providers any more."""
+        at = self.entries_of(providers)
+        providers, at = providers[at >= 0], at[at >= 0]
+        if not len(at):
+            return
+        self._entry_of.own()
+        self.entries.own()
+        self._entry_of.entry[providers] = -1
+        self.entries.provider[at] = -1
+        self.entries.free[at] = -HUGE
+        self._vacant.extend(at.tolist())
+
+    def unshare(self) -> None:
+        """Note that no snapshot is in use any more, so that writing need not copy."""
+        self.entries.is_shared = self._entry_of.is_shared = self.offers.is_shared = False
+
+    def reach(self, providers: int) -> None:
+        """Let looking for any of the first `providers` rows change nothing."""
+        self._entry_of.ensure(providers)
+
+    def put(self, provider: int, row: InventoryRow) -> None:
+        """Insert or replace the inventory of one provider."""
+        self._entry_of.ensure(provider + 1)
+        entry = int(self._entry_of.entry[provider])
+        entries = self.entries
+        entries.own()
+        if entry < 0:
+            if self._vacant:
+                entry = self._vacant.pop()
+            else:
+                entry = self._count
+                entries.ensure(entry + 1)
+                self._count += 1
+            self._entry_of.own()
+            self._entry_of.entry[provider] = entry
+            self._aligned &= entry == provider
+        capacity = max(-HUGE, min(row.capacity, HUGE))
+        entries.provider[entry] = provider
+        entries.capacity_of[entry] = capacity
+        entries.used[entry] = row.used
+        entries.free[entry] = capacity - row.used
+        self._put_offer(entry, row)
+        entries.min_unit[entry] = row.min_unit
+        entries.max_unit[entry] = row.max_unit
+        entries.step_size[entry] = row.step_size
+        self._uses_min |= row.min_unit > 1
+        self._uses_max |= row.max_unit < capacity
+        self._uses_step |= row.step_size > 1
+
+    def _put_offer(self, entry: int, row: InventoryRow) -> None:
+        self.offers.ensure(entry + 1)
+        offers, ratio = self.offers, np.float32(row.ratio_millionths / MILLION)
+        # Seldom: writing may copy columns that a snapshot shares.
+        if (offers.total[entry], offers.reserved[entry], offers.ratio[entry]) != (
+            row.total,
+            row.reserved,
+            ratio,
+        ):
+            offers.own()
+            offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
+
+    def put_all(self, providers: Rows, offered: Offered) -> None:
+        """Insert or replace the inventories of many providers, each once, as `put` does for one."""
+        if not len(providers):
+            return
+        at, entries = self._entries_for(providers), self.entries
+        capacity = whole((offered.total - offered.reserved) * offered.ratio)
+        entries.provider[at] = providers
+        entries.capacity_of[at] = capacity
+        entries.used[at] = offered.used
+        entries.free[at] = capacity - offered.used
+        entries.min_unit[at] = offered.min_unit
+        entries.max_unit[at] = offered.max_unit
+        entries.step_size[at] = offered.step_size
+        self._uses_min |= bool((offered.min_unit > 1).any())
+        self._uses_max |= bool((offered.max_unit < capacity).any())
+        self._uses_step |= bool((offered.step_size > 1).any())
+        offers = self.offers
+        ratio = (np.rint(np.minimum(offered.ratio, LARGEST_RATIO) * MILLION) / MILLION).astype(np.float32)
+        given = ((offers.total, offered.total), (offers.reserved, offered.reserved), (offers.ratio, ratio))
+        # Seldom: writing may copy columns that a snapshot shares.
+        if any((column[at] != values).any() for column, values in given):
+            offers.own()
+            offers.total[at], offers.reserved[at], offers.ratio[at] = offered.total, offered.reserved, ratio
+
+    def use_all(self, providers: Rows, used: Amounts) -> None:
+        """Let so much be in use of the inventories of many providers, which there must be, each once."""
+        at, entries = self.entries_of(providers), self.entries
+        entries.own()
+        entries.used[at] = used
+        entries.free[at] = entries.capacity_of[at] - used
+
+    def _entries_for(self, providers: Rows) -> Indices:
+        """The entries of providers, new ones where there were none, to be written to."""
+        at = self.entries_of(providers)
+        self.entries.own()
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(new)))]
+            added = len(new) - len(reused)
+            at[new] = [*reused, *range(self._count, self._count + added)]
+            self._count += added
+            self.entries.ensure(self._count)
+            self.offers.ensure(self._count)
+            self._entry_of.own()
+            self._entry_of.entry[providers[new]] = at[new]
+            self._aligned &= bool((at[new] == providers[new]).all())
+        return at
+
+    def take(self, provider: int, amount: int) -> None:
+        """Let so much more be in use of the inventory of a provider, which there must be."""
+        entries, entry = self.entries, self._entry_of.entry[provider]
+        entries.own()
+        entries.used[entry] += amount
+        entries.free[entry] -= amount
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the columns."""
+        return self.entries.bytes + self.offers.bytes + self._entry_of.bytes
+
+    def drop(self, provider: int) -> None:
+        """Forget the inventory of one provider, if any."""
+        entry = self.entry_of(provider)
+        if entry < 0:
+            return
+        self._entry_of.own()
+        self.entries.own()
+        self._entry_of.entry[provider] = -1
+        self.entries.provider[entry] = -1
+        self.entries.free[entry] = -HUGE
+        self._vacant.append(entry)
+
+    def entry_of(self, provider: int) -> int:
+        """The entry of one provider, -1 if it has no inventory of the class."""
+        return int(self._entry_of.entry[provider]) if provider < self._entry_of.capacity else -1
+
+    def entries_of(self, providers: Indices | Rows) -> Indices:
+        """The entries of many providers, -1 where there is no inventory."""
+        self._entry_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
+        return self._entry_of.entry[providers]
+
+    def fitting(self, amount: int) -> Rows:
+        """The providers that can take one allocation of `amount` now.
+
+        Source: placement-api.md, "When does an allocation fit".
+        """
+        chosen = np.flatnonzero(self._fitting_entries(amount))
+        return chosen if self._aligned else self.entries.provider[chosen].astype(np.intp)
+
+    def fitting_flags(self, amount: int, providers: int) -> Mask:
+        """The same, as one flag for each of the first `providers` rows of the forest, which are all."""
+        fits = self._fitting_entries(amount)
+        if self._aligned and len(fits) == providers:
+            return fits
+        flags = np.zeros(providers, bool)
+        flags[self.entries.provider[: self._count][fits]] = True
+        return flags
+
+    def _fitting_entries(self, amount: int) -> Mask:
+        """Which of the entries can take one allocation of `amount` now."""
+        fits: Mask = self.entries.free[: self._count] >= amount
+        self._keep_admitting(fits, np.s_[: self._count], amount)
+        return fits
+
+    def among_fitting(self, providers: Rows, amount: int) -> Mask:
+        """Which of the given providers can take one allocation of `amount` now."""
+        at = self.entries_of(providers)
+        fits: Mask = (at >= 0) & (self.entries.free[at] >= amount)
+        self._keep_admitting(fits, at, amount)
+        return fits
+
+    def _keep_admitting(self, fits: Mask, at: slice | Indices, amount: int) -> None:
+        entries = self.entries
+        if self._uses_min:
+            fits &= entries.min_unit[at] <= amount
+        if self._uses_max:
+            fits &= entries.max_unit[at] >= amount
+        if self._uses_step:
+            fits &= amount % entries.step_size[at].astype(np.int64) == 0
+
+    def free_of(self, providers: Indices | Rows) -> Amounts:
+        """How much is left at each provider, below zero if it is over-full; 0 if it has no inventory."""
+        at = self.entries_of(providers)
+        return np.where(at >= 0, self.entries.free[at], 0)
+
+    def has_free(self, provider: int, amount: int) -> bool:
+        """Whether so much is left at one provider."""
+        entry = self.entry_of(provider)
+        return entry >= 0 and int(self.entries.free[entry]) >= amount
+
+    def admits(self, provider: int, amounts: Sequence[int]) -> bool:
+        """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
+        at = self.entry_of(provider)
+        entries = self.entries
+        return sum(amounts) <= entries.max_unit[at] and all(
+            entries.min_unit[at] <= amount and amount % int(entries.step_size[at]) == 0 for amount in amounts
+        )
+
+    def headroom(self, providers: Indices | Rows) -> Amounts:
+        """How much each provider can take in one consumer's sum: free, but at most max_unit; 0 if none."""
+        at = self.entries_of(providers)
+        room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
+        return np.where(at >= 0, room, 0)
+
+    def most(self, providers: Indices | Rows) -> Amounts:
+        """How much one consumer may take from each provider in sum, whatever is free; 0 if none."""
+        at = self.entries_of(providers)
+        return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
+
+    def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
+        """What each provider can give of an amount that is split: `headroom`, min_unit, step_size, whole.
+
+        `whole` is the capacity where nothing of it is in use and one consumer may have it all, 0 elsewhere.
+        """
+        at, entries = self.entries_of(providers), self.entries
+        unused = (at >= 0) & (entries.used[at] == 0) & (entries.max_unit[at] >= entries.capacity_of[at])
+        whole = np.where(unused, entries.capacity_of[at], 0)
+        least, step = (units[at].astype(np.int64) for units in (entries.min_unit, entries.step_size))
+        return self.headroom(providers), least, step, whole
+
+    @property
+    def count(self) -> int:
+        """How many inventories there are."""
+        return self._count - len(self._vacant)
+
+    @property
+    def held(self) -> slice | Rows:
+        """The entries that hold an inventory, as an index that costs nothing where it can."""
+        return self.occupied() if self._vacant else np.s_[: self._count]
+
+    def occupied(self) -> Rows:
+        """The entries that hold an inventory."""
+        return np.flatnonzero(self.entries.provider[: self._count] >= 0)

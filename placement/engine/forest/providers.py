@@ -1,0 +1,235 @@
+"""The providers of the forest as columns, and the trees that they form."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+from uuid import uuid4
+
+import numpy as np
+
+from placement.engine.domain.identifiers import portions
+from placement.engine.forest.arrays import (
+    ROWS_AT_ONCE,
+    Amounts,
+    Columns,
+    IdIndex,
+    Indices,
+    Rows,
+    Uuids,
+    from_text,
+)
+
+# The input of the forest: providers as plain rows, by their storage ids.
+
+
+MILLION = 1_000_000
+LARGEST_RATIO = 1e9
+"""What is watched of a ratio; capacities are computed from all of it."""
+NumberColumn: TypeAlias = "array[int] | array[float]"
+"""64-bit integers, or floats, one behind the other."""
+
+
+class InventoryRow(NamedTuple):
+    """One inventory; `capacity` and `used` in units of the class.
+
+    Searches look at nothing else; what makes the capacity (`total`, `reserved`, ratio in millionths) is for
+    who watches.
+    """
+
+    class_id: int
+    capacity: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    used: int
+    total: int = 0
+    reserved: int = 0
+    ratio_millionths: int = MILLION
+
+
+class ProviderRow(NamedTuple):
+    """One provider without inventories and memberships; `parent_id` is None for a root."""
+
+    id: int
+    uuid: str
+    generation: int
+    parent_id: int | None
+    root_id: int
+    revision: int
+    content: int = 0
+    """Of two states with the same one within a history of writes, more than use is the same; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRecord:
+    """One provider with everything a search looks at; replaces what the forest knew of it."""
+
+    row: ProviderRow
+    inventories: tuple[InventoryRow, ...]
+    trait_ids: frozenset[int]
+    aggregate_ids: frozenset[int]
+
+
+class Snapshot(NamedTuple):
+    """All providers of one moment, as streams of rows that need no particular order.
+
+    `inventories` yields (provider id, InventoryRow), the memberships (provider id, trait or aggregate id).
+    """
+
+    providers: Iterable[ProviderRow]
+    inventories: Iterable[tuple[int, InventoryRow]]
+    traits: Iterable[tuple[int, int]]
+    aggregates: Iterable[tuple[int, int]]
+
+
+class ProviderStates(NamedTuple):
+    """Many providers, as they were at one moment, as columns.
+
+    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content; `uuids` are those
+    of the ones that nothing is known of yet, by id. Of those that are
+    not `altered` nothing else changed but their use: `usage` is provider id, class_id and used. Of those that
+    are, `inventories` are provider id, class_id, total, reserved, min_unit, max_unit, step_size, used and
+    allocation ratio, each class of a provider once, and the memberships are sets of trait or aggregate ids,
+    each with the providers that carry it; a set may come more than once, a provider may not.
+    """
+
+    providers: Sequence[NumberColumn]
+    uuids: Mapping[int, str]
+    usage: Sequence[NumberColumn]
+    altered: Sequence[int]
+    inventories: Sequence[NumberColumn]
+    traits: Sequence[tuple[frozenset[int], NumberColumn]]
+    aggregates: Sequence[tuple[frozenset[int], NumberColumn]]
+
+    @property
+    def class_ids(self) -> frozenset[int]:
+        """The classes of the inventories."""
+        return frozenset(map(int, self.inventories[1]))
+
+
+NONE = -1
+"""Stands for no id and for no row."""
+
+
+class ProviderColumns(Columns):
+    """A row for each provider; the rows of a tree are a doubly linked list that starts at its root."""
+
+    id: Amounts
+    uuid: Uuids
+    generation: Indices
+    revision: Amounts
+    # See ProviderRow.
+    content: Amounts
+    parent: Indices
+    root: Indices
+    next: Indices
+    previous: Indices
+    tree_size: Indices
+    # Raised at the root whenever anything in its tree changes; caches compare it.
+    tree_stamp: Amounts
+
+    def __init__(self, stamp: int = 0) -> None:
+        super().__init__(
+            {
+                "id": (np.int64, NONE),
+                "uuid": (np.dtype((np.uint8, 16)), 0),
+                "generation": (np.int32, 0),
+                "revision": (np.int64, 0),
+                "content": (np.int64, 0),
+                "parent": (np.int32, NONE),
+                "root": (np.int32, NONE),
+                "next": (np.int32, NONE),
+                "previous": (np.int32, NONE),
+                "tree_size": (np.int32, 0),
+                "tree_stamp": (np.int64, 0),
+            }
+        )
+        # Row NONE is masked out, but must be there to be looked at.
+        self.ensure(1)
+        self.stamp = stamp
+
+    def load(self, rows: Iterable[ProviderRow], index: IdIndex) -> int:
+        """Take over all providers in the order of their ids, into columns and an index that are empty.
+
+        Returns how many they are.
+        """
+        numbers, uuids = [np.empty((0, 6), np.int64)], [from_text(())]
+        for chunk in portions(rows, ROWS_AT_ONCE):
+            uuids.append(from_text([row.uuid for row in chunk]))
+            values = [
+                (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision, row.content)
+                for row in chunk
+            ]
+            numbers.append(np.array(values, np.int64))
+        table = np.concatenate(numbers)
+        order = np.argsort(table[:, 0], kind="stable")
+        table = table[order]
+        count = len(table)
+        self.ensure(count)
+        if not count:
+            return 0
+        self.id[:count] = table[:, 0]
+        self.uuid[:count] = np.concatenate(uuids)[order]
+        self.generation[:count] = table[:, 1]
+        self.revision[:count] = table[:, 4]
+        self.content[:count] = table[:, 5]
+        index.load(self.id[:count])
+        self.parent[:count] = index.rows_of(table[:, 2])
+        self.root[:count] = index.rows_of(table[:, 3])
+        self.tree_stamp[:count] = self.stamp
+        self.link(np.arange(count), self.root[:count])
+        return count
+
+    def repeat(self, source: Rows, rows: Rows, size: int) -> None:
+        """New rows like the sources, in trees of `size` rows that stand together, with ids of their own."""
+        self.ensure(int(rows[-1]) + 1)
+        self.copy_rows(source, rows)
+        for numbers in (self.parent, self.root, self.next, self.previous):
+            # The rows of a tree keep their order, so each row that is named stands as far away as before.
+            found = np.searchsorted(source[:size], numbers[rows])
+            moved = rows[0] + found + size * (np.arange(len(rows)) // size)
+            numbers[rows] = np.where(numbers[rows] >= 0, moved, NONE)
+        self.id[rows] = int(self.id[: rows[0]].max(initial=0)) + 1 + np.arange(len(rows))
+        self.uuid[rows] = np.frombuffer(b"".join(uuid4().bytes for _ in rows), np.uint8).reshape(-1, 16)
+
+    def touch(self, roots: int | Indices) -> None:
+        """Note that something changed in the tree of a root, or of each of many."""
+        self.stamp += 1
+        self.tree_stamp[roots] = self.stamp
+
+    def link(self, rows: Rows, roots: Indices | Rows) -> None:
+        """Put providers that are in no tree into those of these roots; new roots come along."""
+        self.root[rows] = roots
+        np.add.at(self.tree_size, roots, 1)
+        below = rows != roots
+        rows, roots = rows[below], roots[below]
+        if not len(rows):
+            return
+        order = np.lexsort((rows, roots))
+        rows, roots = rows[order], roots[order]
+        begins = np.r_[True, roots[1:] != roots[:-1]]
+        # Each follows the one before it, the first of a tree its root, and the last precedes who did so far.
+        first, last, begun = rows[begins], rows[np.r_[begins[1:], True]], roots[begins]
+        after = self.next[begun]
+        followed = after != NONE
+        inner = ~begins[1:]
+        self.next[rows[:-1][inner]], self.previous[rows[1:][inner]] = rows[1:][inner], rows[:-1][inner]
+        self.next[begun], self.previous[first] = first, begun
+        self.next[last], self.previous[after[followed]] = after, last[followed]
+
+    def unlink(self, row: int) -> None:
+        """Take a provider out of its tree, if it is in one."""
+        root = int(self.root[row])
+        if root < 0:
+            return
+        before, after = self.previous[row], self.next[row]
+        if before >= 0:
+            self.next[before] = after
+        if after >= 0:
+            self.previous[after] = before
+        self.previous[row] = self.next[row] = NONE
+        self.tree_size[root] -= 1
+        self.touch(root)

@@ -1,0 +1,292 @@
+"""Sums over groups of trees: what is offered and used of each resource class, at the cost of a few passes.
+
+Every tree is in one group, that of the oldest aggregate of its root which is in `preferred`, else of the
+oldest one, so the groups together are the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
+from placement.engine.forest.forest import Forest
+
+NO_AGGREGATE = -1
+
+
+class Sums(NamedTuple):
+    """What one group has of one class; `ratio` is the mean, weighed by total - reserved."""
+
+    group: int
+    class_id: int
+    total: float
+    reserved: float
+    ratio: float
+    used: float
+
+
+def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
+    """The sums by aggregate of the roots; the group of trees in none is NO_AGGREGATE."""
+    count = forest.count
+    numbers = forest.aggregates.numbers_of(count)
+    groups, group_of_set = groups_of_sets(forest, preferred)
+    roots = np.maximum(forest.providers.root[:count], 0)
+    return _sums(forest, groups, group_of_set[numbers[roots]])
+
+
+def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
+    """The groups that there are, and for each distinct set of aggregates which of them it belongs to."""
+    chosen = np.array([_chosen(ids, preferred) for ids in forest.aggregates.sets], np.int64)
+    groups, group_of_set = np.unique(chosen, return_inverse=True)
+    return groups.tolist(), group_of_set
+
+
+def by_root(forest: Forest) -> list[Sums]:
+    """The sums of each tree; its group is the storage id of the root."""
+    roots, place = forest.roots, np.zeros(forest.count, np.intp)
+    place[roots] = np.arange(len(roots))
+    of_row = place[np.maximum(forest.providers.root[: forest.count], 0)]
+    return _sums(forest, forest.providers.id[roots].tolist(), of_row)
+
+
+def _chosen(ids: frozenset[int], preferred: Collection[int]) -> int:
+    return min((id_ for id_ in ids if id_ in preferred), default=min(ids, default=NO_AGGREGATE))
+
+
+def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[Sums]:
+    found = []
+    for class_id, column in forest.inventories.items():
+        held, offers = column.held, column.offers
+        place = group_of_row[column.entries.provider[held]]
+
+        def summed(amounts: Any, place: Rows = place) -> list[float]:
+            sums: list[float] = np.bincount(place, amounts, len(groups)).tolist()
+            return sums
+
+        total, reserved = offers.total[held], offers.reserved[held]
+        offered = summed((total - reserved) * offers.ratio[held].astype(np.float64))
+        columns = zip(
+            groups, summed(total), summed(reserved), offered, summed(column.entries.used[held]), strict=True
+        )
+        for group, all_, kept, most, used in columns:
+            # A total is never 0.
+            if all_:
+                found.append(
+                    Sums(group, class_id, all_, kept, most / (all_ - kept) if all_ > kept else 1.0, used)
+                )
+    return found
+
+
+# The whole fleet at one look: a number for every tree, by what it uses, has left, or has left in vain.
+#
+# Trees come in the order of `Fleet.roots`; every array of this module has one entry for each of them.
+
+
+NOTHING = 255
+"""The level of a tree that has nothing of what is shown."""
+_MOST_LEVEL = 200
+_ENDLESS = 2**62
+
+
+class Fleet(NamedTuple):
+    """Trees in the order of their groups, in each by storage id.
+
+    `groups` are the aggregates that trees are counted for (capacity.by_aggregate), `group_of` which one of
+    these each tree has.
+    """
+
+    roots: Rows
+    ids: Amounts
+    groups: list[int]
+    group_of: Rows
+
+    @property
+    def id_bytes(self) -> bytes:
+        """The storage ids, four bytes each, or eight where one needs more; little-endian."""
+        return self.ids.astype("<u4" if self.is_narrow else "<f8").tobytes()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether each id has four bytes."""
+        return not len(self.ids) or int(self.ids.max()) < 2**32
+
+    def counts(self) -> list[tuple[int, int]]:
+        """How many trees each group has."""
+        counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
+        return list(zip(self.groups, counts, strict=True))
+
+    @property
+    def group_bytes(self) -> bytes:
+        """Where each group begins, and where the last one ends: four bytes each, little-endian."""
+        starts = np.searchsorted(self.group_of, np.arange(len(self.groups) + 1))
+        return starts.astype("<u4").tobytes()
+
+
+class Shares(NamedTuple):
+    """A part of a whole for each tree, such as used of capacity; a whole of 0 means that it has none."""
+
+    part: Amounts
+    whole: Amounts
+
+    @property
+    def levels(self) -> Rows:
+        """The part in percent of the whole, rounded; at most 200, or NOTHING."""
+        whole = np.maximum(self.whole, 1)
+        percent = np.minimum((200 * self.part.astype(np.float64) + whole) // (2 * whole), _MOST_LEVEL)
+        levels: Rows = np.where(self.whole > 0, np.maximum(percent, 0), NOTHING).astype(np.intp)
+        return levels
+
+    @property
+    def level_bytes(self) -> bytes:
+        """The levels, a byte each."""
+        return self.levels.astype(np.uint8).tobytes()
+
+    @property
+    def holders(self) -> int:
+        """How many trees have some of the whole."""
+        return int(np.count_nonzero(self.whole))
+
+    def totals(self) -> tuple[int, int]:
+        """The parts and the wholes of all trees together."""
+        return int(self.part.sum()), int(self.whole.sum())
+
+    def at(self, place: int) -> tuple[int, int]:
+        """The part and the whole of one tree."""
+        return int(self.part[place]), int(self.whole[place])
+
+    def ranked(self, *, rising: bool) -> list[int]:
+        """The places of the trees by level, those that have nothing last; equal ones as they are."""
+        levels = self.levels
+        order = levels if rising else -levels
+        ranked = np.argsort(np.where(levels == NOTHING, 2 * _MOST_LEVEL, order), kind="stable")
+        found: list[int] = ranked.tolist()
+        return found
+
+
+def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None) -> Fleet:
+    """All trees, or those whose root is in the aggregate `only`; `preferred` as in capacity.by_aggregate."""
+    groups, group_of_set = groups_of_sets(forest, preferred)
+    roots = forest.roots
+    if only is not None:
+        roots = roots[forest.aggregates.satisfying(roots, (frozenset((only,)),), frozenset())]
+    group_of = group_of_set[forest.aggregates.numbers_of(forest.count)[roots]]
+    # Of groups without trees among these nothing is told.
+    present, group_of = np.unique(group_of, return_inverse=True)
+    groups = [groups[place] for place in present.tolist()]
+    ids = forest.providers.id[roots]
+    order = np.lexsort((ids, group_of))
+    return Fleet(roots[order], ids[order], groups, group_of[order])
+
+
+def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
+    """What is used of the capacity of a class."""
+    column = forest.column(class_id)
+    held = column.held
+    place = _places(forest, fleet)[column.entries.provider[held]]
+    return Shares(
+        _summed(fleet, place, column.entries.used[held]),
+        _summed(fleet, place, np.maximum(column.entries.capacity_of[held], 0)),
+    )
+
+
+def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
+    """How many whole cores nobody has anything of, of all that can be given away.
+
+    A core is a provider of the class `cpus` below another one, without memory of its own; where CPUs are
+    given by what has memory, each of them counts.
+    """
+    cores = _cores(forest, cpus, memory)
+    place = _places(forest, fleet)[cores.provider]
+    return Shares(_summed(fleet, place, cores.free), _summed(fleet, place, cores.all))
+
+
+def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request: tuple[int, int]) -> Shares:
+    """How many free cores are beside too little: of `request` = (cores, amount of the class memory).
+
+    What is beside each other is below one provider with memory. The whole is all that is free.
+    """
+    cores = _cores(forest, cpus, memory)
+    beside = _with_memory(forest, cores.provider, memory)
+    free = np.bincount(beside, cores.free, forest.count).astype(np.int64)
+    column = forest.column(memory)
+    at = column.entries_of(beside)
+    room = np.where(at >= 0, column.entries.free[at], _ENDLESS)
+    in_vain = (free[beside] < request[0]) | (room < request[1])
+    place = _places(forest, fleet)[cores.provider]
+    return Shares(_summed(fleet, place, cores.free * in_vain), _summed(fleet, place, cores.free))
+
+
+def overfull(forest: Forest) -> list[tuple[int, int, int, int]]:
+    """Inventories with more in use than their capacity: (storage id of the provider, class, used, capacity).
+
+    Nothing fits there until something is released.
+    """
+    found: list[tuple[int, int, int, int]] = []
+    for class_id, column in forest.inventories.items():
+        entries = column.entries
+        at = column.occupied()
+        at = at[(entries.free[at] < 0) & (entries.used[at] > 0)]
+        ids = forest.providers.id[entries.provider[at]]
+        rows = zip(ids.tolist(), entries.used[at].tolist(), entries.capacity_of[at].tolist(), strict=True)
+        found += [(id_, class_id, in_use, max(most, 0)) for id_, in_use, most in rows]
+    return found
+
+
+def places_of(fleet: Fleet, ids: Sequence[int]) -> list[int | None]:
+    """Where the trees with these storage ids are, None for those that are not there."""
+    order = np.argsort(fleet.ids, kind="stable")
+    ascending = fleet.ids[order]
+    found = np.searchsorted(ascending, np.array(ids, np.int64))
+    return [
+        int(order[at]) if at < len(order) and ascending[at] == id_ else None
+        for at, id_ in zip(found.tolist(), ids, strict=True)
+    ]
+
+
+class _Cores(NamedTuple):
+    provider: Indices
+    free: Amounts
+    all: Amounts
+
+
+def _cores(forest: Forest, cpus: int, memory: int) -> _Cores:
+    column = forest.column(cpus)
+    at = column.occupied()
+    entries = column.entries
+    provider = entries.provider[at]
+    is_core: Mask = (forest.column(memory).entries_of(provider) < 0) & (
+        forest.providers.parent[provider] >= 0
+    )
+    capacity = np.maximum(entries.capacity_of[at], 0)
+    untouched = (capacity > 0) & (entries.used[at] == 0)
+    free = np.where(is_core, untouched, np.clip(entries.free[at], 0, capacity))
+    return _Cores(provider, free.astype(np.int64), np.where(is_core, capacity > 0, capacity).astype(np.int64))
+
+
+def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
+    """The nearest of each provider and those above it that offers memory; its root if none does."""
+    column, parents = forest.column(memory), forest.providers.parent
+    at = rows.copy()
+    while True:
+        further = (column.entries_of(at) < 0) & (parents[at] >= 0)
+        if not further.any():
+            return at
+        at = np.where(further, parents[at], at)
+
+
+def _places(forest: Forest, fleet: Fleet) -> Rows:
+    """The place of the tree of each row; one past the last for rows of other trees."""
+    place = np.full(forest.count + 1, len(fleet.roots), np.intp)
+    place[fleet.roots] = np.arange(len(fleet.roots))
+    roots = forest.providers.root[: forest.count]
+    of_rows: Rows = place[np.where(roots >= 0, roots, forest.count)]
+    return of_rows
+
+
+def _summed(fleet: Fleet, place: Rows, amounts: Amounts) -> Amounts:
+    count = len(fleet.roots)
+    sums: Amounts = np.bincount(place, amounts, count + 1)[:count].astype(np.int64)
+    return sums

@@ -1,0 +1,451 @@
+"""Choosing logical CPUs for a pod, under the bind policy that it or the host requires."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+
+from placement.engine.numa.cpus import CpuLayout
+from placement.engine.numa.cpuset import lowest_bits, mask_of, members_of
+from placement.engine.numa.demand import (
+    NOT_ENOUGH_CPUS,
+    BindPolicy,
+    CpuDemand,
+    Distribution,
+    ExclusiveLevel,
+    PickRules,
+    Refused,
+)
+from placement.engine.numa.host import CpuUse
+
+# One run of the CPU accumulator: what is free, what is taken, what is still needed.
+
+
+class Run:
+    """The moving parts of a run that looks for `need` CPUs among those of the mask `free`."""
+
+    __slots__ = ("demand", "free", "layout", "need", "rules", "taken", "use")
+
+    def __init__(
+        self, layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rules: PickRules
+    ) -> None:
+        self.layout = layout
+        self.use = use
+        self.free = free
+        self.taken = 0
+        self.need = demand.need
+        self.demand = demand
+        self.rules = rules
+
+    @property
+    def shares(self) -> bool:
+        """Whether CPUs may be held more than once, so that counts influence the orders."""
+        return self.rules.share_limit > 1
+
+    def take(self, cpus: int) -> None:
+        """Move free CPUs to the result."""
+        self.free &= ~cpus
+        self.taken |= cpus
+        self.need -= cpus.bit_count()
+
+    def by_size(self, size: int) -> int:
+        """A sort key that puts the places the strategy prefers first."""
+        return size if self.rules.fullest_first else -size
+
+    def count_groups(self, cpus: int) -> Iterator[int]:
+        """The CPUs split by how often they are held, least first; one group if counts do not matter."""
+        if self.shares:
+            for layer in self.use.counts:
+                yield cpus & ~layer
+                cpus &= layer
+        yield cpus
+
+    def in_cpu_order(self, cpus: int) -> Iterator[int]:
+        """The CPUs one by one: by their count if it matters, then by id."""
+        for group in self.count_groups(cpus):
+            yield from members_of(group)
+
+    def first_cpus(self, cpus: int, count: int) -> int:
+        """The first `count` of these CPUs in CPU order, or all of them."""
+        chosen = 0
+        for group in self.count_groups(cpus):
+            chosen |= lowest_bits(group, count - chosen.bit_count())
+        return chosen
+
+    def first_threads(self, cpus: int, cores: tuple[int, ...]) -> int:
+        """Of each core the first of these CPUs in CPU order."""
+        first = 0
+        for core in cores:
+            rest = cpus & core
+            if rest:
+                first |= self.first_cpus(rest, 1) if self.shares else rest & -rest
+        return first
+
+    def avoided(self, *, cores: bool, numa_nodes: bool) -> list[int]:
+        """The CPUs to leave out in each honouring pass of a step that honours these levels, best pass first.
+
+        Neighbours count that were recorded with the requester's own level, and the CPUs of this run.
+        Source: koordinator.md, "Exclusivity", "Profiles".
+        """
+        level, use = self.demand.exclusive, self.use
+        if level is ExclusiveLevel.PCPU_LEVEL and cores:
+            return [self.layout.cores_touching(use.pcpu_level | self.taken)]
+        passes = []
+        if level is ExclusiveLevel.NUMA_NODE_LEVEL:
+            if numa_nodes:
+                passes.append(self.layout.numa_nodes_touching(use.numa_level | self.taken))
+            if self.rules.downgrades:
+                neighbours = use.pcpu_level | use.numa_level | self.taken
+                passes.append(self.layout.cores_touching(neighbours))
+        return passes or [0]
+
+
+# Dealing CPUs out evenly over NUMA nodes.
+
+
+def deal_over_numa_nodes(run: Run) -> Mapping[int, int]:
+    """How many of the needed CPUs each NUMA node gives, ids ascending; empty if one of them can hold all.
+
+    As few NUMA nodes as can hold the request take part, those with most room, or all that have room. CPUs
+    without exclusive neighbours are dealt first, in whole cores or on a core each if the policy asks for
+    that; any free CPU will do in the end. Expects as many free CPUs as are needed.
+    Source: koordinator.md, "DistributeEvenly".
+    """
+    *offers, anything = _offers(run)
+    nodes = _participants(run, *anything)
+    if len(nodes) == 1 and run.rules.distribution is Distribution.OVER_NEEDED:
+        return {}
+    for usable, grain in offers:
+        better = _participants(run, usable, grain)
+        if better and (len(better) == len(nodes) or run.rules.distribution is Distribution.OVER_ALL):
+            return _deal(run, better, grain)
+    return _deal(run, nodes, 1)
+
+
+def _offers(run: Run) -> Iterator[tuple[int, int]]:
+    """CPUs that may be dealt, and how many of them stay together; any free CPU comes last."""
+    layout = run.layout
+    for avoided in dict.fromkeys((*run.avoided(cores=True, numa_nodes=True), 0)):
+        usable = run.free & ~avoided
+        if run.demand.bind is BindPolicy.FULL_PCPUS:
+            yield layout.whole_cores(usable), layout.threads
+        else:
+            yield run.first_threads(usable, layout.cores), 1
+    yield run.free, 1
+
+
+def _participants(run: Run, usable: int, grain: int) -> dict[int, int]:
+    """The room in each NUMA node to deal over, ids ascending; empty if all together have too little room."""
+    rooms = {numa: (usable & mask).bit_count() for numa, mask in run.layout.numa_nodes.items()}
+    missing = -(-run.need // grain) * grain
+    if sum(rooms.values()) < missing:
+        return {}
+    if run.rules.distribution is Distribution.OVER_ALL:
+        return {numa: room for numa, room in rooms.items() if room}
+    chosen: set[int] = set()
+    for numa in sorted(rooms, key=lambda numa: (-rooms[numa], numa)):
+        if missing > 0:
+            chosen.add(numa)
+            missing -= rooms[numa]
+    return {numa: room for numa, room in rooms.items() if numa in chosen}
+
+
+def _deal(run: Run, rooms: Mapping[int, int], grain: int) -> Mapping[int, int]:
+    units = even_shares([room // grain for room in rooms.values()], run.need // grain)
+    shares = {numa: unit * grain for numa, unit in zip(rooms, units, strict=True)}
+    odd = run.need % grain
+    if odd:
+        poorest = min((numa for numa in rooms if rooms[numa] > shares[numa]), key=shares.__getitem__)
+        shares[poorest] += odd
+    return {numa: share for numa, share in shares.items() if share}
+
+
+def even_shares(rooms: list[int], units: int) -> list[int]:
+    """Units dealt over places with that much room as evenly as possible, remainders to the first places.
+
+    Expects no more units than there is room.
+    """
+    level = bisect_right(
+        range(max(rooms, default=0) + 1), units, key=lambda level: sum(min(room, level) for room in rooms)
+    )
+    shares = [min(room, level - 1) for room in rooms]
+    rest = units - sum(shares)
+    for place, room in enumerate(rooms):
+        if rest and room > shares[place]:
+            shares[place] += 1
+            rest -= 1
+    return shares
+
+
+# The part of the CPU accumulator that takes what is left, wherever it is.
+
+
+def take_leftovers(run: Run) -> None:
+    """Take free CPUs from anywhere on the host, near what the run has taken and from broken cores first.
+
+    Source: koordinator.md, "Part C: leftovers".
+    """
+    for avoided in dict.fromkeys((*run.avoided(cores=True, numa_nodes=True), 0)):
+        if run.need:
+            run.take(mask_of(islice(leftover_order(run, run.free & ~avoided), run.need)))
+
+
+def leftover_order(run: Run, usable: int) -> Iterator[int]:
+    """All CPUs of a mask in the order in which they are taken as leftovers."""
+    cores = [list(run.in_cpu_order(core)) for core in _ordered_cores(run, usable)]
+    if usable.bit_count() <= run.layout.threads:
+        return chain.from_iterable(cores)
+    return _spread(cores)
+
+
+def _ordered_cores(run: Run, usable: int) -> list[int]:
+    layout = run.layout
+    on_socket = {
+        socket: (-(run.taken & mask).bit_count(), run.by_size((usable & mask).bit_count()))
+        for socket, mask in layout.sockets.items()
+    }
+    on_numa = {numa: run.by_size((usable & mask).bit_count()) for numa, mask in layout.numa_nodes.items()}
+    keyed = []
+    for index, (mask, numa, socket) in enumerate(layout.core_places):
+        rest = usable & mask
+        if rest:
+            shared = run.use.sum_of_counts(rest) if run.shares else 0
+            key = (*on_socket[socket], on_numa[numa], rest.bit_count(), socket, shared, index)
+            keyed.append((key, rest))
+    return [rest for _, rest in sorted(keyed)]
+
+
+def _spread(cores: list[list[int]]) -> Iterator[int]:
+    """First threads of all cores in turn, then second threads, and so on."""
+    for sweep in range(max(map(len, cores), default=0)):
+        for core in cores:
+            if sweep < len(core):
+                yield core[sweep]
+
+
+# The part of the CPU accumulator that spreads CPUs over physical cores.
+
+
+def take_spread(run: Run) -> None:
+    """Take CPUs of one NUMA node, else of one socket, from as many cores as possible; else take nothing.
+
+    Source: koordinator.md, "Part B: spread".
+    """
+    if run.need <= run.layout.numa_size and _take_from_numa_node(run):
+        return
+    if run.need <= run.layout.socket_size:
+        _take_from_socket(run)
+
+
+def _passes(avoided: list[int]) -> Iterator[tuple[int, bool]]:
+    """What to avoid in each pass, and whether a place must offer as many cores as CPUs."""
+    yield from ((cpus, True) for cpus in avoided)
+    yield 0, False
+
+
+def _take_from_numa_node(run: Run) -> bool:
+    layout = run.layout
+    for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=True)):
+        usable = run.free & ~avoided
+        places = sorted(
+            (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
+            for numa, socket in layout.socket_of_numa.items()
+            if (size := (usable & layout.numa_nodes[numa]).bit_count()) >= run.need
+        )
+        for _, _, numa in places:
+            cores = layout.cores_of_numa[numa]
+            listed = _listed(run, usable & layout.numa_nodes[numa], cores, thinned)
+            if listed.bit_count() >= run.need:
+                run.take(_first_spread(run, listed, cores))
+                return True
+    return False
+
+
+def _take_from_socket(run: Run) -> None:
+    layout = run.layout
+    for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=False)):
+        listed = {
+            socket: _listed(run, run.free & ~avoided & mask, layout.cores_of_socket[socket], thinned)
+            for socket, mask in layout.sockets.items()
+        }
+        places = sorted(
+            (run.by_size(cpus.bit_count()), socket)
+            for socket, cpus in listed.items()
+            if cpus.bit_count() >= run.need
+        )
+        if places:
+            socket = places[0][-1]
+            run.take(_first_spread(run, listed[socket], layout.cores_of_socket[socket]))
+            return
+
+
+def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
+    return run.first_threads(cpus, cores) if thinned else cpus
+
+
+def _first_spread(run: Run, cpus: int, cores: tuple[int, ...]) -> int:
+    """The first needed CPUs of a list in CPU order after spreading it.
+
+    Source: koordinator.md, "Spreading a list".
+    """
+    if cpus.bit_count() <= run.layout.threads:
+        return run.first_cpus(cpus, run.need)
+    chosen, missing = 0, run.need
+    while missing:
+        sweep = run.first_cpus(run.first_threads(cpus, cores), missing)
+        chosen |= sweep
+        cpus &= ~sweep
+        missing -= sweep.bit_count()
+    return chosen
+
+
+# The part of the CPU accumulator that takes whole physical cores.
+
+
+def take_whole_cores(run: Run) -> None:
+    """Take CPUs core by core from one NUMA node, else one socket, else several sockets.
+
+    What is needed beyond whole cores stays needed, unless one place offers it on one more whole core.
+    Source: koordinator.md, "Part A: whole cores".
+    """
+    if run.need <= run.layout.numa_size and _whole_cores_take_from_numa_node(run):
+        return
+    whole = run.layout.whole_cores(run.free)
+    sockets = _fitting_order(run, whole)
+    if run.need <= run.layout.socket_size:
+        for socket in sockets:
+            if (whole & run.layout.sockets[socket]).bit_count() >= run.need:
+                run.take(_first_cpus(_cores_of_socket(run, whole, socket), run.need))
+                return
+    _take_from_sockets(run, whole, sockets)
+
+
+def _whole_cores_take_from_numa_node(run: Run) -> bool:
+    layout = run.layout
+    for avoided in dict.fromkeys((*run.avoided(cores=False, numa_nodes=True), 0)):
+        usable = run.free & ~avoided
+        whole = layout.whole_cores(usable)
+        fitting = [
+            (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
+            for numa, socket in layout.socket_of_numa.items()
+            if (size := (whole & layout.numa_nodes[numa]).bit_count()) >= run.need
+        ]
+        if fitting:
+            cores = _in_core_order(run, whole, layout.cores_of_numa[min(fitting)[-1]])
+            run.take(_first_cpus(cores, run.need))
+            return True
+    return False
+
+
+def _fitting_order(run: Run, whole: int) -> list[int]:
+    sockets = run.layout.sockets
+    return sorted(sockets, key=lambda socket: (run.by_size((whole & sockets[socket]).bit_count()), socket))
+
+
+def _take_from_sockets(run: Run, whole: int, sockets: list[int]) -> None:
+    def size(socket: int) -> int:
+        return (whole & run.layout.sockets[socket]).bit_count()
+
+    remembered = []
+    for socket in sorted(sockets, key=size, reverse=True):
+        if size(socket) <= run.need:
+            run.take(whole & run.layout.sockets[socket])
+        else:
+            remembered.append(socket)
+    for socket in sorted(remembered, key=size):
+        for core in _cores_of_socket(run, whole, socket):
+            if run.need < run.layout.threads:
+                return
+            run.take(core)
+
+
+def _cores_of_socket(run: Run, whole: int, socket: int) -> Iterator[int]:
+    return _in_core_order(run, whole, run.layout.cores_of_socket[socket])
+
+
+def _in_core_order(run: Run, whole: int, cores: tuple[int, ...]) -> Iterator[int]:
+    """The whole cores among these, the least shared first."""
+    rests = (rest for core in cores if (rest := whole & core))
+    return iter(sorted(rests, key=run.use.sum_of_counts)) if run.shares else rests
+
+
+def _first_cpus(cores: Iterable[int], count: int) -> int:
+    taken = 0
+    for core in cores:
+        missing = count - taken.bit_count()
+        if not missing:
+            break
+        taken |= lowest_bits(core, missing)
+    return taken
+
+
+def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
+    """The available CPUs that a strict policy leaves: of complete cores, or the lowest one of every core.
+
+    Source: koordinator.md, "Strict bind policy".
+    """
+    if bind is BindPolicy.FULL_PCPUS:
+        return layout.whole_cores(available)
+    if bind is BindPolicy.SPREAD_BY_PCPUS:
+        return layout.lowest_threads(available)
+    return available
+
+
+def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
+    """Raise Refused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
+
+    Source: koordinator.md, "Strict bind policy".
+    """
+    cores = sum(1 for core in layout.cores if core & cpus)
+    size = cpus.bit_count()
+    if (bind is BindPolicy.FULL_PCPUS and cores * layout.threads != size) or (
+        bind is BindPolicy.SPREAD_BY_PCPUS and cores != size
+    ):
+        raise Refused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")
+
+
+def take_cpus(
+    layout: CpuLayout, use: CpuUse, available: int, demand: CpuDemand, rules: PickRules, preferred: int = 0
+) -> int:
+    """The mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones before all others.
+
+    The same arguments give the same CPUs. `strict` has no effect here (but in `thinned`). Raises Refused if
+    there are not enough CPUs. Source: koordinator.md, "CPU accumulator", "Preferred CPUs".
+    """
+    first = available & preferred
+    if not first:
+        return _take_run(layout, use, available, demand, rules)
+    reserved = min(demand.need, first.bit_count())
+    taken = _take_run(layout, use, first, demand._replace(need=reserved), rules)
+    rest = demand._replace(need=demand.need - reserved)
+    return taken | _take_run(layout, use, available & ~first, rest, rules)
+
+
+def _take_run(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rules: PickRules) -> int:
+    if demand.need < 1:
+        return 0
+    if demand.need > free.bit_count():
+        raise Refused(NOT_ENOUGH_CPUS)
+    if rules.distribution is not Distribution.PACKED:
+        return _take_distributed(layout, use, free, demand, rules)
+    run = Run(layout, use, free, demand, rules)
+    if demand.bind is BindPolicy.FULL_PCPUS or layout.threads == 1:
+        take_whole_cores(run)
+    if run.need and demand.bind is not BindPolicy.FULL_PCPUS:
+        take_spread(run)
+    if run.need:
+        take_leftovers(run)
+    return run.taken
+
+
+def _take_distributed(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rules: PickRules) -> int:
+    dealt = deal_over_numa_nodes(Run(layout, use, free, demand, rules))
+    packed = rules._replace(distribution=Distribution.PACKED)
+    if not dealt:
+        return _take_run(layout, use, free, demand, packed)
+    taken = 0
+    for numa, share in dealt.items():
+        place = free & layout.numa_nodes[numa]
+        taken |= _take_run(layout, use, place, demand._replace(need=share), packed)
+    return taken

@@ -1,0 +1,299 @@
+"""The logical CPUs of one host, how they sit on cores, NUMA nodes and sockets, and the same as bit masks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeVar
+
+from placement.engine.numa.cpuset import CpuSet, mask_of
+
+CoreId = tuple[int, int]
+"""A physical core: (socket, core). Core numbers alone may repeat from socket to socket."""
+
+_Place = TypeVar("_Place", int, CoreId)
+
+
+class LogicalCpu(NamedTuple):
+    """One hardware thread and where it sits; four non-negative ids."""
+
+    cpu: int
+    core: int
+    numa: int
+    socket: int
+
+    @property
+    def core_id(self) -> CoreId:
+        """The physical core of this thread."""
+        return (self.socket, self.core)
+
+
+@dataclass(frozen=True)
+class CpuTopology:
+    """The logical CPUs of a host in ascending order of id; no rows means that nothing is known.
+
+    Expects rows without inconsistencies (`consistency.find_inconsistencies`).
+    """
+
+    rows: tuple[LogicalCpu, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Two reports of the same host must be equal however their rows were ordered.
+        object.__setattr__(self, "rows", tuple(sorted(self.rows)))
+
+    @cached_property
+    def by_cpu(self) -> Mapping[int, LogicalCpu]:
+        """The row of each logical CPU id, ascending."""
+        return {row.cpu: row for row in self.rows}
+
+    @cached_property
+    def cpus(self) -> CpuSet:
+        """All logical CPU ids."""
+        return frozenset(self.by_cpu)
+
+    @cached_property
+    def cores(self) -> Mapping[CoreId, tuple[int, ...]]:
+        """The ascending logical CPU ids of each physical core, cores ascending by (socket, core)."""
+        return _grouped(self.rows, lambda row: row.core_id)
+
+    @cached_property
+    def numa_nodes(self) -> Mapping[int, tuple[int, ...]]:
+        """The ascending logical CPU ids of each NUMA node that has CPUs, NUMA ids ascending."""
+        return _grouped(self.rows, lambda row: row.numa)
+
+    @cached_property
+    def sockets(self) -> Mapping[int, tuple[int, ...]]:
+        """The ascending logical CPU ids of each socket, socket ids ascending."""
+        return _grouped(self.rows, lambda row: row.socket)
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, int, CpuSet], ...]:
+        """The socket, the id and the logical CPU ids of each NUMA node that has CPUs, ascending."""
+        socket_of = {row.numa: row.socket for row in self.rows}
+        found = ((socket_of[numa], numa, frozenset(cpus)) for numa, cpus in self.numa_nodes.items())
+        return tuple(sorted(found, key=lambda place: place[:2]))
+
+    @property
+    def threads_per_core(self) -> int:
+        """CPUs // cores over the whole host, 0 when there are none; an offline sibling lowers it.
+
+        Source: koordinator.md, "Derived numbers".
+        """
+        return _share(len(self.rows), len(self.cores))
+
+    @property
+    def cpus_per_numa_node(self) -> int:
+        """CPUs // NUMA nodes over the whole host, 0 when there are none."""
+        return _share(len(self.rows), len(self.numa_nodes))
+
+    @property
+    def cpus_per_socket(self) -> int:
+        """CPUs // sockets over the whole host, 0 when there are none."""
+        return _share(len(self.rows), len(self.sockets))
+
+
+def _grouped(
+    rows: Iterable[LogicalCpu], place: Callable[[LogicalCpu], _Place]
+) -> Mapping[_Place, tuple[int, ...]]:
+    groups: dict[_Place, list[int]] = defaultdict(list)
+    for row in rows:
+        groups[place(row)].append(row.cpu)
+    return {key: tuple(groups[key]) for key in sorted(groups)}
+
+
+def _share(cpus: int, places: int) -> int:
+    return cpus // places if places else 0
+
+
+_LAYOUTS_KEPT = 4096
+
+
+class CpuLayout:
+    """The cores, NUMA nodes and sockets of a host as masks of CPU ids; equal for equal topologies.
+
+    `cores` are ascending by (socket, core), `numa_nodes` and `sockets` by id. `threads`, `numa_size` and
+    `socket_size` are averages over the whole host, rounded down. Source: koordinator.md, "Derived numbers".
+    """
+
+    def __init__(self, topology: CpuTopology) -> None:
+        self.topology = topology
+        self.cpus = mask_of(topology.cpus)
+        self.threads = topology.threads_per_core
+        self.numa_size = topology.cpus_per_numa_node
+        self.socket_size = topology.cpus_per_socket
+        self.cores = tuple(mask_of(cpus) for cpus in topology.cores.values())
+        self.numa_nodes = {numa: mask_of(cpus) for numa, cpus in topology.numa_nodes.items()}
+        self.sockets = {socket: mask_of(cpus) for socket, cpus in topology.sockets.items()}
+        self._hash = hash(topology)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, CpuLayout) and self.topology == other.topology)
+
+    @cached_property
+    def socket_of_numa(self) -> Mapping[int, int]:
+        """The socket of each NUMA node."""
+        return {row.numa: row.socket for row in self.topology.rows}
+
+    @cached_property
+    def core_places(self) -> tuple[tuple[int, int, int], ...]:
+        """The mask, NUMA node and socket of each core, in the order of `cores`."""
+        rows = (self.topology.by_cpu[cpus[0]] for cpus in self.topology.cores.values())
+        return tuple((mask, row.numa, row.socket) for mask, row in zip(self.cores, rows, strict=True))
+
+    @cached_property
+    def cores_of_numa(self) -> Mapping[int, tuple[int, ...]]:
+        """The cores of each NUMA node, in core order."""
+        return {
+            numa: tuple(mask for mask, place, _ in self.core_places if place == numa)
+            for numa in self.numa_nodes
+        }
+
+    @cached_property
+    def cores_of_socket(self) -> Mapping[int, tuple[int, ...]]:
+        """The cores of each socket, in core order."""
+        return {
+            socket: tuple(mask for mask, _, place in self.core_places if place == socket)
+            for socket in self.sockets
+        }
+
+    def whole_cores(self, free: int) -> int:
+        """The CPUs of `free` on cores that have exactly `threads` of them."""
+        threads, whole = self.threads, 0
+        for core in self.cores:
+            rest = free & core
+            if rest.bit_count() == threads:
+                whole |= rest
+        return whole
+
+    def lowest_threads(self, free: int) -> int:
+        """The lowest CPU of `free` on each core."""
+        lowest = 0
+        for core in self.cores:
+            rest = free & core
+            lowest |= rest & -rest
+        return lowest
+
+    def cores_touching(self, cpus: int) -> int:
+        """All CPUs of the cores that have any of these."""
+        return _union_touching(self.cores, cpus)
+
+    def numa_nodes_touching(self, cpus: int) -> int:
+        """All CPUs of the NUMA nodes that have any of these."""
+        return _union_touching(tuple(self.numa_nodes.values()), cpus)
+
+    def numa_ids(self, cpus: int) -> int:
+        """The NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
+        return mask_of(numa for numa, place in self.numa_nodes.items() if place & cpus)
+
+
+def _union_touching(places: tuple[int, ...], cpus: int) -> int:
+    touched = 0
+    if cpus:
+        for place in places:
+            if place & cpus:
+                touched |= place
+    return touched
+
+
+@lru_cache(maxsize=_LAYOUTS_KEPT)
+def layout_of(topology: CpuTopology) -> CpuLayout:
+    """The layout of a topology; hosts that are built alike share one."""
+    return CpuLayout(topology)
+
+
+# What makes a reported CPU topology unusable.
+
+
+MAX_ID = 4096
+MAX_NUMA_NODES = 64
+
+
+class Inconsistency(NamedTuple):
+    """What is wrong with a row: its position, the offending field of LogicalCpu, and a sentence."""
+
+    row: int
+    field: str
+    text: str
+
+
+def find_inconsistencies(rows: Sequence[LogicalCpu]) -> list[Inconsistency]:
+    """Everything that contradicts itself in rows of any four integers, in the order of the rows.
+
+    Negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two sockets,
+    more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
+    """
+    return sorted([*_bad_ids(rows), *_repeated_cpus(rows), *_scattered(rows), *_too_many_numa_nodes(rows)])
+
+
+def _bad_ids(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+    for position, row in enumerate(rows):
+        for field, value in row._asdict().items():
+            if value < 0:
+                yield Inconsistency(position, field, f"{value} is negative")
+            elif value > MAX_ID:
+                yield Inconsistency(position, field, f"{value} is above {MAX_ID}")
+
+
+def _repeated_cpus(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+    seen: set[int] = set()
+    for position, row in enumerate(rows):
+        if row.cpu in seen:
+            yield Inconsistency(position, "cpu", f"CPU {row.cpu} is listed twice")
+        seen.add(row.cpu)
+
+
+def _scattered(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+    numa_of_core: dict[tuple[int, int], int] = {}
+    socket_of_numa: dict[int, int] = {}
+    for position, row in enumerate(rows):
+        numa = numa_of_core.setdefault(row.core_id, row.numa)
+        if numa != row.numa:
+            core = f"core {row.core} of socket {row.socket}"
+            yield Inconsistency(position, "numa", f"{core} lies in NUMA nodes {numa} and {row.numa}")
+        socket = socket_of_numa.setdefault(row.numa, row.socket)
+        if socket != row.socket:
+            places = f"sockets {socket} and {row.socket}"
+            yield Inconsistency(position, "socket", f"NUMA node {row.numa} lies in {places}")
+
+
+def _too_many_numa_nodes(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+    seen: set[int] = set()
+    for position, row in enumerate(rows):
+        seen.add(row.numa)
+        if len(seen) > MAX_NUMA_NODES:
+            yield Inconsistency(position, "numa", f"there are more than {MAX_NUMA_NODES} NUMA nodes")
+            return
+
+
+# The pools of CPUs that pods without CPUs of their own run on.
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPool:
+    """The logical CPUs that unbound pods share on one NUMA node of one socket."""
+
+    socket: int
+    numa: int
+    cpus: CpuSet
+
+
+def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> tuple[SharedPool, ...]:
+    """The pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
+
+    Exclusive are kubelet-managed CPUs and, for the LS pools, those of every pod with a list of its own, for
+    the BE pools those of LSE pods only. Withheld are the node's reservation and an exclusive SYSTEM list.
+    NUMA nodes that are wholly exclusive have no pool; the others have one, even if nothing is left in it.
+    Source: koordinator.md, "Pools".
+    """
+    pools = (SharedPool(socket, numa, cpus - exclusive) for socket, numa, cpus in topology.places)
+    return trimmed((pool for pool in pools if pool.cpus), withheld)
+
+
+def trimmed(pools: Iterable[SharedPool], withheld: CpuSet) -> tuple[SharedPool, ...]:
+    """Return pools without these CPUs. Source: koordinator.md, "Pools"."""
+    return tuple(SharedPool(pool.socket, pool.numa, pool.cpus - withheld) for pool in pools)

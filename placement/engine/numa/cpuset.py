@@ -1,0 +1,91 @@
+"""Sets of CPUs: as frozen sets, as bits of an integer (bit i is CPU or NUMA node i), as Linux writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from placement.engine.domain.errors import BadRequest
+
+
+def mask_of(members: Iterable[int]) -> int:
+    """The mask that has the bits of these non-negative numbers."""
+    mask = 0
+    for member in members:
+        mask |= 1 << member
+    return mask
+
+
+def members_of(mask: int) -> Iterator[int]:
+    """The numbers whose bits are set, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The `count` lowest set bits of a mask; all of them if it has no more."""
+    if mask.bit_count() <= count:
+        return mask
+    rest = mask
+    for _ in range(count):
+        rest &= rest - 1
+    return mask ^ rest
+
+
+CpuSet = frozenset[int]
+
+MAX_RANGE_END = 4096
+
+# Eighteen digits always fit 64 bits; what is longer cannot be a CPU and would only cost memory.
+_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+
+class CpuListError(BadRequest, ValueError):
+    """A CPU list that is not in Linux syntax, or ids that no CPU list can hold."""
+
+
+def parse_cpu_list(text: str) -> CpuSet:
+    """The logical CPU ids that a list such as `0-3,8` names; the empty text names none.
+
+    Parts may come in any order and repeat; a descending range is empty. Raises CpuListError for blanks,
+    empty or non-decimal parts, and ranges that end above 4096. Source: koordinator.md, "CPU list syntax".
+    """
+    cpus: set[int] = set()
+    for part in text.split(",") if text else ():
+        cpus.update(_parse_part(part))
+    return frozenset(cpus)
+
+
+def _parse_part(part: str) -> range:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise CpuListError(f"{_shown(part)} is not a CPU id or a range of CPU ids")
+    first = int(match[1])
+    if match[2] is None:
+        return range(first, first + 1)
+    last = int(match[2])
+    if last > MAX_RANGE_END:
+        raise CpuListError(f"the range {part} ends above {MAX_RANGE_END}")
+    return range(first, last + 1)
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """The canonical list of logical CPU ids: ascending, neighbours joined (`0-3,8,10-11`), none = empty text.
+
+    Raises CpuListError for a negative id. Source: koordinator.md, "CPU list syntax".
+    """
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if cpu < 0:
+            raise CpuListError(f"{cpu} is not a CPU id")
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _shown(part: str) -> str:
+    return repr(part if len(part) <= 40 else part[:40] + "...")

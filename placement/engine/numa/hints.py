@@ -1,0 +1,334 @@
+"""Hints: the sets of NUMA nodes that each resource of a pod could come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations, product
+from math import comb, prod
+from typing import NamedTuple
+
+from placement.engine.numa.allocator import NumaAllocator
+from placement.engine.numa.amounts import CPU
+from placement.engine.numa.cpuset import mask_of, members_of
+from placement.engine.numa.demand import Distribution, NumaPolicy, Refused
+from placement.engine.numa.host import MISSED, CpuPreference, missed
+
+# Hosts of eight NUMA nodes have 255 combinations. Beyond this many only narrow ones and the whole host are
+# looked at: nothing real is built that way, and a made-up topology must not stop the service.
+MOST_HINTS = 4096
+
+
+class Hint(NamedTuple):
+    """One way to align: a mask of NUMA ids (None: does not care), and what the provider thinks of it."""
+
+    affinity: int | None
+    preferred: bool
+    unsatisfied: bool = False
+    score: int = 0
+
+
+Hints = dict[str, list[Hint]]
+"""By resource; an empty list cannot be satisfied, a missing resource does not care."""
+
+Fits = Callable[[Sequence[int]], bool]
+Score = Callable[[Sequence[int]], int]
+
+
+class HintTable:
+    """The hints of a pod on a host, found for ever wider combinations of NUMA nodes.
+
+    `fits` answers whether the whole pod can be allocated on exactly these NUMA nodes, `score` how well.
+    Source: koordinator.md, "Hints".
+    """
+
+    def __init__(self, allocator: NumaAllocator, fits: Fits, score: Score, all_preferred: bool) -> None:
+        self.hints: Hints = {resource: [] for resource in allocator.known_requests}
+        self._fewest = allocator.fewest_numa_nodes
+        self._numa_ids = sorted(allocator.available)
+        self._fits = fits
+        self._score = score
+        self._all_preferred = all_preferred
+        self._exhausted = {
+            resource: mask_of(numa for numa, left in allocator.rooms[resource].items() if not left)
+            for resource in self.hints
+        }
+
+    def sizes(self) -> Iterator[int]:
+        """The sizes of combinations that could have hints, ascending."""
+        nodes, looked_at = len(self._numa_ids), 0
+        for size in range(self._fewest, nodes + 1):
+            looked_at += comb(nodes, size)
+            if size == nodes or looked_at <= MOST_HINTS:
+                yield size
+
+    def add_combinations(self, size: int) -> None:
+        """Add the hints of all combinations of that many NUMA nodes; expects narrower ones to be there."""
+        rows = [
+            (hints, self._exhausted[resource], self._all_preferred or not hints)
+            for resource, hints in self.hints.items()
+        ]
+        for nodes in combinations(self._numa_ids, size):
+            affinity = mask_of(nodes)
+            useful = [(hints, preferred) for hints, exhausted, preferred in rows if not affinity & exhausted]
+            if useful and self._fits(nodes):
+                score = self._score(nodes)
+                for hints, preferred in useful:
+                    hints.append(Hint(affinity, preferred, False, score))
+
+
+# The hints of all providers as rows to be merged, and as text.
+
+
+ProviderHints = Mapping[str, Sequence[Hint] | None]
+"""What one provider of resources says, by resource; nothing at all and None stand for no opinion."""
+
+_DO_NOT_CARE = Hint(None, preferred=True)
+_UNSATISFIED = Hint(None, preferred=False, unsatisfied=True)
+
+
+class HintRows(NamedTuple):
+    """Rows of hints in the order of providers, then resources, and what cannot be satisfied."""
+
+    rows: tuple[Sequence[Hint], ...]
+    reasons: tuple[str, ...]
+
+
+def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
+    """One row for every resource of every provider, and one for each provider without an opinion.
+
+    Source: koordinator.md, "Merge".
+    """
+    rows: list[Sequence[Hint]] = []
+    reasons = []
+    for provider in providers:
+        if not provider:
+            rows.append((_DO_NOT_CARE,))
+            continue
+        for resource, hints in sorted(provider.items()):
+            if hints is None:
+                rows.append((_DO_NOT_CARE,))
+            elif hints:
+                rows.append(hints)
+            else:
+                rows.append((_UNSATISFIED,))
+                reasons.append(f"Unsatisfied NUMA {resource}")
+    return HintRows(tuple(rows), tuple(reasons))
+
+
+def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
+    """Preferred and possible NUMA nodes of each resource, in words (koordinator.md, "Policies")."""
+    return sorted(
+        _summary(resource, hints)
+        for provider in providers
+        for resource, hints in (provider or {}).items()
+        if hints
+    )
+
+
+def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
+    """The rows reduced to preferred hints that do not care or name exactly one NUMA node.
+
+    Source: koordinator.md, "Policies".
+    """
+    return tuple(
+        [hint for hint in row if hint.preferred and (hint.affinity is None or hint.affinity.bit_count() == 1)]
+        for row in rows
+    )
+
+
+def _summary(resource: str, hints: Sequence[Hint]) -> str:
+    preferred = " ".join(_binary(hint.affinity) for hint in hints if hint.preferred)
+    among = " ".join(_binary(hint.affinity) for hint in hints)
+    return f"{resource} prefer [{preferred}] among [{among}]"
+
+
+def _binary(affinity: int | None) -> str:
+    """A mask in binary with at least two digits and an even number of them."""
+    if affinity is None:
+        return "<nil>"
+    digits = max(2, affinity.bit_length() + affinity.bit_length() % 2)
+    return f"{affinity:0{digits}b}"
+
+
+# Making one affinity out of the hints of all resources.
+
+
+Row = Sequence[Hint]
+Allowed = Callable[[int], bool]
+Fitness = Callable[[int], tuple[int, ...]]
+"""How well an affinity suits, to be compared with that of others."""
+
+# Rows of hints multiply. More combinations than this are cut down by leaving out the widest hints, which
+# could only win where no narrower ones agree.
+MOST_COMBINATIONS = 20_000
+
+
+class Merged(NamedTuple):
+    """A merged affinity (mask of NUMA ids) and what it is worth."""
+
+    affinity: int
+    preferred: bool = False
+    unsatisfied: bool = False
+    score: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many NUMA nodes it is."""
+        return self.affinity.bit_count()
+
+
+class Ranking(NamedTuple):
+    """What decides among merged affinities.
+
+    `allowed` says which may be preferred. `fitness` decides among those of one size, without it their
+    scores do. `widest_first`: more NUMA nodes are better than fewer.
+    """
+
+    allowed: Allowed
+    fitness: Fitness | None = None
+    widest_first: bool = False
+
+    def replaces(self, merged: Merged, best: Merged) -> bool:
+        """Whether an affinity that comes later is better than the best so far.
+
+        Source: koordinator.md, "Merge", "The NUMA strategy under alignment".
+        """
+        if merged.preferred != best.preferred:
+            return merged.preferred
+        if merged.size != best.size:
+            return (merged.size > best.size) is self.widest_first
+        if self.fitness is None:
+            return merged.affinity < best.affinity or merged.score > best.score
+        if merged.affinity == best.affinity:
+            return merged.score > best.score
+        return self._key(self.fitness, merged) > self._key(self.fitness, best)
+
+    def _key(self, fitness: Fitness, merged: Merged) -> tuple[tuple[int, ...], int]:
+        return fitness(merged.affinity), -merged.affinity
+
+
+def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
+    """The best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
+
+    `numa_ids` is the mask of the host's NUMA nodes. Source: koordinator.md, "Merge".
+    """
+    # Once there is a preferred combination no other one counts, and those are few and easy to find.
+    preferred = merge_preferred(rows, numa_ids, ranking)
+    return preferred or _best(product(*_narrowed(rows)), numa_ids, ranking)
+
+
+def merge_preferred(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged | None:
+    """The best combination of one hint per row if that is preferred; else None."""
+    best = _best(_preferred_combinations(rows), numa_ids, ranking)
+    return best if best.preferred else None
+
+
+def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, ranking: Ranking) -> Merged:
+    best = Merged(numa_ids)
+    for hints in combinations:
+        merged = _merge(hints, numa_ids, ranking.allowed)
+        if merged is not None and ranking.replaces(merged, best):
+            best = merged
+    return best
+
+
+def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | None:
+    merged, preferred, unsatisfied = numa_ids, True, False
+    for affinity, is_preferred, is_unsatisfied, _ in hints:
+        preferred = preferred and is_preferred
+        unsatisfied = unsatisfied or is_unsatisfied
+        if affinity is not None:
+            merged &= affinity
+    if not merged:
+        return None
+    score, affinities = 0, set()
+    for affinity, _, _, points in hints:
+        if affinity == merged:
+            score += points
+        if affinity is not None:
+            affinities.add(affinity)
+    return Merged(
+        merged,
+        preferred=preferred and len(affinities) <= 1 and allowed(merged),
+        unsatisfied=unsatisfied or bool(affinities - {merged}),
+        score=score,
+    )
+
+
+def _preferred_combinations(rows: Sequence[Row]) -> Iterator[Sequence[Hint]]:
+    """The combinations of preferred hints with a common affinity, in the order of the cartesian product."""
+    places = [_preferred_places(row) for row in rows]
+    chosen: set[tuple[int, ...]] = set()
+    for affinity in set().union(*places):
+        chosen.update(product(*({*of.get(affinity, ()), *of.get(None, ())} for of in places)))
+    for combination in sorted(chosen):
+        yield [row[place] for row, place in zip(rows, combination, strict=True)]
+
+
+def _preferred_places(row: Row) -> dict[int | None, list[int]]:
+    """Where in a row the preferred hints of each affinity are."""
+    places: dict[int | None, list[int]] = {}
+    for place, hint in enumerate(row):
+        if hint.preferred:
+            places.setdefault(hint.affinity, []).append(place)
+    return places
+
+
+def _narrowed(rows: Sequence[Row]) -> Sequence[Row]:
+    while prod(map(len, rows)) > MOST_COMBINATIONS:
+        widest = max(_width(hint) for row in rows for hint in row)
+        narrower = [[hint for hint in row if _width(hint) < widest] for row in rows]
+        if not all(narrower):
+            longest = max(map(len, rows))
+            narrower = [list(row[:-1]) if len(row) == longest else list(row) for row in rows]
+        rows = narrower
+    return rows
+
+
+def _width(hint: Hint) -> int:
+    return 0 if hint.affinity is None else hint.affinity.bit_count()
+
+
+# What decides among sets of NUMA nodes to which a pod may be aligned alike: isolation, then the strategy.
+
+
+_WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
+
+
+def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
+    """How well any NUMA nodes (a mask) suit a pod: what it gets of what it prefers, then the score.
+
+    Equal scores are decided by what is left of their CPU, in millicores, as the host prefers full or empty
+    NUMA nodes. Source: koordinator.md, "The NUMA strategy under alignment", "Isolation".
+    """
+    sign = -1 if allocator.host.rules.fullest_first else 1
+
+    @cache
+    def fitness(affinity: int) -> tuple[int, ...]:
+        numa_ids = tuple(members_of(affinity))
+        left = sum(allocator.available[numa].get(CPU, 0) for numa in numa_ids)
+        return -_missed_on(allocator, numa_ids), score(numa_ids), sign * left
+
+    return fitness
+
+
+def spreads_wide(allocator: NumaAllocator, policy: NumaPolicy) -> bool:
+    """Whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
+
+    Source: koordinator.md, "DistributeEvenly".
+    """
+    distribution = allocator.host.rules.distribution
+    is_bound = allocator.demand.cpus is not None
+    return is_bound and distribution is Distribution.OVER_ALL and policy in _WIDENED
+
+
+def _missed_on(allocator: NumaAllocator, numa_ids: tuple[int, ...]) -> int:
+    cpus, host = allocator.demand.cpus, allocator.host
+    if cpus is None:
+        return 0
+    try:
+        taken = allocator.allocate(numa_ids).cpus
+    except Refused:
+        return 2 * MISSED
+    return missed(host, taken, CpuPreference(cpus.bind, cpus.exclusive))

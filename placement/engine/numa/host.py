@@ -1,0 +1,405 @@
+"""The state of a host, as far as the choice of CPUs and NUMA nodes depends on it: used, left, shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+from placement.engine.numa.amounts import (
+    CPU,
+    MILLI,
+    NOTHING,
+    Amounts,
+    AmountsByNuma,
+    NumaAmounts,
+    bound_cost,
+    host_cpu_requested,
+    summed,
+)
+from placement.engine.numa.cpus import CpuLayout
+from placement.engine.numa.cpuset import CpuSet, mask_of
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PickRules, PodDemand
+from placement.engine.scoring.order import Order, sum_scorer
+
+# Which pods hold what on a host, and how often each CPU is held.
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """The held CPUs of a host as masks.
+
+    `counts[i]` are the CPUs held at least i + 1 times, without empty masks at the end; `pcpu_level` and
+    `numa_level` are held CPUs whose last recorded pod has that exclusive level.
+    Source: koordinator.md, "Sharing", "Exclusivity".
+    """
+
+    counts: tuple[int, ...] = ()
+    pcpu_level: int = 0
+    numa_level: int = 0
+
+    @property
+    def held(self) -> int:
+        """Every CPU that is held at all."""
+        return self.counts[0] if self.counts else 0
+
+    def saturated(self, limit: int) -> int:
+        """The CPUs held `limit` times or more."""
+        return self.counts[limit - 1] if len(self.counts) >= limit else 0
+
+    def plus(self, cpus: int, level: ExclusiveLevel = ExclusiveLevel.NONE) -> CpuUse:
+        """The use after one more pod of that level holds these CPUs."""
+        counts, carried = [], cpus
+        for layer in self.counts:
+            counts.append(layer | carried)
+            carried &= layer
+        if carried:
+            counts.append(carried)
+        return CpuUse(
+            tuple(counts),
+            self.pcpu_level | cpus if level is ExclusiveLevel.PCPU_LEVEL else self.pcpu_level & ~cpus,
+            self.numa_level | cpus if level is ExclusiveLevel.NUMA_NODE_LEVEL else self.numa_level & ~cpus,
+        )
+
+    def without(self, returned: Iterable[int]) -> CpuUse:
+        """The use as if each of these sets of CPUs were held once less; CPUs without a holder are free.
+
+        Source: koordinator.md, "Available CPUs and the view".
+        """
+        counts = self.counts
+        for cpus in returned:
+            above = (*counts[1:], 0)
+            counts = tuple((layer & ~cpus) | (above[i] & cpus) for i, layer in enumerate(counts))
+        while counts and not counts[-1]:
+            counts = counts[:-1]
+        held = counts[0] if counts else 0
+        return CpuUse(counts, self.pcpu_level & held, self.numa_level & held)
+
+    def sum_of_counts(self, cpus: int) -> int:
+        """How often these CPUs are held, summed over them."""
+        return sum((layer & cpus).bit_count() for layer in self.counts)
+
+
+_NUMA_LEVEL = ExclusiveLevel.NUMA_NODE_LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one pod holds: logical CPUs of its own, and amounts on NUMA nodes.
+
+    `shares_with_best_effort`: best-effort pods may run on these CPUs too, which LSE alone forbids.
+    `group`: other pods of it never get CPUs of the same cores, or NUMA nodes.
+    """
+
+    cpus: CpuSet = frozenset()
+    level: ExclusiveLevel = ExclusiveLevel.NONE
+    amounts: NumaAmounts = NOTHING
+    shares_with_best_effort: bool = True
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNeighbours:
+    """Masks of NUMA ids: where only bound pods of that one NUMA node live, and where some span several.
+
+    NUMA nodes in neither are idle. Source: koordinator.md, "NUMA exclusivity".
+    """
+
+    single: int = 0
+    shared: int = 0
+
+
+class GroupedCpus(NamedTuple):
+    """The CPUs that no further pod of a group may have, by its level: PCPULevel or none, NUMANodeLevel."""
+
+    group: str
+    on_cores: int
+    on_numa_nodes: int
+
+
+@dataclass(frozen=True)
+class HostLedger:
+    """The holdings of a host by pod, in the order in which they were recorded; never changed in place.
+
+    CPUs may overlap, and may be unknown to the host: those count as soon as its topology has them.
+    Source: koordinator.md, "Sharing", "Recovery from pods".
+    """
+
+    holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
+
+    def cpu_use(self, layout: CpuLayout) -> CpuUse:
+        """How the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
+        use = CpuUse()
+        for holding in self.holdings.values():
+            if holding.cpus:
+                use = use.plus(mask_of(holding.cpus) & layout.cpus, holding.level)
+        return use
+
+    def amounts(self) -> NumaAmounts:
+        """What the pods hold on each NUMA node."""
+        return summed(holding.amounts for holding in self.holdings.values())
+
+    def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
+        """Which NUMA nodes have bound pods of which kind."""
+        one, several = 0, 0
+        for holding in self.holdings.values():
+            numa_ids = layout.numa_ids(mask_of(holding.cpus)) if holding.cpus else 0
+            if numa_ids.bit_count() > 1:
+                several |= numa_ids
+            else:
+                one |= numa_ids
+        return NumaNeighbours(single=one & ~several, shared=several)
+
+    def grouped_cpus(self, layout: CpuLayout) -> tuple[GroupedCpus, ...]:
+        """What is barred to each group that has pods on the host, by name; the stricter of two levels counts.
+
+        Source: koordinator.md, "Exclusivity groups".
+        """
+        barred: dict[str, GroupedCpus] = {}
+        for holding in self.holdings.values():
+            if holding.group and holding.cpus:
+                _, on_cores, on_nodes = barred.get(holding.group, GroupedCpus("", 0, 0))
+                cpus = mask_of(holding.cpus) & layout.cpus
+                nodes = layout.numa_nodes_touching(cpus)
+                on_cores |= nodes if holding.level is _NUMA_LEVEL else layout.cores_touching(cpus)
+                barred[holding.group] = GroupedCpus(holding.group, on_cores, on_nodes | nodes)
+        return tuple(barred[group] for group in sorted(barred))
+
+    def unlendable_cpus(self) -> CpuSet:
+        """CPUs of pods with which best-effort pods may not share."""
+        return frozenset().union(
+            *(holding.cpus for holding in self.holdings.values() if not holding.shares_with_best_effort)
+        )
+
+
+UNUSED = CpuUse()
+NO_NEIGHBOURS = NumaNeighbours()
+FACE_VALUE = Fraction(1)
+DEFAULT_RULES = PickRules()
+
+
+@dataclass(frozen=True)
+class HostState:
+    """All that the choice of CPUs and NUMA nodes depends on, and no names: alike hosts are equal.
+
+    `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of
+    the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may be given,
+    `pool` those that unbound pods may run on as long as no pod is bound (masks). `cpu_ratio` is what a bound
+    CPU costs. `groups`: what is barred to further pods of exclusivity groups. Answers about a host can be
+    remembered by its state: the hash is computed once, and the comparison of a state with itself is free, so
+    keep one object for equal hosts.
+    """
+
+    layout: CpuLayout
+    use: CpuUse = UNUSED
+    capacity: NumaAmounts = NOTHING
+    held: NumaAmounts = NOTHING
+    neighbours: NumaNeighbours = NO_NEIGHBOURS
+    unallocatable: int = 0
+    pool: int = 0
+    cpu_ratio: Fraction = FACE_VALUE
+    rules: PickRules = DEFAULT_RULES
+    groups: tuple[GroupedCpus, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        parts = (self.layout, self.use, self.capacity, self.held, self.neighbours, self.rules)
+        return hash((*parts, self.unallocatable, self.pool, self.cpu_ratio, self.groups))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def has_cpus(self) -> bool:
+        """Whether CPUs are known at all; without them no pod can be bound."""
+        return bool(self.layout.cpus)
+
+    def free_cpus(self, use: CpuUse) -> int:
+        """The CPUs that may still be given to a pod if the host is used like that.
+
+        Source: koordinator.md, "Available CPUs and the view".
+        """
+        return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
+
+    def barred_cpus(self, group: str, level: ExclusiveLevel) -> int:
+        """The CPUs that a pod of a group may not be given at that level.
+
+        Source: koordinator.md, "Exclusivity groups".
+        """
+        for name, on_cores, on_numa_nodes in self.groups:
+            if name == group:
+                return on_numa_nodes if level is ExclusiveLevel.NUMA_NODE_LEVEL else on_cores
+        return 0
+
+    @property
+    def shared_pool(self) -> int:
+        """The CPUs that unbound pods run on, that is the pool without the CPUs of bound pods."""
+        return self.pool & ~self.use.held
+
+
+_EMPTY: Amounts = {}
+
+
+def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int, dict[str, int]]:
+    """What counts as used on NUMA nodes that have any record: held amounts less reusable ones, at least 0.
+
+    Bound CPUs cost more than their face value where the host is amplified.
+    Source: koordinator.md, "Per-NUMA accounts".
+    """
+    used = {numa: dict(host.held[numa]) for numa in host.capacity if numa in host.held}
+    if host.cpu_ratio > FACE_VALUE:
+        for numa, surcharge in _surcharges(host, use).items():
+            row = used.setdefault(numa, {})
+            row["cpu"] = row.get("cpu", 0) + surcharge
+    for numa, amounts in reusable.items():
+        for resource, amount in amounts.items():
+            if resource in used.get(numa, _EMPTY):
+                used[numa][resource] = max(0, used[numa][resource] - amount)
+    return used
+
+
+def _surcharges(host: HostState, use: CpuUse) -> dict[int, int]:
+    surcharges = {}
+    for numa in host.capacity:
+        bound = 1000 * (use.held & host.layout.numa_nodes.get(numa, 0)).bit_count()
+        if bound:
+            surcharges[numa] = bound_cost(bound, host.cpu_ratio) - bound
+    return surcharges
+
+
+def numa_available(host: HostState, used: AmountsByNuma) -> dict[int, dict[str, int]]:
+    """What is left of the capacity of every NUMA node, at least 0.
+
+    Source: koordinator.md, "Per-NUMA accounts".
+    """
+    return {numa: _left(capacity, used.get(numa, _EMPTY)) for numa, capacity in host.capacity.items()}
+
+
+def _left(capacity: Amounts, used: Mapping[str, int]) -> dict[str, int]:
+    return {resource: max(0, amount - used.get(resource, 0)) for resource, amount in capacity.items()}
+
+
+# The score of a host for a pod.
+
+
+@dataclass(frozen=True)
+class HostTotals:
+    """What a host as a whole can give, amplified, and what all pods on it have requested."""
+
+    allocatable: Amounts
+    requested: Amounts
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((frozenset(self.allocatable.items()), frozenset(self.requested.items())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+Scorer = Callable[[HostTotals], int]
+"""The score of one host for one pod, by the totals of the host."""
+
+
+def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: bool = False) -> Scorer:
+    """The score of a pod for which the host as a whole counts, by the totals of the host.
+
+    That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
+    Source: koordinator.md, "Score".
+    """
+    costs, held = demand_costs(host, demand), host.use.held.bit_count()
+    score_of = sum_scorer(scoring, costs)
+
+    def score(totals: HostTotals) -> int:
+        return score_of(totals.requested, totals.allocatable)
+
+    def score_with_bound_cpus_only(totals: HostTotals) -> int:
+        requested = {**totals.requested, CPU: bound_cost(MILLI * held, host.cpu_ratio)}
+        return score_of(requested, totals.allocatable)
+
+    def score_amplified(totals: HostTotals) -> int:
+        cpu = host_cpu_requested(totals.requested.get(CPU, 0), held, host.cpu_ratio)
+        return score_of({**totals.requested, CPU: cpu}, totals.allocatable)
+
+    if is_aligned and demand.cpus is not None:
+        return score_with_bound_cpus_only
+    return score_amplified if host.cpu_ratio > FACE_VALUE else score
+
+
+def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa_ids: Collection[int]) -> int:
+    """The score of a pod that would use these NUMA nodes: nothing else of the host counts.
+
+    Except that for a bound pod all CPUs that are bound on the host count as used.
+    Source: koordinator.md, "Score".
+    """
+    used = numa_used(host, host.use, NOTHING)
+    requested = _sum([used.get(numa, {}) for numa in numa_ids])
+    if demand.cpus is not None:
+        requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
+    capacity = _sum([host.capacity[numa] for numa in numa_ids])
+    return sum_scorer(scoring, demand_costs(host, demand))(requested, capacity)
+
+
+def demand_costs(host: HostState, demand: PodDemand) -> Amounts:
+    """What a pod costs on a host: CPUs of its own cost the ratio of the host."""
+    if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
+        return demand.amounts
+    return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}
+
+
+def _sum(parts: list[Amounts]) -> dict[str, int]:
+    return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
+
+
+# How far the CPUs of a pod are from what it prefers.
+
+
+MISSED = 2
+"""What a policy counts that is not met at all."""
+STEPPED_DOWN = 1
+"""What NUMANodeLevel counts where it is met on cores only."""
+
+
+class CpuPreference(NamedTuple):
+    """What a pod would rather have of its CPUs."""
+
+    bind: BindPolicy
+    exclusive: ExclusiveLevel
+
+
+def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
+    """How much of what a pod prefers it misses on these CPUs (a mask), 0 if nothing; `host` is without it.
+
+    A bind policy that is not met counts `MISSED`, and so does an exclusive policy, or `STEPPED_DOWN`.
+    Source: koordinator.md, "Isolation".
+    """
+    is_bound = preference.bind is BindPolicy.NONE or _is_bound(host, cpus, preference.bind)
+    unmet = (cost for cost, clean in clean_cpus(host, preference.exclusive) if not cpus & ~clean)
+    return (0 if is_bound else MISSED) + next(unmet, MISSED)
+
+
+def clean_cpus(host: HostState, level: ExclusiveLevel) -> list[tuple[int, int]]:
+    """What is missed and where, best first: the free CPUs beside which a pod of that level avoids nobody.
+
+    Source: koordinator.md, "Exclusivity", "Isolation".
+    """
+    layout, use, free = host.layout, host.use, host.free_cpus(host.use)
+    if level is ExclusiveLevel.PCPU_LEVEL:
+        return [(0, free & ~layout.cores_touching(use.pcpu_level))]
+    if level is ExclusiveLevel.NUMA_NODE_LEVEL:
+        return [
+            (0, free & ~layout.numa_nodes_touching(use.numa_level)),
+            (STEPPED_DOWN, free & ~layout.cores_touching(use.pcpu_level | use.numa_level)),
+        ]
+    return [(0, free)]
+
+
+def _is_bound(host: HostState, cpus: int, bind: BindPolicy) -> bool:
+    cores = sum(1 for core in host.layout.cores if core & cpus)
+    if bind is BindPolicy.SPREAD_BY_PCPUS:
+        return cores == cpus.bit_count()
+    fewest = -(-cpus.bit_count() // host.layout.threads)
+    return cores <= fewest and not cpus & ~host.layout.whole_cores(host.free_cpus(host.use))

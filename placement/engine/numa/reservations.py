@@ -1,0 +1,212 @@
+"""Reservations: CPUs and amounts held for pods that are to come, and a pod that may use them.
+
+What a reservation gives to a pod reaches the allocator as `ReservedCredit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from placement.engine.numa.allocator import Allocation, NumaAllocator, ReservedCredit
+from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts, summed
+from placement.engine.numa.demand import NOT_ENOUGH_CPUS, PodDemand, Refused
+from placement.engine.numa.host import Holding, HostState
+
+OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
+INCOMPATIBLE = "reservation NUMA scope is incompatible with the best topology hint"
+NO_MATCH = "node(s) no reservations match"
+PREFIX = "Reservation(s) "
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What a reservation holds in total, and what of that its owners have left.
+
+    `cpus` is the mask of remaining CPUs, `milli_cpus` what is left of its request of the host as a whole. A
+    `restricted` one gives nothing beyond what remains.
+    """
+
+    cpus: int = 0
+    remaining: NumaAmounts = NOTHING
+    total: NumaAmounts = NOTHING
+    restricted: bool = False
+    milli_cpus: int = 0
+
+
+def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
+    """What a reservation has left, from what it holds in total and what its owners took out of it.
+
+    Source: koordinator.md, "Reservations".
+    """
+    owned = list(owners)
+    taken = summed(owner.amounts for owner in owned)
+    remaining = {
+        numa: left
+        for numa, amounts in held.amounts.items()
+        if (left := amounts_left(amounts, taken.get(numa, {})))
+    }
+    cpus = held.cpus.difference(*(owner.cpus for owner in owned))
+    return replace(held, cpus=cpus, amounts=NumaAmounts(remaining))
+
+
+def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
+    """What is left of amounts by name after others were taken, without those of which nothing is."""
+    return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Reservations:
+    """The reservations of a host that a pod may use.
+
+    `nominated` is the place in `matched` of the one it has to use. `required`: it must use one of them.
+    `ignored`: it takes whatever is reserved as if it were free.
+    """
+
+    matched: tuple[Reservation, ...] = ()
+    nominated: int | None = None
+    required: bool = False
+    ignored: bool = False
+
+
+NO_RESERVATIONS = Reservations()
+
+
+class Found(NamedTuple):
+    """What a pod would get, and the place of the matched reservation it would come from, if from any."""
+
+    allocation: Allocation
+    reservation: int | None = None
+
+
+class Placing:
+    """A pod on a host where some of what is held is reserved for it.
+
+    Source: koordinator.md, "Reservations".
+    """
+
+    def __init__(
+        self, host: HostState, demand: PodDemand, reservations: Reservations = NO_RESERVATIONS
+    ) -> None:
+        self._host = host
+        self._demand = demand
+        self._reservations = reservations
+        self._on_free_capacity = self._allocator(())
+        self._on_everything = self._together(reservations) if reservations.matched else None
+
+    @property
+    def widest_allocator(self) -> NumaAllocator:
+        """The allocator that sees everything as free which could be used in any way."""
+        return self._on_everything or self._on_free_capacity
+
+    def explore(self, affinity: Sequence[int] | None) -> Found:
+        """What the pod gets from the first matched reservation that will do, else from free capacity.
+
+        Raises Refused.
+        """
+        reservations = self._reservations
+        if reservations.ignored or not (reservations.matched or reservations.required):
+            return Found(self.widest_allocator.allocate(affinity))
+        refusals: dict[str, None] = {}
+        for place in range(len(reservations.matched)):
+            try:
+                return Found(self.nominate(place, affinity), place)
+            except Refused as refused:
+                refusals.update(dict.fromkeys(refused.refusal.reasons))
+        if reservations.required:
+            raise Refused(*refusals or (f"{PREFIX}{NO_MATCH}",))
+        return Found(self._on_free_capacity.allocate(affinity))
+
+    def fits(self, affinity: Sequence[int]) -> bool:
+        """Whether `explore` would succeed."""
+        if self._on_everything is None and not self._reservations.required:
+            return self._on_free_capacity.fits(affinity)
+        try:
+            self.explore(affinity)
+        except Refused:
+            return False
+        return True
+
+    def allocate(self, affinity: Sequence[int] | None) -> Allocation:
+        """What the pod gets in the end: from the nominated reservation, or from free capacity.
+
+        Raises Refused; a nominated reservation that cannot be used never leads to free capacity.
+        """
+        reservations = self._reservations
+        if reservations.ignored or (reservations.nominated is None and reservations.required):
+            return self.explore(affinity).allocation
+        if reservations.nominated is None:
+            return self._on_free_capacity.allocate(affinity)
+        try:
+            return self.nominate(reservations.nominated, affinity)
+        except Refused as refused:
+            if reservations.required:
+                raise
+            raise Refused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
+
+    def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
+        """What the pod gets out of one of the matched reservations.
+
+        Raises Refused if that cannot be nominated.
+        """
+        try:
+            return self._allocate_from(self._reservations.matched[place], affinity)
+        except Refused as refused:
+            if self._reservations.required:
+                reasons: Iterable[str] = (f"{PREFIX}{reason}" for reason in refused.refusal.reasons)
+            elif affinity is not None:
+                reasons = (INCOMPATIBLE,)
+            else:
+                raise
+            raise Refused(*reasons, status=refused.refusal.status) from refused
+
+    def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
+        if not reservation.restricted:
+            return self._allocator((reservation,)).allocate(affinity)
+        cpus = self._demand.cpus
+        if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
+            raise Refused(NOT_ENOUGH_CPUS)
+        return self._only_from(reservation).allocate(affinity)
+
+    def _together(self, reservations: Reservations) -> NumaAllocator:
+        """Everything that any of the matched reservations gives."""
+        first, *others = reservations.matched
+        if reservations.required and first.restricted and not others:
+            return self._only_from(first)
+        return self._allocator(reservations.matched)
+
+    def _only_from(self, reservation: Reservation) -> NumaAllocator:
+        """Free is what the reservation has left, whoever else is recorded with CPUs of it."""
+        host = self._host
+        others = host.layout.cpus & ~reservation.cpus
+        credit = ReservedCredit(
+            preferred=reservation.cpus,
+            returned=(reservation.cpus,) * len(host.use.counts),
+            limits=_limits(reservation),
+        )
+        limited = replace(host, unallocatable=host.unallocatable | others)
+        return NumaAllocator(limited, self._demand, credit)
+
+    def _allocator(self, opened: tuple[Reservation, ...]) -> NumaAllocator:
+        preferred = 0
+        for reservation in opened:
+            preferred |= reservation.cpus
+        credit = ReservedCredit(
+            preferred=preferred,
+            returned=tuple(reservation.cpus for reservation in opened if reservation.cpus),
+            reusable=summed(reservation.remaining for reservation in opened),
+        )
+        return NumaAllocator(self._host, self._demand, credit)
+
+
+def _limits(reservation: Reservation) -> NumaAmounts:
+    """What remains of every resource that the reservation holds, 0 where that is nothing."""
+    resources = set().union(*(reservation.total or reservation.remaining).values())
+    numa_ids = reservation.total.keys() | reservation.remaining.keys()
+    return NumaAmounts(
+        {
+            numa: {name: reservation.remaining.get(numa, {}).get(name, 0) for name in resources}
+            for numa in numa_ids
+        }
+    )

@@ -1,0 +1,429 @@
+"""The order of candidates: one or several strategies over a scope. Source: scoring.md, "Ordering"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts as ArraysAmounts
+from placement.engine.forest.arrays import Mask
+from placement.engine.scoring import strategies as ratio
+from placement.engine.scoring.rule import (
+    BEST,
+    DEFAULT,
+    FULL,
+    LARGE_SCALE,
+    SMALL_SCALE,
+    Figure,
+    LoadColumn,
+    Rule,
+    ScoringRefused,
+    Shape,
+    Span,
+    Weighted,
+    parse_resources,
+    parse_shape,
+    parse_weight,
+    renamed,
+)
+from placement.engine.scoring.strategies import RULES
+
+# Strategies as parameters: which kind of score, over which classes. Source: scoring.md, "Parameters".
+
+
+# Scores of several strategies are summed; this keeps the sums far from 64 bits.
+HEAVIEST_STRATEGY = 10_000
+
+_FIELDS = {"type", "shape", "max_score", "resources", "weight", "scope"}
+
+
+class Scope(StrEnum):
+    """Which providers make the host of a candidate.
+
+    TREE: its whole tree, and sharing providers of other trees that it draws on. ALLOCATED: per class only
+    those it takes the class from, which tells NUMA nodes or ports of one tree apart.
+    """
+
+    TREE = "tree"
+    ALLOCATED = "allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to score; `weight` is its weight beside other strategies.
+
+    `type` is the name of a rule; not every rule has a shape.
+    """
+
+    type: str
+    resources: tuple[Weighted, ...] = DEFAULT
+    shape: Shape | None = None
+    weight: int = 1
+    scope: Scope = Scope.TREE
+
+    @property
+    def max_score(self) -> int:
+        """The upper end of the scale, whose lower end is 0."""
+        return self.shape.max_score if self.shape else BEST
+
+    @property
+    def rule(self) -> Rule:
+        """What the strategy computes."""
+        return RULES[self.type]
+
+
+DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memory", 1)))
+"""How pods are scored on hosts and NUMA nodes unless their cluster says otherwise."""
+
+
+def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:
+    """The strategy of a JSON object, of this `scope` if it names none.
+
+    Raises ScoringRefused naming the field.
+    """
+    if not isinstance(given, dict):
+        raise ScoringRefused("strategy_invalid", where, "must be an object with a type")
+    unknown = sorted(map(str, given.keys() - _FIELDS))
+    if unknown:
+        raise ScoringRefused("strategy_invalid", where, f"{', '.join(unknown)} is not understood")
+    rule = _parse_type(given.get("type"), f"{where}.type")
+    return Strategy(
+        type=rule.name,
+        resources=parse_resources(
+            given.get("resources"), equal=not rule.has_weights, where=f"{where}.resources"
+        ),
+        shape=_parse_own_shape(rule, given, where),
+        weight=parse_weight(given.get("weight", 1), f"{where}.weight", HEAVIEST_STRATEGY),
+        scope=parse_scope(given.get("scope", scope), f"{where}.scope"),
+    )
+
+
+def parse_scope(given: Any, where: str = "scope") -> Scope:
+    """The scope of this name. Raises ScoringRefused."""
+    if not isinstance(given, str) or given not in set(Scope):
+        raise ScoringRefused("scope_invalid", where, f"must be one of {', '.join(Scope)}, not {given!r}")
+    return Scope(given)
+
+
+def _parse_type(given: Any, where: str) -> Rule:
+    if not isinstance(given, str) or given not in RULES:
+        raise ScoringRefused("strategy_unknown", where, f"must be one of {', '.join(RULES)}, not {given!r}")
+    return RULES[given]
+
+
+def _parse_own_shape(rule: Rule, given: dict[str, Any], where: str) -> Shape | None:
+    if rule.has_shape:
+        return parse_shape(given.get("shape"), given.get("max_score"), f"{where}.shape")
+    for name in ("shape", "max_score"):
+        if given.get(name) is not None:
+            raise ScoringRefused(
+                "shape_not_allowed", f"{where}.{name}", f"{rule.name} has a scale and a shape of its own"
+            )
+    return None
+
+
+# Counted even where the request asks for none: the same things as Placement, nodes and pods name them.
+ALWAYS_COUNTED = frozenset(
+    {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
+    | {"CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"}
+    | {"cpu", "memory", "ephemeral-storage", "pods"}
+)
+
+
+class Skipped(StrEnum):
+    """Why a listed resource does not count on a host."""
+
+    NO_CAPACITY = "no_capacity"
+    NOT_REQUESTED = "not_requested"
+
+
+def counts(name: str, request: Mapping[str, int]) -> bool:
+    """Whether a listed resource counts on hosts that have any of it."""
+    return bool(request.get(name, 0)) or name in ALWAYS_COUNTED
+
+
+def counted(resources: Sequence[Weighted], request: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """(name, weight, what the request asks for) of the resources that count on hosts that have any."""
+    for name, weight in resources:
+        if counts(name, request):
+            yield name, weight, request.get(name, 0)
+
+
+def is_idle(resources: Sequence[Weighted], request: Mapping[str, int]) -> bool:
+    """Whether the request asks for none of the listed resources."""
+    return not any(request.get(name, 0) for name, _ in resources)
+
+
+MOST_STRATEGIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Best first by the sum of the strategies; no strategies mean that nothing is ordered by them.
+
+    Each strategy has a scope; that of the order is for preferences.
+    """
+
+    strategies: tuple[Strategy, ...]
+    scope: Scope = Scope.TREE
+
+    @property
+    def plain(self) -> Order:
+        """Return an equal order in which a single strategy has the weight 1, which changes no score."""
+        alone = self.strategies[0] if len(self.strategies) == 1 else None
+        return self if alone is None else replace(self, strategies=(replace(alone, weight=1),))
+
+    @property
+    def max_score(self) -> int:
+        """Return the upper end of the scale of the sum, whose lower end is 0."""
+        return best_possible(self.strategies)
+
+    @property
+    def by_tree(self) -> bool:
+        """Whether nothing but the tree decides as long as candidates stay inside it."""
+        return {self.scope, *(strategy.scope for strategy in self.strategies)} == {Scope.TREE}
+
+    def with_names(
+        self, name_of: Callable[[str], str], where: str = "order_by", *, stored: bool = False
+    ) -> Order:
+        """The same order with every resource called what `name_of` makes of its name.
+
+        Raises ScoringRefused where two with different weights become one, unless the order was `stored`.
+        """
+        single = len(self.strategies) == 1
+        places = (where if single else f"{where}[{at}]" for at in range(len(self.strategies)))
+        strategies = (
+            replace(
+                strategy, resources=renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
+            )
+            for strategy, place in zip(self.strategies, places, strict=True)
+        )
+        return replace(self, strategies=tuple(strategies))
+
+    def for_trees(self, name_of: Callable[[str], str]) -> Order:
+        """Return the order whose strategies of scope `tree` call resources what `name_of` makes of them.
+
+        Where two become one, the weight of the one that had the name already counts.
+        """
+        strategies = (
+            replace(each, resources=renamed(each.resources, name_of, stored=True))
+            if each.scope is Scope.TREE
+            else each
+            for each in self.strategies
+        )
+        return replace(self, strategies=tuple(strategies))
+
+
+def _ramp(low: int, high: int) -> Order:
+    shape = Shape(((0, low), (FULL, high)), SMALL_SCALE)
+    return Order((Strategy(ratio.REQUESTED_TO_CAPACITY_RATIO.name, shape=shape),))
+
+
+POD_SCORING = Order((DEFAULT_SCORING,))
+"""How pods are scored unless their cluster says otherwise."""
+UNORDERED = "none"
+NAMED: Mapping[str, Order | None] = {
+    UNORDERED: None,
+    "pack": _ramp(0, SMALL_SCALE),
+    "spread": _ramp(SMALL_SCALE, 0),
+    **{name: Order((Strategy(name),)) for name, rule in RULES.items() if not rule.has_shape},
+}
+"""The orders that have a name; None is no order."""
+
+
+def parse_order(given: Any, where: str = "order_by") -> Order:
+    """The order of a JSON value: a strategy, a list of them, or {"strategies": [...], "scope": ...}.
+
+    The scope given there is that of all strategies that have none of their own. Raises ScoringRefused naming
+    the field.
+    """
+    scope = Scope.TREE
+    if isinstance(given, dict) and "strategies" not in given:
+        strategy = parse_strategy(given, where)
+        return Order((strategy,), strategy.scope)
+    if isinstance(given, dict):
+        scope = parse_scope(given.get("scope", scope), f"{where}.scope")
+        unknown = sorted(map(str, given.keys() - {"strategies", "scope"}))
+        if unknown:
+            raise ScoringRefused("strategy_invalid", where, f"{', '.join(unknown)} is not understood")
+        given, where = given["strategies"], f"{where}.strategies"
+    if not isinstance(given, list) or not 0 < len(given) <= MOST_STRATEGIES:
+        raise ScoringRefused("strategy_invalid", where, f"must list 1 to {MOST_STRATEGIES} strategies")
+    strategies = (parse_strategy(entry, f"{where}[{at}]", scope) for at, entry in enumerate(given))
+    return Order(tuple(strategies), scope)
+
+
+def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bool = True) -> Any:
+    """The sum of scores, numbers or arrays: each brought to 0..100 and multiplied by its weight.
+
+    A single strategy that stands `alone` keeps its plain score.
+    """
+    if alone and len(strategies) == 1:
+        return scores[0]
+    return sum(
+        score * (LARGE_SCALE // strategy.max_score * strategy.weight)
+        for strategy, score in zip(strategies, scores, strict=True)
+    )
+
+
+def best_possible(strategies: Sequence[Strategy], *, alone: bool = True) -> int:
+    """The upper end of the scale of `combined`."""
+    total: int = combined(strategies, [strategy.max_score for strategy in strategies], alone=alone)
+    return total
+
+
+# The score of one host, without arrays, and the best score of a host whose use is not known exactly.
+#
+# Equal to `vectors.score_hosts` host by host. Amounts are by resource name, in one unit per resource; absent
+# means 0.
+
+
+Amounts = Mapping[str, int]
+Use = tuple[int, int]
+"""(what would be in use, the capacity) of one resource."""
+
+
+def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
+    """The score of a host with `requested` of its `capacity` in use if `request` were added.
+
+    Source: scoring.md, "Scoring and ordering of candidates"; koordinator.md, "Score".
+    """
+    return scorer_for(strategy, request)(requested, capacity)
+
+
+def scorer_for(strategy: Strategy, request: Amounts) -> Callable[[Amounts, Amounts], int]:
+    """`score_host` for one request: many hosts are asked, and the request is looked at once."""
+    rule, shape = strategy.rule, strategy.shape
+    if rule.skips_idle and is_idle(strategy.resources, request):
+        return lambda requested, capacity: 0
+    listed = list(counted(strategy.resources, request))
+    of_host = rule.of_host
+
+    def score(requested: Amounts, capacity: Amounts) -> int:
+        loads = []
+        for name, weight, asked in listed:
+            room = capacity.get(name, 0)
+            if room > 0:
+                loads.append((weight, requested.get(name, 0) + asked, room))
+        return of_host(loads, shape)
+
+    return score
+
+
+def sum_scorer(order: Order, request: Amounts) -> Callable[[Amounts, Amounts], int]:
+    """Return what `scorer_for` returns, for the weighted sum of all strategies of an order.
+
+    Source: scoring.md, "Ordering", "Policies".
+    """
+    strategies = order.strategies
+    scorers = [scorer_for(strategy, request) for strategy in strategies]
+    if len(scorers) == 1:
+        return scorers[0]
+
+    def score(requested: Amounts, capacity: Amounts) -> int:
+        points: int = combined(strategies, [each(requested, capacity) for each in scorers])
+        return points
+
+    return score
+
+
+def best_score(strategy: Strategy, uses: Mapping[str, tuple[Use, Use]], request: Amounts) -> int:
+    """The score that a host cannot exceed whose use with the request is between the lowest and the highest.
+
+    `uses` has both for each listed resource, with capacity above 0; where one that counts is absent nothing
+    is known, and the host may have the best score there is.
+    """
+    rule = strategy.rule
+    if rule.skips_idle and is_idle(strategy.resources, request):
+        return 0
+    spans = []
+    for name, weight, _ in counted(strategy.resources, request):
+        if name not in uses:
+            return strategy.max_score
+        spans.append(Span(weight, *uses[name]))
+    return rule.bound(spans, strategy.shape)
+
+
+def favours_full(strategy: Strategy) -> bool:
+    """Whether a full host scores higher than an empty one."""
+    names = [name for name, _ in strategy.resources]
+    full, one = dict.fromkeys(names, BEST), dict.fromkeys(names, 1)
+    return score_host(strategy, {}, full, full) > score_host(strategy, {}, full, one)
+
+
+# Scores of many hosts at once.
+
+
+Columns = Mapping[str, tuple[ArraysAmounts, ArraysAmounts]]
+"""Per resource what is in use and the capacity, one amount per host each."""
+
+
+def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> ArraysAmounts:
+    """One score per host for one request; a listed resource without columns is on no host.
+
+    All columns, one at least, are of one length. Source: scoring.md, "Scoring and ordering of candidates".
+    """
+    return _scores(strategy, _loads(strategy, columns, request), request)
+
+
+def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, int]) -> ArraysAmounts:
+    rule = strategy.rule
+    if rule.skips_idle and is_idle(strategy.resources, request):
+        return np.zeros(len(loads[0].total), np.int64)
+    scores: ArraysAmounts = rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
+    return scores
+
+
+class ClassParts(NamedTuple):
+    """What one class adds per host: its figures where `counted`, else why it is skipped.
+
+    `weight` is None where a strategy knows none.
+    """
+
+    name: str
+    weight: int | None
+    figures: list[Figure]
+    counted: Mask
+    has_capacity: Mask
+
+    def skipped(self, at: int) -> Skipped:
+        """Why the class does not count on a host."""
+        return Skipped.NOT_REQUESTED if self.has_capacity[at] else Skipped.NO_CAPACITY
+
+
+def score_with_parts(
+    strategy: Strategy, columns: Columns, request: Mapping[str, int]
+) -> tuple[ArraysAmounts, list[ClassParts]]:
+    """The same, and what each listed class adds."""
+    rule = strategy.rule
+    loads = _loads(strategy, columns, request)
+    parts = [
+        ClassParts(name, weight if rule.has_weights else None, figures, load.counted, has_capacity)
+        for (name, weight), figures, load, has_capacity in zip(
+            strategy.resources,
+            rule.figures(loads, strategy.shape),
+            loads,
+            (capacity > 0 for _, capacity in _listed(strategy, columns)),
+            strict=True,
+        )
+    ]
+    return _scores(strategy, loads, request), parts
+
+
+def _loads(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> list[LoadColumn]:
+    loads = []
+    for (name, weight), (used, capacity) in zip(strategy.resources, _listed(strategy, columns), strict=True):
+        has_capacity = capacity > 0
+        counted = has_capacity if counts(name, request) else np.zeros_like(has_capacity)
+        loads.append(LoadColumn(weight, used + request.get(name, 0), np.maximum(capacity, 1), counted))
+    return loads
+
+
+def _listed(strategy: Strategy, columns: Columns) -> Iterable[tuple[ArraysAmounts, ArraysAmounts]]:
+    used, _ = next(iter(columns.values()))
+    nothing: ArraysAmounts = np.zeros(len(used), np.int64)
+    return [columns.get(name, (nothing, nothing)) for name, _ in strategy.resources]

@@ -1,0 +1,520 @@
+"""The answer of a search as plain Python values, ready to be written out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from placement.engine.forest.arrays import (
+    Amounts,
+    Columns,
+    Indices,
+    Mask,
+    Rows,
+    TextColumn,
+    TextList,
+    Texts,
+    dashed,
+    lines,
+    objects,
+    to_text,
+)
+from placement.engine.forest.forest import Forest
+from placement.engine.search.query import Slot
+from placement.engine.search.ranking import ScoreTable
+from placement.engine.search.search import FoundCandidates
+
+# Summaries of trees as texts, kept until something in the tree changes.
+
+
+_NEVER = -1
+Writer = Callable[[Indices], list[bytes]]
+
+
+class _Stamps(Columns):
+    stamp: Amounts
+
+
+class SummaryCache:
+    """One text per tree, at most so many bytes in all (and those of one answer more)."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._forget()
+
+    def forget(self) -> None:
+        """Forget all texts, so that they are written anew."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._stamps = _Stamps({"stamp": (np.int64, _NEVER)})
+        # Beside the stamps: looking thousands of them up in a dict takes longer than joining them.
+        self._texts: TextList = np.empty(0, object)
+        self._bytes = 0
+
+    def _ensure(self, rows: int) -> None:
+        self._stamps.ensure(rows)
+        missing = self._stamps.capacity - len(self._texts)
+        if missing:
+            self._texts = np.concatenate([self._texts, np.empty(missing, object)])
+
+    def of(self, forest: Forest, roots: Indices, write: Writer) -> list[bytes]:
+        """The texts of the trees; `write` is asked for those that changed since they were written."""
+        present = forest.providers.tree_stamp[roots]
+        with self._lock:
+            self._ensure(forest.count)
+            stale = self._stamps.stamp[roots] != present
+            texts = self._texts[roots].tolist()
+        if stale.any():
+            places, changed, stamps = np.flatnonzero(stale), roots[stale], present[stale]
+            fresh = write(changed)
+            for place, text in zip(places.tolist(), fresh, strict=True):
+                texts[place] = text
+            self._keep(changed, stamps, fresh)
+        return cast(list[bytes], texts)
+
+    def _keep(self, roots: Indices, stamps: Amounts, texts: list[bytes]) -> None:
+        with self._lock:
+            if self._bytes > self._most_bytes:
+                self._forget()
+            # Texts were forgotten meanwhile, or an answer from a newer snapshot was faster.
+            self._ensure(int(roots.max()) + 1)
+            newer = stamps > self._stamps.stamp[roots]
+            for root, text, is_newer in zip(roots.tolist(), texts, newer.tolist(), strict=True):
+                if is_newer:
+                    self._bytes += len(text) - len(self._texts[root] or b"")
+                    self._texts[root] = text
+            self._stamps.stamp[roots[newer]] = stamps[newer]
+
+
+# Stands in the place of a provider that another slot uses first.
+NO_USE = -1
+_WORD = 62
+
+
+class ProviderSummary(NamedTuple):
+    """One provider as summaries show it; `resources` lists (class id, capacity, used)."""
+
+    uuid: str
+    parent_uuid: str | None
+    root_uuid: str
+    resources: list[tuple[int, int, int]]
+    trait_ids: frozenset[int]
+
+
+class Element(NamedTuple):
+    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered).
+
+    `turn` tells which of the searches found it, by number, that have one answer.
+    """
+
+    amounts: dict[str, dict[int, int]]
+    mappings: dict[str, list[str]]
+    score: int
+    turn: int = 0
+
+
+class Draw(NamedTuple):
+    """What a candidate takes of one inventory: the row of the provider, the class, the amount."""
+
+    row: int
+    class_id: int
+    amount: int
+
+
+class Use(NamedTuple):
+    """Where a slot's provider comes up first; `slot` may be another one that always has the same provider.
+
+    `rows`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
+    whether there are such candidates.
+    """
+
+    slot: int
+    rows: Indices
+    is_partial: bool
+
+    @property
+    def presence(self) -> Rows:
+        """0 where there is such a use, NO_USE elsewhere."""
+        return np.minimum(self.rows, 0)
+
+
+class Batch:
+    """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
+
+    def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
+        self._rows = rows
+        # Per slot the first one with the same provider, if that is one for all candidates alike.
+        self._leaders = leaders
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def patterns(self, most: int) -> list[tuple[Rows, Batch]] | None:
+        """The candidates apart by which slots share providers, and their places; None if in more ways."""
+        rows = self._rows
+        everywhere = np.arange(len(rows))
+        if (rows == rows[:, :1]).all():
+            return [(everywhere, Batch(rows, [0] * rows.shape[1]))]
+        leaders = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        found: list[tuple[Rows, Batch]] = []
+        left = everywhere
+        while len(left):
+            if len(found) == most:
+                return None
+            alike = (leaders[left] == leaders[left[0]]).all(axis=1)
+            found.append((left[alike], Batch(rows[left[alike]], leaders[left[0]].tolist())))
+            left = left[~alike]
+        return found
+
+    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
+        """For each of the slots, where its provider is used by none before it in the list.
+
+        Slots that never use a provider first are left out.
+        """
+        if self._leaders is not None:
+            for leader in dict.fromkeys(self._leaders[slot] for slot in slots):
+                yield Use(leader, self._rows[:, leader], False)
+            return
+        for at, slot in enumerate(slots):
+            mine = self._rows[:, slot]
+            taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
+            if not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+
+    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
+        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
+
+        NO_USE for candidates that do not use it first at this slot.
+        """
+        if self._leaders is not None:
+            leader = self._leaders[use.slot]
+            return use.presence, [tuple(slot for slot in slots if self._leaders[slot] == leader)]
+        users = np.flatnonzero(use.rows != NO_USE)
+        together = self._rows[users][:, slots] == use.rows[users, None]
+        if (together == together[0]).all():
+            return use.presence, [_chosen(slots, together[0])]
+        powers = 1 << np.arange(min(len(slots), _WORD))
+        words = [
+            together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
+        ]
+        key = words[0] if len(words) == 1 else np.stack(words, axis=1)
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        which = np.full(len(use.rows), NO_USE)
+        which[users] = inverse.ravel()
+        return which, [_chosen(slots, row) for row in together[first]]
+
+
+def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
+    return tuple(slots[at] for at in np.flatnonzero(flags).tolist())
+
+
+class Answer:
+    """The candidates found, in the forms that rendering needs."""
+
+    def __init__(self, forest: Forest, found: FoundCandidates) -> None:
+        self._forest = forest
+        self._found = found
+
+    @property
+    def splits(self) -> bool:
+        """Whether several providers may serve one slot: then only `elements` tells all of them."""
+        return self._found.shares is not None
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the query."""
+        return self._found.slots
+
+    def __len__(self) -> int:
+        return len(self._found.candidates)
+
+    def scores(self) -> ScoreTable | None:
+        """The score of each candidate with its parts; None if nothing was ordered."""
+        if self._found.ranking is None:
+            return None
+        return self._found.ranking.table(self._found.candidates)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one, each with its amounts, mappings and score."""
+        scores = self.present_scores()
+        for at in range(len(self._found.candidates)):
+            yield self._element(at, int(scores[at]))
+
+    def element(self, at: int) -> Element:
+        """One of the candidates, with its score as the forest is now."""
+        return self._element(at, self.present_score(at))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the candidates come best first."""
+        return self._found.ranking is not None
+
+    def present_scores(self) -> Amounts:
+        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        found = self._found
+        if found.ranking is None:
+            return np.zeros(len(found.candidates), np.int64)
+        return found.ranking.of_candidates(found.candidates)
+
+    @property
+    def provider_rows(self) -> Indices:
+        """The rows of the providers of each candidate, one column per slot; of those that are split, one."""
+        return self._found.candidates
+
+    def present_scores_at(self, places: Rows) -> Amounts:
+        """The scores of some candidates as the forest is now, by their numbers."""
+        found = self._found
+        if found.ranking is None:
+            return np.zeros(len(places), np.int64)
+        return found.ranking.of_candidates(found.candidates[places])
+
+    def present_score(self, at: int) -> int:
+        """The score of one candidate as the forest is now: one that was forked may have changed since."""
+        found = self._found
+        if found.ranking is None:
+            return 0
+        return int(found.ranking.of_candidates(found.candidates[at : at + 1])[0])
+
+    def draws(self, at: int) -> list[Draw]:
+        """What one of the candidates takes of which inventories, each named once."""
+        drawn: dict[tuple[int, int], int] = {}
+        shares = {} if self._found.shares is None else self._found.shares[at]
+        rows = self._found.candidates[at].tolist()
+        for number, (slot, row) in enumerate(zip(self.slots, rows, strict=True)):
+            for class_id, amount in slot.resources:
+                for giver, part in shares.get(number, {row: amount}).items():
+                    drawn[giver, class_id] = drawn.get((giver, class_id), 0) + part
+        return [Draw(*place, amount) for place, amount in drawn.items()]
+
+    def _element(self, at: int, score: int) -> Element:
+        uuids = to_text(self._forest.providers.uuid[self._found.candidates[at]])
+        amounts: dict[str, dict[int, int]] = {}
+        mappings: dict[str, list[str]] = {}
+        for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
+            members = mappings.setdefault(slot.suffix, [])
+            for giver, class_id, amount in self._given(at, number, uuid):
+                held = amounts.setdefault(giver, {})
+                held[class_id] = held.get(class_id, 0) + amount
+                if giver not in members:
+                    members.append(giver)
+            if not slot.resources:
+                members.append(uuid)
+        return Element(amounts, mappings, score)
+
+    def _given(self, candidate: int, slot: int, uuid: str) -> Iterator[tuple[str, int, int]]:
+        """Who gives how much of which class to a slot; `uuid` is its provider if it is not split."""
+        resources = self.slots[slot].resources
+        shares = self._found.shares
+        if shares is None or slot not in shares[candidate]:
+            yield from ((uuid, class_id, amount) for class_id, amount in resources)
+            return
+        ((class_id, _),) = resources
+        parts = shares[candidate][slot]
+        givers = to_text(self._forest.providers.uuid[list(parts)])
+        for giver, amount in zip(givers, parts.values(), strict=True):
+            yield giver, class_id, amount
+
+    def uuid_table(self, rows: Indices) -> Texts:
+        """The uuids of the providers, one a row."""
+        return dashed(self._forest.providers.uuid[rows])
+
+    def uuid_column(self, rows: Indices) -> TextColumn:
+        """The uuids of the providers, nothing where a row is NO_USE."""
+        return TextColumn(self._uuids, self._numbers[rows])
+
+    @cached_property
+    def _uuids(self) -> TextList:
+        """The uuids of all providers in use, and nothing as the last."""
+        return objects([*lines(self.uuid_table(self._used)), b""])
+
+    @cached_property
+    def _numbers(self) -> Rows:
+        """The places of the providers among those, -1 as the last for NO_USE."""
+        numbers = np.full(self._forest.count + 1, NO_USE)
+        numbers[self._used] = np.arange(len(self._used))
+        return numbers
+
+    @cached_property
+    def _used(self) -> Indices:
+        """All providers in use, ascending."""
+        return self._distinct(self._found.candidates)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """The candidates in batches of so many, the last may be smaller."""
+        rows = self._found.candidates
+        for start in range(0, len(rows), size):
+            yield Batch(rows[start : start + size])
+
+    def contributing(self) -> Indices:
+        """The providers that give resources to some candidate, ascending."""
+        giving = [number for number, slot in enumerate(self.slots) if slot.resources]
+        if len(giving) == len(self.slots):
+            return self._used
+        return self._distinct(self._found.candidates[:, giving])
+
+    def trees(self) -> Indices:
+        """The root of every tree that gives resources, in order of ids.
+
+        Rows of deleted providers are used again, so their order differs from process to process.
+        """
+        roots = self._distinct(self._forest.providers.root[self.contributing()])
+        return roots[np.argsort(self._forest.providers.id[roots])]
+
+    def _distinct(self, rows: Indices) -> Indices:
+        # Marking beats sorting and hashing up to millions of providers.
+        marked = np.zeros(self._forest.count, bool)
+        marked[rows] = True
+        return np.flatnonzero(marked).astype(np.int32)
+
+    def tree_texts(
+        self, kept: SummaryCache, write: Callable[[list[ProviderSummary]], bytes], at_once: int
+    ) -> Iterator[list[bytes]]:
+        """A text for each of the trees, written from the summaries of its providers unless it is kept.
+
+        They come in lists of `at_once`.
+        """
+
+        def written(roots: Indices) -> list[bytes]:
+            return [write(members) for members in self.tree_summaries(roots)]
+
+        roots = self.trees()
+        for start in range(0, len(roots), at_once):
+            yield kept.of(self._forest, roots[start : start + at_once], written)
+
+    def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
+        """The summaries of all providers of each tree."""
+        members = self._forest.members(roots)
+        summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
+        for tree in members:
+            yield [next(summaries) for _ in tree]
+
+    def contributor_summaries(self) -> list[ProviderSummary]:
+        """The summaries of the providers that give resources, without the rest of their trees."""
+        return summarise(self._forest, self.contributing())
+
+
+def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
+    """The summaries of some providers, read from the forest."""
+    rows = rows.astype(np.int32)
+    providers = forest.providers
+    resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
+    for class_id in sorted(forest.inventories):
+        column = forest.inventories[class_id]
+        at = column.entries_of(rows)
+        having = np.flatnonzero(at >= 0)
+        entries = at[having]
+        capacities = column.entries.capacity_of[entries].tolist()
+        used = column.entries.used[entries].tolist()
+        for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
+            resources[place].append((class_id, capacity, amount))
+    parents = providers.parent[rows]
+    sets = forest.traits.numbers(rows)
+    return [
+        ProviderSummary(
+            uuid,
+            parent if has_parent else None,
+            root,
+            offered,
+            forest.traits.members(number),
+        )
+        for uuid, parent, has_parent, root, offered, number in zip(
+            to_text(providers.uuid[rows]),
+            to_text(providers.uuid[parents]),
+            (parents >= 0).tolist(),
+            to_text(providers.uuid[providers.root[rows]]),
+            resources,
+            sets,
+            strict=True,
+        )
+    ]
+
+
+# Several searches of one forest, each in other trees, as one answer.
+
+
+class JointAnswer(Answer):
+    """The first `maximum` of the candidates, best first or by turns: only as elements, as with splits."""
+
+    def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], maximum: int) -> None:
+        super().__init__(forest, founds[0])
+        places = np.concatenate([_places(found) for found in founds])
+        order = np.argsort(places, kind="stable")[:maximum]
+        ends = np.cumsum([len(found.candidates) for found in founds])
+        self._turns = np.searchsorted(ends, order, side="right")
+        counts = np.bincount(self._turns, minlength=len(founds)).tolist()
+        self._parts = [
+            Answer(forest, _first(found, count)) for found, count in zip(founds, counts, strict=True)
+        ]
+
+    @property
+    def splits(self) -> bool:
+        """Only `elements` tells all of them."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one."""
+        parts = [part.elements() for part in self._parts]
+        return (next(parts[turn])._replace(turn=turn) for turn in self._turns.tolist())
+
+    def element(self, at: int) -> Element:
+        """One of the candidates, with its score as the forest is now."""
+        return self._part(at).element(self._place(at))._replace(turn=int(self._turns[at]))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the candidates come best first."""
+        return any(part.is_ordered for part in self._parts)
+
+    def present_scores(self) -> Amounts:
+        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        scores = np.zeros(len(self._turns), np.int64)
+        for turn, part in enumerate(self._parts):
+            scores[self._turns == turn] = part.present_scores()
+        return scores
+
+    def present_scores_at(self, places: Rows) -> Amounts:
+        """The scores of some candidates as the forest is now."""
+        return np.array([self.present_score(at) for at in places.tolist()], np.int64)
+
+    def present_score(self, at: int) -> int:
+        """The score of one candidate as the forest is now."""
+        return self._part(at).present_score(self._place(at))
+
+    def draws(self, at: int) -> list[Draw]:
+        """What one of the candidates takes of which inventories, each named once."""
+        return self._part(at).draws(self._place(at))
+
+    def _part(self, at: int) -> Answer:
+        return self._parts[int(self._turns[at])]
+
+    def _place(self, at: int) -> int:
+        """The place of a candidate among those of its search."""
+        return int((self._turns[:at] == self._turns[at]).sum())
+
+    def contributing(self) -> Indices:
+        """The providers that give resources to some candidate, ascending."""
+        return self._distinct(np.concatenate([part.contributing() for part in self._parts]))
+
+
+def _places(found: FoundCandidates) -> Amounts:
+    """Numbers by which the candidates stand among those of others, ascending."""
+    if found.ranking is None:
+        return np.arange(len(found.candidates))
+    scores: Amounts = -found.ranking.of_candidates(found.candidates)
+    return scores
+
+
+def _first(found: FoundCandidates, count: int) -> FoundCandidates:
+    shares = None if found.shares is None else found.shares[:count]
+    return replace(found, candidates=found.candidates[:count], shares=shares)

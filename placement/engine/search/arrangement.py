@@ -1,0 +1,317 @@
+"""The arrangement inside one tree that lacks least for a request: which position for which slot.
+
+The words are those of the solver. Amounts may be exceeded here, and what is exceeded is what the tree lacks;
+group_policy and same_subtree hold, trait conditions that several slots meet between them are left out. Slots
+are placed one by one and never moved again, so the cost is bounded by slots times positions, and the
+arrangement is a good one, not always the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.domain.explanation import Alternative
+from placement.engine.domain.groups import SplitRule
+from placement.engine.forest.arrays import to_text
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import Sharing
+from placement.engine.search.budget import Budget
+from placement.engine.search.filters import at_admitted_roots
+from placement.engine.search.problem import Problem, Solution, Split, Splitting, bits, can_match
+from placement.engine.search.query import Fits, ForestQuery
+
+NO_POSITION = -1
+# Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
+_WHOLE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One resource class: what each slot asks for (0: nothing), what is free at each position."""
+
+    demand: tuple[int, ...]
+    free: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The position of each slot, NO_POSITION where no position is left.
+
+    `tops` tells per slot the position that the slot has to be below, NO_POSITION where there is no such rule.
+    """
+
+    positions: Solution
+    tops: Solution
+
+
+def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
+    """An arrangement that lacks little; the options are those that could serve if amounts did not matter.
+
+    Raises SearchEnded.
+    """
+    return _Arranging(problem, wants, budget).run()
+
+
+class _Arranging:
+    def __init__(self, problem: Problem, wants: Sequence[Want], budget: Budget) -> None:
+        self._problem = problem
+        self._budget = budget
+        self._wants = wants
+        self._domains = list(problem.options)
+        self._room = [list(want.free) for want in wants]
+        self._positions = [NO_POSITION] * len(problem.options)
+        self._tops = [NO_POSITION] * len(problem.options)
+        self._matchable = False
+
+    def run(self) -> Arrangement:
+        """Settle whole subtrees first, then slot by slot, those with the least choice first."""
+        # The widest constraints first: narrower ones choose among what these leave.
+        for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
+            self._settle(constraint)
+        self._matchable = self._can_be_apart(
+            [self._domains[slot] for slot in self._open(bits(self._problem.isolated))]
+        )
+        groups = self._alike(self._open(range(len(self._domains))))
+        for slots in sorted(groups, key=lambda slots: self._choice(slots[0])):
+            for slot in slots:
+                self._place(slot)
+        return Arrangement(tuple(self._positions), tuple(self._tops))
+
+    def _open(self, slots: Iterable[int]) -> Iterator[int]:
+        return (slot for slot in slots if self._positions[slot] == NO_POSITION)
+
+    def _alike(self, slots: Iterable[int]) -> list[list[int]]:
+        """The slots, those together that ask for the same amounts of the same positions."""
+        groups: dict[object, list[int]] = {}
+        for slot in slots:
+            demands = tuple(want.demand[slot] for want in self._wants)
+            groups.setdefault((self._domains[slot], demands), []).append(slot)
+        return list(groups.values())
+
+    def _choice(self, slot: int) -> int:
+        """How many positions have room for the slot."""
+        return sum(not self._gap(slot, position) for position in bits(self._domains[slot]))
+
+    def _gap(self, slot: int, position: int) -> int:
+        """How much the position lacks for the slot beside what it serves already, as shares of the demand."""
+        gap = 0
+        for want, room in zip(self._wants, self._room, strict=True):
+            demand = want.demand[slot]
+            if demand and demand > room[position]:
+                gap += (demand - max(room[position], 0)) * _WHOLE // demand
+        return gap
+
+    def _left(self, slot: int, position: int) -> int:
+        """What would be left of the classes that the slot asks for."""
+        rooms = zip(self._wants, self._room, strict=True)
+        return sum(room[position] - want.demand[slot] for want, room in rooms if want.demand[slot])
+
+    def _place(self, slot: int) -> None:
+        """The position where the slot lacks least, and among those where least is left over."""
+        best: tuple[int, int, int] | None = None
+        for position in bits(self._domains[slot]):
+            self._budget.spend()
+            gap = self._gap(slot, position)
+            if best is not None and gap > best[0]:
+                continue
+            found = (gap, self._left(slot, position), position)
+            if (best is None or found < best) and self._others_find_some(slot, position):
+                best = found
+                if not (gap or found[1]):
+                    break
+        if best is not None:
+            self._take(slot, best[2])
+
+    def _others_find_some(self, slot: int, position: int) -> bool:
+        """Whether isolated slots still to be placed keep positions of their own, if all could have them."""
+        isolated = self._problem.isolated
+        if not (self._matchable and isolated >> slot & 1):
+            return True
+        others = [self._domains[other] for other in self._open(bits(isolated)) if other != slot]
+        if all(domain.bit_count() > len(others) for domain in others):
+            return True
+        return self._can_be_apart([domain & ~(1 << position) for domain in others])
+
+    def _take(self, slot: int, position: int) -> None:
+        problem = self._problem
+        self._positions[slot] = position
+        self._domains[slot] = 1 << position
+        for want, room in zip(self._wants, self._room, strict=True):
+            room[position] -= want.demand[slot]
+        banned = problem.exclusive[position] if problem.exclusive else 0
+        for other in self._open(range(len(self._domains))):
+            if problem.isolated >> slot & problem.isolated >> other & 1:
+                self._domains[other] &= ~(1 << position)
+            self._domains[other] &= ~banned
+
+    def _settle(self, constraint: int) -> None:
+        """Choose the common ancestor of a same_subtree constraint and hold its slots below it."""
+        members = [slot for slot in bits(constraint) if self._domains[slot]]
+        below = self._problem.below
+        tops = list(bits(reduce(or_, (self._domains[slot] for slot in members), 0)))
+        if not tops:
+            return
+        served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
+        most = max(served)
+        gaps = [
+            (self._gap_below(members, top), top)
+            for top, number in zip(tops, served, strict=True)
+            if number == most
+        ]
+        _, top = min(gaps)
+        if all(self._positions[slot] != top for slot in members):
+            able = [slot for slot in self._open(members) if self._domains[slot] >> top & 1]
+            if able:
+                # The ancestor is the position of one of them.
+                self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
+        for slot in members:
+            # Another constraint holds the slot somewhere else: no place serves both.
+            if self._positions[slot] != NO_POSITION and not below[top] >> self._positions[slot] & 1:
+                self._leave(slot)
+        for slot in self._open(members):
+            self._domains[slot] &= below[top]
+            self._tops[slot] = top
+
+    def _leave(self, slot: int) -> None:
+        for want, room in zip(self._wants, self._room, strict=True):
+            room[self._positions[slot]] += want.demand[slot]
+        self._positions[slot] = NO_POSITION
+        self._domains[slot] = 0
+
+    def _gap_below(self, members: Sequence[int], top: int) -> int:
+        """What the slots lack below a position: each where it lacks least, and all of them in sum."""
+        under = self._problem.below[top]
+        total = 0
+        for slots in self._alike(members):
+            self._budget.spend()
+            reach = bits(self._domains[slots[0]] & under)
+            total += len(slots) * min((self._gap(slots[0], position) for position in reach), default=0)
+        for want, room in zip(self._wants, self._room, strict=True):
+            asking = [slot for slot in self._open(members) if want.demand[slot]]
+            demand = sum(want.demand[slot] for slot in asking)
+            places = reduce(or_, (self._domains[slot] & under for slot in asking), 0)
+            free = sum(max(room[position], 0) for position in bits(places))
+            if demand > free:
+                total += (demand - free) * _WHOLE // demand
+        return total
+
+    def _can_be_apart(self, domains: Sequence[int]) -> bool:
+        """Whether all slots can have positions of their own."""
+        positions = max((domain.bit_length() for domain in domains), default=0)
+        return can_match(domains, [1] * positions, self._budget)
+
+
+# What the subtrees of one tree lack for amounts that groups split, and where splitting would help.
+
+
+# More subtrees of one tree are not told one by one.
+_MOST_SUBTREES = 8
+_FEWEST_SIBLINGS = 2
+
+
+class Lack(NamedTuple):
+    """The slots want more of a class than the subtree of `top` can give (None: the whole tree)."""
+
+    slots: tuple[int, ...]
+    top: int | None
+    wanted: int
+    free: int
+
+
+def lacks(problem: Problem, splitting: Splitting) -> Iterator[Lack]:
+    """The subtrees in which an amount could be split, if all of them have too little; the fullest first.
+
+    What several amounts want of the same subtrees is only told where each alone would find enough.
+    """
+    alone = [lack for split in splitting.splits for lack in _in_subtrees(problem, splitting, [split])]
+    yield from alone
+    if alone:
+        return
+    together: dict[object, list[Split]] = {}
+    for split in splitting.splits:
+        together.setdefault((split.supply, split.tops, split.options), []).append(split)
+    for splits in together.values():
+        yield from _in_subtrees(problem, splitting, splits)
+
+
+def tops_of(problem: Problem, splitting: Splitting) -> Iterator[tuple[Lack, Sequence[int]]]:
+    """What each subtree can give of an amount that is split, and the slots that its top would have to serve.
+
+    For trees where one subtree has enough of it and another one has what else the group asks for.
+    """
+    for split in splitting.splits:
+        slots = list(bits(min(split.tops, key=int.bit_count))) if split.tops else []
+        for top, reach in _subtrees(problem, splitting, split):
+            given = _given(splitting, split, reach, several=False)
+            yield Lack((split.slot,), top, split.amount, given), slots
+
+
+def _in_subtrees(problem: Problem, splitting: Splitting, splits: Sequence[Split]) -> list[Lack]:
+    slots, wanted = tuple(split.slot for split in splits), sum(split.amount for split in splits)
+    subtrees = list(_subtrees(problem, splitting, splits[0]))
+    found = [
+        Lack(slots, top, wanted, _given(splitting, splits[0], reach, several=len(splits) > 1))
+        for top, reach in subtrees
+    ]
+    if not found:
+        return [Lack(slots, None, wanted, 0)]
+    if any(lack.free >= wanted for lack in found):
+        return []
+    return sorted(found, key=lambda lack: -lack.free)[:_MOST_SUBTREES]
+
+
+def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[tuple[int | None, int]]:
+    """(top, positions that could give parts below it) by who could be the top; None for the whole tree."""
+    if not split.tops:
+        yield None, split.options
+        return
+    # The narrowest rule last: the smallest set of groups that must be below one of them.
+    narrowest = min(split.tops, key=int.bit_count)
+    for top in bits(reduce(or_, (problem.options[slot] for slot in bits(narrowest)))):
+        reach = split.options & splitting.below[top]
+        if reach:
+            yield top, reach
+
+
+def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> int:
+    """How much the positions can give under the rule; all they have left if it is for several amounts."""
+    supply = splitting.supplies[split.supply]
+    if several or split.rule in (SplitRule.PACK, SplitRule.SPREAD):
+        return sum(max(supply.room[position], 0) for position in bits(reach))
+    whole = [supply.whole[position] for position in bits(reach)]
+    if split.rule is SplitRule.ISOLATE:
+        return sum(amount > 0 for amount in whole)
+    return sum(amount for amount in whole if amount >= _FEWEST_SIBLINGS)
+
+
+def alternative(
+    forest: Forest, sharing: Sharing, query: ForestQuery, wanted: Fits, resource_class: str
+) -> Alternative | None:
+    """Where providers could split an amount that none has room for: below one parent, else in one tree.
+
+    Only where the query admits the root.
+    """
+    column, amount = forest.column(wanted.class_id), wanted.amount
+    rows = column.entries.provider[column.occupied()].astype(np.intp)
+    rows = at_admitted_roots(forest, query, rows[~np.isin(rows, sharing.providers)])
+    if np.isin(column.fitting(amount), np.concatenate([rows, sharing.providers])).any():
+        return None
+    room = np.maximum(column.headroom(rows), 0)
+    parents = forest.providers.parent[rows]
+    for tops in (np.where(parents >= 0, parents, rows), forest.roots_of(rows)):
+        free = np.zeros(forest.count, np.int64)
+        np.add.at(free, tops, room)
+        if len(rows) and free.max() >= amount:
+            # Of equal ones the first by its id: rows differ from process to process.
+            fullest = np.flatnonzero(free == free.max())
+            top = int(fullest[np.argmin(forest.providers.id[fullest])])
+            givers = int(np.count_nonzero(room[tops == top]))
+            uuid = to_text(forest.providers.uuid[[top]])[0]
+            return Alternative(uuid, resource_class, amount, int(free[top]), givers)
+    return None

@@ -1,0 +1,462 @@
+"""How many more of a request could be placed one after another: by host, and for any set of hosts.
+
+The most there can be, if each is placed where it hinders the following ones least: what fits side by side
+can be placed in any order, for amounts, units and traits do not depend on who came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Mask, Rows, to_text
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import Sharing, SharingMap
+from placement.engine.search.answer import Answer, Draw
+from placement.engine.search.budget import SearchEnded
+from placement.engine.search.capacity.cells import (
+    MOST,
+    Anchors,
+    Bounds,
+    Entries,
+    free_of,
+    nearest_of,
+    own_rows,
+    parts_of,
+)
+from placement.engine.search.capacity.counting import Counted, Counting
+from placement.engine.search.capacity.totals import Total, total
+from placement.engine.search.filters import Choices, choices_of, viable_roots
+from placement.engine.search.query import ForestQuery, Slot, slots_of
+from placement.engine.search.search import search_rows, slot_choices
+
+# Claims on a copy of the forest, one after another: as many as succeed are certain.
+
+
+# All claims for one query take so many steps: one for each candidate, and one for so many providers seen.
+_MOST_STEPS = 10_000
+_PROVIDERS_PER_STEP = 64
+# Which candidate is the first may change with each claim, so claims are made one by one while steps suffice.
+_STEPS_ONE_BY_ONE = _MOST_STEPS // 2
+
+
+class Claiming:
+    """A count of claims that take the first candidate each, as claims without an order do."""
+
+    def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
+        """Prepare to claim; at most half of the time that is left goes to it."""
+        self._forest, self._sharing_map = forest, sharing_map
+        self._query = replace(query, order=None, depth_first=False, budget=query.budget.half())
+        # How amounts are split depends on what is free: what one claim takes may not be there for the next.
+        self._splits = any(group.split for group in query.groups)
+        self._left = _MOST_STEPS
+
+    def by_host(self, roots: Rows) -> Amounts:
+        """Return how many claims each host takes, for hosts that no provider of another tree serves.
+
+        The count is lower where steps or time run out. Raises SearchEnded if the caller went away.
+        """
+        reached = np.zeros(self._forest.count, np.int64)
+        for row, times in self._claims(roots, len(roots)):
+            reached[self._forest.providers.root[row]] += times
+        return reached[roots]
+
+    def in_all(self, roots: Rows) -> int:
+        """Return how many claims the hosts take together, with the limits and errors of `by_host`."""
+        return sum(times for _, times in self._claims(roots, 1))
+
+    def _claims(self, roots: Rows, at_once: int) -> Iterator[tuple[int, int]]:
+        """Yield a provider of each candidate and how many claims take it, for so many hosts in turn."""
+        forest, rows = self._forest.forked(), self._forest.in_trees(roots)
+        query = replace(self._query, maximum=max(1, at_once))
+        try:
+            while self._left > 0 and len(roots):
+                query.budget.look()
+                found = search_rows(forest, self._sharing_map, query, rows, one_each=True)
+                self._left -= 1 + len(rows) // _PROVIDERS_PER_STEP + len(found.candidates)
+                answer = Answer(forest, found)
+                for at, row in enumerate(found.candidates[:, 0].tolist()):
+                    query.budget.spend()
+                    yield row, self._claimed(forest, answer.draws(at))
+                if not len(answer):
+                    break
+        except SearchEnded as ended:
+            if ended.abandoned:
+                raise
+
+    def _claimed(self, forest: Forest, draws: Sequence[Draw]) -> int:
+        """Claim a candidate, and return how often: once, and as often as it fits when steps get short."""
+        times = 1
+        if self._left < _STEPS_ONE_BY_ONE and not self._splits:
+            times = min(_free(forest, draw) // draw.amount for draw in draws)
+        for row, class_id, amount in draws:
+            forest.take(row, class_id, times * amount)
+        return times
+
+
+def _free(forest: Forest, draw: Draw) -> int:
+    return int(forest.column(draw.class_id).free_of(np.array([draw.row], np.intp))[0])
+
+
+# What some hosts have room for together, and what they offer for it.
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What some hosts offer of a class: `free` of it, `wanted` by each request, `stranded` of it.
+
+    `alone`: how many could be placed if only this class counted.
+    """
+
+    free: int
+    wanted: int
+    alone: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Some hosts together: how many more at least and at most, and what they offer by class.
+
+    `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
+    everything that is free were one host.
+    Stranded amounts and fragmentation are those of docs/packing.md.
+    """
+
+    lower: int
+    upper: int
+    hosts: int
+    taking: int
+    ideal: int
+    offered: Mapping[int, Offered]
+
+    @property
+    def runs_out_first(self) -> int | None:
+        """The class of which the hosts have enough for the fewest; None without hosts."""
+        if not self.hosts:
+            return None
+        return min(self.offered, key=lambda class_id: self.offered[class_id].alone, default=None)
+
+    @property
+    def fragmentation(self) -> float:
+        """0: what is free is as good as one host; 1: none of it is of use. By what is placed at least."""
+        return max(0.0, 1 - self.lower / self.ideal) if self.ideal else 0.0
+
+
+def summary_of(lower: int, upper: int, hosts: int, taking: int, offered: Mapping[int, Offered]) -> Summary:
+    """A summary, with its ideal."""
+    ideal = min((each.free // each.wanted for each in offered.values()), default=0)
+    return Summary(lower, upper, hosts, taking, ideal if hosts else 0, offered)
+
+
+def together(summaries: Iterable[Summary], *, shares: bool) -> Summary:
+    """The summary of different hosts; if some share providers, no more than the best of them is certain."""
+    found = list(summaries)
+    lower = [each.lower for each in found]
+    classes = dict.fromkeys(class_id for each in found for class_id in each.offered)
+    return Summary(
+        max(lower) if shares else sum(lower),
+        sum(each.upper for each in found),
+        sum(each.hosts for each in found),
+        sum(each.taking for each in found),
+        sum(each.ideal for each in found),
+        {
+            class_id: _added([each.offered[class_id] for each in found if class_id in each.offered])
+            for class_id in classes
+        },
+    )
+
+
+def _added(offers: list[Offered]) -> Offered:
+    return Offered(
+        sum(each.free for each in offers),
+        max(each.wanted for each in offers),
+        sum(each.alone for each in offers),
+        sum(each.stranded for each in offers),
+    )
+
+
+class Capacity:
+    """The hosts that offer what a query asks for, and how many more of it each has room for."""
+
+    def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
+        """Count what each host has room for at most. Raises SearchEnded, as all that counts does.
+
+        What is certain is counted when it is asked for: claims are tried where counting leaves it open.
+        """
+        query.budget.begin_stages()
+        self._forest = forest
+        self._slots = slots_of(query)
+        self._sharing = sharing_map.of(forest, query.sharing_trait)
+        self._sharers = self._sharing.mask(forest.count)
+        choices = slot_choices(forest, query, self._slots, self._sharing, None)
+        offering = _offering(forest, query, self._slots, self._sharing)
+        roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
+        self._anchors = Anchors(forest, roots, self._sharing)
+        query.budget.note_stage("filter")
+        self._parts: list[Counted] = []
+        self._bounds = self._counted(query, choices)
+        self.upper = self._bounds.upper
+        """How many more each host has room for at most, if the others take nothing."""
+        self._classes = self._offered_classes(offering)
+        self._claiming = Claiming(forest, sharing_map, query)
+        query.budget.note_stage("combine")
+
+    @property
+    def roots(self) -> Rows:
+        """The roots of the hosts, in order of their ids."""
+        return self._anchors.roots
+
+    def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
+        count = len(self._anchors)
+        viable = viable_roots(self._forest, query, self._slots, choices, self._sharing)
+        possible = np.zeros(count, np.int64)
+        possible[self._anchors.hosts_of(viable.astype(np.intp))] = MOST
+        # Parts are counted where all slots can be filled; elsewhere there is nothing to count.
+        at = np.flatnonzero(possible)
+        anchors = Anchors(self._forest, self._anchors.roots[at], self._sharing)
+        counting = Counting(query, self._slots, choices, self._sharing, anchors)
+        bounds = Bounds(np.full(len(at), MOST), np.full(len(at), MOST))
+        for part in parts_of(self._forest, query, self._slots, choices) if len(at) else ():
+            query.budget.look()
+            counted = counting.count(part)
+            self._parts.append(counted)
+            bounds = bounds.least(counted.bounds)
+        self._viable = anchors
+        self._viable_bounds, self._viable_at = bounds, at
+        lower, upper = np.zeros((2, count), np.int64)
+        lower[at], upper[at] = bounds.lower, bounds.upper
+        return Bounds(lower, upper)
+
+    @cached_property
+    def _lower(self) -> Amounts:
+        """How many each host takes at least: as many as were counted, or as claims of it alone reach."""
+        lower = self._bounds.lower.copy()
+        at = np.flatnonzero(lower < self.upper)
+        if not self.shares:
+            lower[at] = np.maximum(lower[at], self._claiming.by_host(self.roots[at]))
+            return lower
+        for host in at.tolist():
+            lower[host] = max(lower[host], self._claiming.in_all(self.roots[[host]]))
+        return lower
+
+    def _offered_classes(self, offering: Sequence[Choices]) -> dict[int, _ClassOffered]:
+        """Each class that is asked for, with who offers it."""
+        found: dict[int, _ClassOffered] = {}
+        for class_id in dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources):
+            asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
+            found[class_id] = self._class_offered(class_id, asking, offering)
+        return found
+
+    def _class_offered(
+        self, class_id: int, asking: Sequence[int], offering: Sequence[Choices]
+    ) -> _ClassOffered:
+        amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
+        choices = list({id(offering[number]): offering[number] for number in asking}.values())
+        entries = _union(self._anchors, choices)
+        free = free_of(self._forest, class_id, entries.rows)
+        whole = len(choices) == 1 and len(set(amounts)) == 1 and not self._slots[asking[0]].rule
+        if whole:
+            alone = self._anchors.sums(entries.hosts, free // amounts[0]) // len(amounts)
+        else:
+            alone = self._anchors.sums(entries.hosts, free) // sum(amounts)
+        return _ClassOffered(entries, free, sum(amounts), alone, self._stranded(asking, entries))
+
+    def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
+        """The entries of hosts that take nothing, and those where no cell fits any more."""
+        stranded: Mask = self.upper[entries.hosts] == 0
+        able = [rows for part in self._parts for _, rows in part.able]
+        if all(self._slots[number].suffixed for number in asking) and able:
+            tops = np.zeros(self._forest.count, bool)
+            tops[np.concatenate(able)] = True
+            stranded = stranded | (nearest_of(self._forest, tops, entries.rows, or_self=True) < 0)
+        return stranded
+
+    @cached_property
+    def everywhere(self) -> Summary:
+        """All hosts together."""
+        return self.summary(np.ones(len(self._anchors), bool))
+
+    def summary(self, among: Mask) -> Summary:
+        """Some of the hosts together."""
+        lower, upper = self._total(among)
+        return summary_of(
+            lower,
+            upper,
+            int(among.sum()),
+            int((self.upper[among] > 0).sum()),
+            {class_id: each.among(among) for class_id, each in self._classes.items()},
+        )
+
+    def summaries(self, label: Rows, groups: Sequence[Sequence[int]]) -> list[Summary]:
+        """The hosts of each group together: each host has a label, each group is some labels."""
+        if self.shares:
+            return [self.summary(np.isin(label, labels)) for labels in groups]
+        count = max((max(labels, default=0) for labels in groups), default=0) + 1
+        everywhere = self._by_label(label, max(count, int(label.max(initial=0)) + 1))
+        return [_sum_of(everywhere, labels) for labels in groups]
+
+    def _by_label(self, label: Rows, count: int) -> _Sums:
+        def summed(numbers: Amounts, of: Rows) -> Amounts:
+            sums = np.zeros(count, np.int64)
+            np.add.at(sums, of, numbers)
+            return sums
+
+        lower, upper = self._lower, self.upper
+        hosts = [lower, upper, np.ones(len(label), np.int64), (upper > 0).astype(np.int64)]
+        classes = {}
+        for class_id, each in self._classes.items():
+            of = label[each.entries.hosts]
+            stranded = np.where(each.stranded, each.free, 0)
+            classes[class_id] = (
+                each.wanted,
+                [summed(each.free, of), summed(each.alone, label), summed(stranded, of)],
+            )
+        return _Sums([summed(each, label) for each in hosts], classes)
+
+    @property
+    def shares(self) -> bool:
+        """Whether sharing providers are in play."""
+        return any(offered.entries.foreign.any() for offered in self._classes.values())
+
+    def _total(self, among: Mask) -> Total:
+        if not self.shares:
+            return int(self._lower[among].sum()), int(self.upper[among].sum())
+        lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
+        if lower < upper:
+            # The hosts that take from sharing providers are in one another's way, so they claim together.
+            lower = max(lower, self._claiming.in_all(self.roots[among]))
+        return lower, upper
+
+    def _runs_out_first(self) -> list[int]:
+        """For each host the class of which it has enough for the fewest."""
+        if not self._classes or not len(self._anchors):
+            return []
+        classes = list(self._classes)
+        table = np.stack([self._classes[class_id].alone for class_id in classes])
+        return [classes[at] for at in table.argmin(axis=0).tolist()]
+
+    def hosts(self) -> Iterator[HostCount]:
+        """The hosts one by one, in order of their ids."""
+        providers, roots = self._forest.providers, self.roots
+        columns = {class_id: self._by_host(offered) for class_id, offered in self._classes.items()}
+        numbers = zip(
+            roots.tolist(),
+            providers.id[roots].tolist(),
+            to_text(providers.uuid[roots]),
+            self._lower.tolist(),
+            self.upper.tolist(),
+            self._runs_out_first(),
+            strict=True,
+        )
+        for at, (row, id_, uuid, lower, upper, first) in enumerate(numbers):
+            offered = {
+                class_id: Offered(free[at], self._classes[class_id].wanted, alone[at], stranded[at])
+                for class_id, (free, alone, stranded) in columns.items()
+            }
+            yield HostCount(row, id_, uuid, lower, upper, first, offered)
+
+    def _by_host(self, offered: _ClassOffered) -> tuple[list[int], list[int], list[int]]:
+        hosts, free, sums = offered.entries.hosts, offered.free, self._anchors.sums
+        stranded = sums(hosts, np.where(offered.stranded, free, 0))
+        return sums(hosts, free).tolist(), offered.alone.tolist(), stranded.tolist()
+
+    def aggregates(self) -> set[int]:
+        """The ids of the aggregates that hosts are in by their roots."""
+        memberships = self._forest.aggregates
+        return {id_ for number in self._set_numbers() for id_ in memberships.members(number)}
+
+    def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
+        """The hosts whose roots are in each of the aggregates."""
+        # Hosts share few distinct sets of aggregates: each is summed once.
+        wanted = list(ids)
+        if not wanted:
+            return []
+        sets = {number: self._forest.aggregates.members(number) for number in self._set_numbers()}
+        labels = [[number for number, members in sets.items() if id_ in members] for id_ in wanted]
+        return self.summaries(self._set_number_of_host(), labels)
+
+    def _set_number_of_host(self) -> Rows:
+        return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
+
+    def _set_numbers(self) -> list[int]:
+        numbers: list[int] = np.unique(self._set_number_of_host()).tolist()
+        return numbers
+
+
+class HostCount(NamedTuple):
+    """How many more a host has room for at least and at most; `row` and `id` are those of its root.
+
+    `runs_out_first` is the class of which it has enough for the fewest.
+    """
+
+    row: int
+    id: int
+    uuid: str
+    lower: int
+    upper: int
+    runs_out_first: int
+    offered: Mapping[int, Offered]
+
+
+class _Sums(NamedTuple):
+    """By label: at least, at most, hosts, hosts that take one; by class wanted, free, alone, stranded."""
+
+    hosts: list[Amounts]
+    classes: dict[int, tuple[int, list[Amounts]]]
+
+
+def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
+    chosen = list(labels)
+    lower, upper, hosts, taking = (int(each[chosen].sum()) for each in sums.hosts)
+    offered = {}
+    for class_id, (wanted, columns) in sums.classes.items():
+        free, alone, stranded = (int(each[chosen].sum()) for each in columns)
+        offered[class_id] = Offered(free, wanted, alone, stranded)
+    return summary_of(lower, upper, hosts, taking, offered)
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassOffered:
+    """Who offers a class, entry by entry: `free` of it, and whether that is `stranded`; `alone` by host."""
+
+    entries: Entries
+    free: Amounts
+    wanted: int
+    alone: Amounts
+    stranded: Mask
+
+    def among(self, hosts: Mask) -> Offered:
+        """Some hosts together; what sharing providers have counts once."""
+        kept = hosts[self.entries.hosts]
+        rows, free, stranded = self.entries.rows[kept], self.free[kept], self.stranded[kept]
+        if self.entries.foreign.any():
+            # A sharing provider is stranded if no host can use it.
+            order = np.argsort(stranded, kind="stable")
+            _, first = np.unique(rows[order], return_index=True)
+            free, stranded = free[order][first], stranded[order][first]
+        alone = int((free // self.wanted).sum() if self.entries.foreign.any() else self.alone[hosts].sum())
+        return Offered(int(free.sum()), self.wanted, alone, int(free[stranded].sum()))
+
+
+def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing) -> list[Choices]:
+    """Who could fill each slot if amounts did not matter; like slots share one object."""
+    known: dict[object, Choices] = {}
+    for slot in slots:
+        if slot.condition not in known:
+            query.budget.look()
+            known[slot.condition] = choices_of(forest, slot, sharing, with_room=False)
+    return [known[slot.condition] for slot in slots]
+
+
+def _union(anchors: Anchors, choices: Sequence[Choices]) -> Entries:
+    """The entries of all of the choices, each once."""
+    if len(choices) == 1:
+        return anchors.entries(choices[0])
+    own = own_rows(choices)
+    foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
+    return anchors.entries(replace(choices[0], own=own, foreign=foreign))

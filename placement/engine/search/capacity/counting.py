@@ -1,0 +1,492 @@
+"""How many more of a part of a query each host has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import InventoryColumn
+from placement.engine.forest.sharing import Sharing
+from placement.engine.search.budget import Budget
+from placement.engine.search.capacity.cells import (
+    MOST,
+    Anchors,
+    Bounds,
+    Cell,
+    Entries,
+    Part,
+    Pool,
+    cells_of,
+    free_of,
+    largest,
+    most_of_one,
+    own_rows,
+    pools,
+    room_for,
+)
+from placement.engine.search.equivalence import EquivalenceClass, EquivalenceClasses, Room
+from placement.engine.search.filters import Choices
+from placement.engine.search.query import ForestQuery, Slot
+from placement.engine.search.solver import solutions
+
+# Counting by patterns: the ways in which one tree can serve one consumer, and how many of each go together.
+#
+# Trees where the same providers can serve the same slots have the same patterns, so many trees are counted at
+# once: exactly for one or two patterns; for more a greedy choice is a lower bound and sums are an upper one,
+# and where these differ the choices are tried one by one, as long as that does not take too many steps.
+
+
+Demands = Sequence[Mapping[Any, int]]
+"""For each slot what it takes of what the provider has room for, by any keys."""
+
+_MOST_PATTERNS = 64
+# A pattern is tried so many times in a greedy count, and a state is searched for so many steps.
+_MOST_ROUNDS = 4096
+_STEPS_PER_TREE = 3000
+_STEPS_IN_ALL = 150_000
+_ROUNDS_PER_LOOK = 16
+
+
+@dataclass(slots=True)
+class _Steps:
+    left: int
+
+
+def count_patterns(
+    equivalence: EquivalenceClasses,
+    roots: Rows,
+    demands: Demands,
+    room: Mapping[Hashable, Amounts],
+    budget: Budget,
+) -> Bounds:
+    """How many consumers each of the roots has room for; `room` has a number for each row of the forest.
+
+    The equivalence classes must not depend on what is free. Raises SearchEnded.
+    """
+    lower, upper = np.zeros((2, len(roots)), np.int64)
+    steps = _Steps(_STEPS_IN_ALL)
+    for trees in equivalence.of(roots.astype(np.int32)):
+        budget.look()
+        found = _of_class(trees, demands, room, budget, steps)
+        lower[trees.ranks], upper[trees.ranks] = found.lower, found.upper
+    return Bounds(lower, upper)
+
+
+def _of_class(
+    trees: EquivalenceClass,
+    demands: Demands,
+    room: Mapping[Hashable, Amounts],
+    budget: Budget,
+    steps: _Steps,
+) -> Bounds:
+    places = [(position, key) for position in range(trees.providers.shape[1]) for key in room]
+    number = {place: at for at, place in enumerate(places)}
+    patterns: dict[tuple[int, ...], None] = {}
+    found = islice(solutions(trees.problem, budget), _MOST_PATTERNS**2)
+    for solution in found:
+        taken = [0] * len(places)
+        for slot, position in enumerate(solution):
+            for key, amount in demands[slot].items():
+                taken[number[position, key]] += amount
+        patterns[tuple(taken)] = None
+        if len(patterns) > _MOST_PATTERNS:
+            break
+    if not (patterns and places):
+        # Slots without resources can be filled again and again, if they can at all.
+        exact = np.full(len(trees.ranks), MOST if patterns else 0, np.int64)
+        return Bounds(exact, exact)
+    free = np.stack([room[key][trees.providers[:, position]] for position, key in places], axis=1)
+    table = np.array(list(patterns), np.int64)
+    used = table.any(axis=0)
+    all_known = len(patterns) <= _MOST_PATTERNS and next(found, None) is None
+    keys = [list(room).index(key) for _, key in places]
+    return _packed(table[:, used], free[:, used], np.array(keys)[used], all_known, budget, steps)
+
+
+def _packed(
+    patterns: Amounts, free: Amounts, keys: Amounts, all_known: bool, budget: Budget, steps: _Steps
+) -> Bounds:
+    """How many patterns fit side by side into each row of `free`."""
+    if all_known and len(patterns) == 1:
+        exact = _times(patterns[0], free)
+        return Bounds(exact, exact)
+    if all_known and len(patterns) == 2:
+        exact = _of_two(patterns, free, budget)
+        return Bounds(exact, exact)
+    lower = _greedy(patterns, free, budget)
+    if not all_known:
+        wanted = patterns.sum(axis=1).min()
+        return Bounds(lower, np.maximum(lower, free.sum(axis=1) // max(int(wanted), 1)))
+    upper = np.maximum(_bound(patterns, free, keys), lower)
+    for at in np.flatnonzero(lower < upper).tolist():
+        if steps.left <= 0:
+            break
+        budget.look()
+        search = _Search(patterns, free[at], int(lower[at]), int(upper[at]), min(_STEPS_PER_TREE, steps.left))
+        lower[at], upper[at] = search.run()
+        steps.left -= search.steps
+    return Bounds(lower, upper)
+
+
+def _times(pattern: Amounts, free: Amounts) -> Amounts:
+    """How many times one pattern fits."""
+    asked = pattern > 0
+    if not asked.any():
+        return np.full(len(free), MOST, np.int64)
+    times: Amounts = (np.maximum(free[:, asked], 0) // pattern[asked]).min(axis=1)
+    return times
+
+
+def _of_two(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
+    """The best of all shares of two patterns: exact."""
+    one, other = patterns
+    best = _times(other, free)
+    most = _times(one, free)
+    if np.minimum(one, other).any():
+        for times in range(1, min(int(most.max(initial=0)), _MOST_ROUNDS) + 1):
+            if times % _ROUNDS_PER_LOOK == 0:
+                budget.look()
+            able = times <= most
+            best[able] = np.maximum(best[able], times + _times(other, free[able] - times * one))
+        return best
+    either: Amounts = np.minimum(best + most, MOST)
+    return either
+
+
+def _greedy(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
+    """How many fit if the pattern that leaves most room for others is taken again and again."""
+    left, placed = free.copy(), np.zeros(len(free), np.int64)
+    active = np.arange(len(free))
+    for _ in range(_MOST_ROUNDS):
+        budget.look()
+        remaining = np.stack([_slack(patterns, left[active] - pattern) for pattern in patterns], axis=1)
+        choice = remaining.argmax(axis=1)
+        fits = remaining[np.arange(len(active)), choice] >= 0
+        active, choice = active[fits], choice[fits]
+        if not len(active):
+            break
+        left[active] -= patterns[choice]
+        placed[active] += 1
+    return placed
+
+
+def _slack(patterns: Amounts, left: Amounts) -> Amounts:
+    """How often the patterns would fit one by one, finely; below 0 where the state is impossible."""
+    rooms = np.stack([_times(pattern, left) for pattern in patterns], axis=1)
+    finely = (rooms.sum(axis=1) * 2**16) + (rooms > 0).sum(axis=1)
+    return np.where((left < 0).any(axis=1), -1, finely)
+
+
+def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
+    """More than this do not fit: the sum of the patterns one by one, and of each key over all positions."""
+    bound: Amounts = np.stack([_times(pattern, free) for pattern in patterns], axis=1).sum(axis=1)
+    for key in np.unique(keys).tolist():
+        chosen = keys == key
+        wanted = int(patterns[:, chosen].sum(axis=1).min())
+        if wanted:
+            bound = np.minimum(bound, np.maximum(free[:, chosen], 0).sum(axis=1) // wanted)
+    return bound
+
+
+class _Search:
+    """The most patterns that fit into one tree, by trying how often each is taken."""
+
+    def __init__(self, patterns: Amounts, free: Amounts, lower: int, upper: int, steps: int) -> None:
+        self._patterns: list[tuple[int, ...]] = [tuple(pattern) for pattern in patterns.tolist()]
+        self._free: tuple[int, ...] = tuple(free.tolist())
+        self._best, self._upper = lower, upper
+        self._allowed = steps
+        self.steps = 0
+
+    def run(self) -> tuple[int, int]:
+        """The bounds: equal unless it took too many steps."""
+        finished = self._try(0, self._free, 0)
+        return self._best, self._best if finished else self._upper
+
+    def _try(self, at: int, free: tuple[int, ...], placed: int) -> bool:
+        self.steps += 1
+        if placed > self._best:
+            self._best = placed
+        if self._best >= self._upper or at == len(self._patterns):
+            return True
+        if self.steps > self._allowed:
+            return False
+        fitting = [_fit(pattern, free) for pattern in self._patterns[at:]]
+        if placed + sum(fitting) <= self._best or placed + self._most(at, free) <= self._best:
+            return True
+        pattern = self._patterns[at]
+        for times in range(fitting[0], -1, -1):
+            left = tuple(room - times * amount for room, amount in zip(free, pattern, strict=True))
+            if not self._try(at + 1, left, placed + times):
+                return False
+        return True
+
+    def _most(self, at: int, free: tuple[int, ...]) -> int:
+        """No more fit by all that is free together."""
+        least = min(sum(pattern) for pattern in self._patterns[at:])
+        touched = [any(amounts) for amounts in zip(*self._patterns[at:], strict=True)]
+        return sum(room for room, is_used in zip(free, touched, strict=True) if is_used) // max(least, 1)
+
+
+def _fit(pattern: tuple[int, ...], free: tuple[int, ...]) -> int:
+    times = (room // amount for room, amount in zip(free, pattern, strict=True) if amount)
+    fitting: int = min(times, default=MOST)
+    return fitting
+
+
+def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> Iterator[tuple[Indices, bool]]:
+    """Places of roots, and whether a single consumer fits there. Raises SearchEnded."""
+    for trees in equivalence.of(roots.astype(np.int32)):
+        yield trees.ranks, next(solutions(trees.problem, budget), None) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What a part can have of each provider that serves several hosts: `room` of its entries."""
+
+    entries: Entries
+    room: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many consumers a part has room for on each host, if nobody else takes from sharing providers.
+
+    `supply`: what sharing providers give, if that is all that hosts have in common and can be shared out.
+    `full`: the providers that could take their slot, but have no room for a cell of it.
+    """
+
+    bounds: Bounds
+    shares: bool
+    supply: Supply | None = None
+    able: tuple[tuple[int, Rows], ...] = ()
+
+
+class Counting:
+    """Counts the parts of one query at some hosts."""
+
+    def __init__(
+        self,
+        query: ForestQuery,
+        slots: Sequence[Slot],
+        choices: Sequence[Choices],
+        sharing: Sharing,
+        anchors: Anchors,
+    ) -> None:
+        self._forest: Forest = anchors.forest
+        self._query = query
+        self._slots = slots
+        self._choices = choices
+        self._sharing = sharing
+        self._anchors = anchors
+
+    def count(self, part: Part) -> Counted:
+        """The part at each host. Raises SearchEnded."""
+        first = self._slots[part.slots[0]]
+        shares = any(len(self._choices[number].foreign) for number in part.slots)
+        alike = {id(self._choices[number]) for number in part.slots}
+        if not part.ties and not part.coverage and len(alike) == 1 and len(part.slots) == 1:
+            return self._one(part.slots[0], shares)
+        if not part.ties and not part.coverage and not first.rule and self._are_alike(part.slots):
+            return Counted(self._equal(part.slots), shares)
+        cells = None if shares else cells_of(self._forest, self._query, self._slots, self._choices, part)
+        if cells is not None:
+            found = self._cells(part, cells)
+            if found is not None:
+                return found
+        if any(self._slots[number].rule for number in part.slots):
+            return Counted(self._roughly(part), shares)
+        demands: Demands = [dict(self._slots[number].resources) for number in part.slots]
+        bounds = self._patterns(part, demands, self._query, self._class_rooms(part.slots))
+        return Counted(bounds.least(Bounds(bounds.upper, self._at_most(part))), shares)
+
+    def _are_alike(self, numbers: Sequence[int]) -> bool:
+        return len({self._slots[number].condition for number in numbers}) == 1
+
+    # -- slots that do not depend on others -----------------------------------------------------------
+
+    def _one(self, number: int, shares: bool) -> Counted:
+        slot, anchors = self._slots[number], self._anchors
+        entries = anchors.entries(self._choices[number])
+        if slot.rule is None:
+            room = room_for(self._forest, slot.resources, entries.rows)
+            exact = anchors.sums(entries.hosts, room)
+            supply = Supply(entries, room) if shares else None
+            return Counted(Bounds(exact, exact), shares, supply)
+        cell = Cell(number, ((number,),))
+        roots = anchors.roots
+        (pool,) = pools(
+            self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots
+        )
+        return Counted(self._certain(Part((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
+
+    def _equal(self, numbers: Sequence[int]) -> Bounds:
+        """Like slots: so many providers of each consumer, or amounts that may come from one."""
+        slot = self._slots[numbers[0]]
+        entries = self._anchors.entries(self._choices[numbers[0]])
+        room = room_for(self._forest, slot.resources, entries.rows)
+        apart = self._query.isolate and slot.suffixed
+        most = np.ones(len(room), np.int64) if apart else most_of_one(self._forest, slot, entries.rows)
+        exact = largest(room, most, len(numbers), entries.hosts, len(self._anchors))
+        return Bounds(exact, exact)
+
+    # -- cells ---------------------------------------------------------------------------------------
+
+    def _cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
+        forms = {self._form(cell) for cell in cells}
+        if len(forms) == 1:
+            return self._equal_cells(part, cells)
+        return self._unequal_cells(part, cells)
+
+    def _form(self, cell: Cell) -> Hashable:
+        below = ((self._slots[each[0]].condition, len(each)) for each in cell.below)
+        return self._slots[cell.top].condition, tuple(sorted(below, key=repr))
+
+    def _equal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted:
+        cell, query = cells[0], self._query
+        slot = self._slots[cell.top]
+        entries = self._anchors.entries(self._choices[cell.top])
+        room = room_for(self._forest, slot.resources, entries.rows)
+        found = list(pools(self._forest, query, self._slots, self._choices, cell, entries.rows))
+        for pool in found:
+            room = np.minimum(room, pool.most)
+        able = ((cell.top, entries.rows[room > 0]),)
+        one_each = np.ones(len(room), np.int64)
+        most = one_each if query.isolate else most_of_one(self._forest, slot, entries.rows)
+        hosts, count = entries.hosts, len(self._anchors)
+        upper = largest(room, most, len(cells), hosts, count)
+        lower = upper
+        if len(cells) > 1 and not query.isolate and not all(pool.plain.all() for pool in found):
+            lower = largest(room, one_each, len(cells), hosts, count)
+        exact = self._where_all(hosts, [pool.exact for pool in found])
+        return Counted(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
+
+    def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
+        """The hosts for which all of these hold at all of their tops, given the host of each top."""
+        holds = np.ones(len(self._anchors), bool)
+        for mask in found:
+            holds[hosts[~mask & (hosts >= 0)]] = False
+        return holds
+
+    def _unequal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
+        """Cells that ask for different amounts: in patterns of their tops, and of what these have below."""
+        tops = own_rows(self._choices[cell.top] for cell in cells)
+        rooms: dict[Hashable, Amounts] = {}
+        givers: dict[Hashable, bytes] = {}
+        demands: list[dict[Hashable, int]] = []
+        certain: list[Mask] = []
+        for cell in cells:
+            demand: dict[Hashable, int] = dict(self._slots[cell.top].resources)
+            found = pools(self._forest, self._query, self._slots, self._choices, cell, tops)
+            for numbers, pool in zip(cell.below, found, strict=True):
+                slot = self._slots[numbers[0]]
+                resources = slot.resources if slot.rule is None else slot.resources[0][0]
+                key = ("below", slot.rule, resources)
+                rows = self._choices[numbers[0]].own.tobytes()
+                if givers.setdefault(key, rows) != rows or not self._is_known(rooms, key, pool, tops):
+                    return None
+                demand[key] = pool.wanted
+                certain.append(pool.exact & pool.plain)
+            demands.append(demand)
+        if self._overlap(cells, rooms):
+            return None
+        rooms |= self._class_rooms(cell.top for cell in cells)
+        plain = replace(self._query, same_subtree=())
+        bounds = self._patterns(Part(tuple(cell.top for cell in cells)), demands, plain, rooms)
+        exact = self._where_all(self._anchors.hosts_of(tops), certain)
+        return Counted(self._certain(part, bounds, exact), shares=False)
+
+    def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: Pool, tops: Rows) -> bool:
+        """Whether the pool is the same for all cells that have it; it is noted by the row of each top."""
+        column = np.zeros(self._forest.count, np.int64)
+        column[tops] = pool.room
+        return bool((rooms.setdefault(key, column) == column).all())
+
+    def _overlap(self, cells: Sequence[Cell], rooms: Mapping[Hashable, Amounts]) -> bool:
+        """Whether different pools, or a pool and the tops, draw on one class."""
+        of_tops = {class_id for cell in cells for class_id, _ in self._slots[cell.top].resources}
+        of_pools = [key[2] if key[1] else dict(key[2]) for key in rooms]  # type: ignore[index]
+        named = [{each} if isinstance(each, int) else set(each) for each in of_pools]
+        together = [class_id for each in named for class_id in each]
+        return len(together) != len(set(together)) or bool(of_tops & set(together))
+
+    # -- everything else -----------------------------------------------------------------------------
+
+    def _class_rooms(self, numbers: Iterable[int]) -> dict[Hashable, Amounts]:
+        """What all providers have free of the classes that these slots ask for."""
+        rows = np.arange(self._forest.count)
+        classes = sorted({class_id for number in numbers for class_id, _ in self._slots[number].resources})
+        return {class_id: free_of(self._forest, class_id, rows) for class_id in classes}
+
+    def _patterns(
+        self,
+        part: Part,
+        demands: Demands,
+        query: ForestQuery,
+        rooms: dict[Hashable, Amounts],
+    ) -> Bounds:
+        equivalence = self._equivalence(part, query, InventoryColumn.most)
+        return count_patterns(equivalence, self._anchors.roots, demands, rooms, query.budget)
+
+    def _equivalence(
+        self, part: Part, query: ForestQuery, room: Room = InventoryColumn.headroom
+    ) -> EquivalenceClasses:
+        slots = [self._within(part, self._slots[number]) for number in part.slots]
+        choices = [self._choices[number] for number in part.slots]
+        return EquivalenceClasses(self._forest, query, slots, choices, self._sharing, room)
+
+    @staticmethod
+    def _within(part: Part, slot: Slot) -> Slot:
+        """The slot without the trait conditions that the unsuffixed group meets in any case."""
+        if slot.suffixed:
+            return slot
+        return replace(slot, group=replace(slot.group, required=part.coverage))
+
+    def _roughly(self, part: Part) -> Bounds:
+        most = self._at_most(part)
+        return self._certain(part, Bounds(most, most), np.zeros(len(most), bool))
+
+    def _certain(self, part: Part, bounds: Bounds, exact: Mask) -> Bounds:
+        """The bounds where they are exact; elsewhere one is certain if one fits at all, and none else."""
+        at = np.flatnonzero(~exact)
+        if not len(at):
+            return bounds
+        lower, upper = bounds.lower.copy(), bounds.upper.copy()
+        equivalence = self._equivalence(part, self._query)
+        for places, fits in feasible(equivalence, self._anchors.roots[at], self._query.budget):
+            lower[at[places]] = fits
+            upper[at[places]] = np.maximum(upper[at[places]], 1) if fits else 0
+        return Bounds(lower, upper)
+
+    def _at_most(self, part: Part) -> Amounts:
+        """What is free of each class, divided by all that is asked of it."""
+        most = np.full(len(self._anchors), MOST, np.int64)
+        for class_id, numbers in self._asking(part):
+            merged = _merged([self._anchors.entries(self._choices[number]) for number in numbers])
+            free = self._anchors.sums(merged.hosts, free_of(self._forest, class_id, merged.rows))
+            asked = sum(dict(self._slots[number].resources)[class_id] for number in numbers)
+            np.minimum(most, free // asked, out=most)
+        return most
+
+    def _asking(self, part: Part) -> Iterator[tuple[int, list[int]]]:
+        asking: dict[int, list[int]] = {}
+        for number in part.slots:
+            for class_id, _ in self._slots[number].resources:
+                asking.setdefault(class_id, []).append(number)
+        yield from asking.items()
+
+
+def _merged(found: Sequence[Entries]) -> Entries:
+    """All different entries."""
+    rows = np.concatenate([entries.rows for entries in found])
+    hosts = np.concatenate([entries.hosts for entries in found])
+    foreign = np.concatenate([entries.foreign for entries in found])
+    keys = np.stack([hosts, rows])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    return Entries(rows[first], hosts[first], foreign[first])

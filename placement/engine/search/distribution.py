@@ -1,0 +1,436 @@
+"""How the amounts that groups split are shared out inside one tree, once all other groups have their places.
+
+One answer for a choice of places, the one that the rules prefer: several amounts are shared out one after the
+other, and if the preferred ways of all do not go together, the next ways are tried, through all there are.
+Source: placement-api.md, "Split amounts".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
+from math import gcd
+from operator import or_
+
+from placement.engine.domain.groups import SplitRule
+from placement.engine.search.budget import Budget
+from placement.engine.search.problem import Split, Splitting, bits
+
+# The ways to put one amount together from parts of several providers, the one that its rule prefers first.
+#
+# Providers that look alike are one kind, and only how many of a kind give how much is chosen: the work grows
+# with the kinds, not with the providers.
+# Source: placement-api.md, "Split amounts".
+
+
+# What kinds cost the budget when sums over them are looked at.
+_KINDS_PER_STEP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PositionKind:
+    """Providers that are alike: `count` of them, each of which gives a multiple of `step` in `least..most`.
+
+    `room` is all that such a provider has left; `unused` tells that nothing of it is used.
+    """
+
+    count: int
+    least: int
+    most: int
+    step: int
+    room: int
+    unused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`count` providers of a kind (by its place) give `amount` each."""
+
+    kind: int
+    count: int
+    amount: int
+
+
+Filling = tuple[Part, ...]
+
+
+def fillings(
+    kinds: Sequence[PositionKind], amount: int, rule: SplitRule, budget: Budget
+) -> Iterator[Filling]:
+    """Every way to give the amount, up to swapping providers of one kind; the preferred one first.
+
+    Raises SearchEnded.
+    """
+    order = sorted(range(len(kinds)), key=lambda at: _preference(kinds[at], rule))
+    search = _Filling([kinds[at] for at in order], rule is SplitRule.SPREAD, budget)
+    for size in _sizes(kinds, amount, spread=rule is SplitRule.SPREAD):
+        for parts in search.of_size(amount, size):
+            yield tuple(Part(order[part.kind], part.count, part.amount) for part in parts)
+
+
+def _preference(kind: PositionKind, rule: SplitRule) -> tuple[object, ...]:
+    """Sorts the kinds by what a rule takes first; kinds that it does not tell apart stay as they come."""
+    if rule is SplitRule.SPREAD:
+        return (-kind.most, not kind.unused)
+    return (not kind.unused, -kind.room)
+
+
+def _sizes(kinds: Sequence[PositionKind], amount: int, *, spread: bool) -> range:
+    """How many providers may give the amount between them: as few as possible first, or as many."""
+    most = sorted((kind.most for kind in kinds for _ in range(kind.count)), reverse=True)
+    least = sorted(kind.least for kind in kinds for _ in range(kind.count))
+    fewest = next((n for n, total in enumerate(accumulate(most), 1) if total >= amount), len(most) + 1)
+    highest = sum(total <= amount for total in accumulate(least))
+    return range(highest, fewest - 1, -1) if spread else range(fewest, highest + 1)
+
+
+@dataclass(slots=True)
+class _State:
+    """What is left to do: `size` providers give `amount`, from `kind` on.
+
+    Of that kind so many are `left`, and each gives at most `ceiling`: alike ones are taken in one order.
+    """
+
+    kind: int
+    ceiling: int
+    left: int
+    amount: int
+    size: int
+
+
+class _Filling:
+    """Walks over kinds in their order, with the choices that are still open on a stack."""
+
+    def __init__(self, kinds: Sequence[PositionKind], spread: bool, budget: Budget) -> None:
+        self._kinds = kinds
+        self._spread = spread
+        self._budget = budget
+        self._steps = list(accumulate((kind.step for kind in reversed(kinds)), gcd))[::-1]
+
+    def of_size(self, amount: int, size: int) -> Iterator[Filling]:
+        """All fillings with exactly so many providers."""
+        path: list[Part] = []
+        stack = [self._choices(self._enter(0, amount, size))]
+        while stack:
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                if stack:
+                    path.pop()
+                continue
+            part, state = step
+            if not state.size:
+                if not state.amount:
+                    yield tuple(found for found in (*path, part) if found.count)
+                continue
+            if self._is_possible(state):
+                path.append(part)
+                stack.append(self._choices(state))
+
+    def _enter(self, kind: int, amount: int, size: int) -> _State:
+        if kind == len(self._kinds):
+            return _State(kind, 0, 0, amount, size)
+        return _State(kind, self._kinds[kind].most, self._kinds[kind].count, amount, size)
+
+    def _choices(self, state: _State) -> Iterator[tuple[Part, _State]]:
+        """How many of the kind give how much, and what is left to do then."""
+        if self._spread:
+            preferred = self._preferred(state)
+            if preferred is not None:
+                yield self._taken(state, *preferred)
+            yield from self._of_amounts(state, preferred)
+            yield self._leave(state)
+            return
+        room = self._kinds[state.kind].room
+        whole = room if room <= state.ceiling and room == self._kinds[state.kind].most else 0
+        if whole:
+            yield from self._taking(state, whole, None)
+        # Part of a provider only where nothing else is left: the last kinds have the least room.
+        yield self._leave(state)
+        yield from self._of_amounts(state, None, without=whole)
+
+    def _leave(self, state: _State) -> tuple[Part, _State]:
+        self._budget.spend()
+        return Part(state.kind, 0, 0), self._enter(state.kind + 1, state.amount, state.size)
+
+    def _of_amounts(
+        self, state: _State, done: tuple[int, int] | None, without: int = 0
+    ) -> Iterator[tuple[Part, _State]]:
+        kind = self._kinds[state.kind]
+        top = min(state.ceiling, state.amount)
+        for amount in range(top - top % kind.step, kind.least - 1, -kind.step):
+            if amount != without:
+                yield from self._taking(state, amount, done)
+
+    def _taking(
+        self, state: _State, amount: int, done: tuple[int, int] | None
+    ) -> Iterator[tuple[Part, _State]]:
+        for count in range(min(state.left, state.size, state.amount // amount), 0, -1):
+            if (count, amount) != done:
+                yield self._taken(state, count, amount)
+
+    def _taken(self, state: _State, count: int, amount: int) -> tuple[Part, _State]:
+        self._budget.spend()
+        left = _State(
+            state.kind,
+            amount - self._kinds[state.kind].step,
+            state.left - count,
+            state.amount - count * amount,
+            state.size - count,
+        )
+        return Part(state.kind, count, amount), left
+
+    def _is_possible(self, state: _State) -> bool:
+        """Whether amounts and steps leave a way at all."""
+        if state.kind == len(self._kinds) or state.amount < state.size:
+            return False
+        self._budget.spend(1 + (len(self._kinds) - state.kind) // _KINDS_PER_STEP)
+        if state.amount % self._steps[state.kind]:
+            return False
+        offers = self._open(state)
+        if sum(count for _, _, count in offers) < state.size:
+            return False
+        most = _sum_of(state.size, sorted(((most, count) for most, _, count in offers), reverse=True))
+        least = _sum_of(state.size, sorted((least, count) for _, least, count in offers))
+        return least <= state.amount <= most
+
+    def _open(self, state: _State) -> list[tuple[int, int, int]]:
+        """(most, least, how many) of the providers that can still be chosen."""
+        kind = self._kinds[state.kind]
+        later = [(each.most, each.least, each.count) for each in self._kinds[state.kind + 1 :]]
+        if state.ceiling < kind.least:
+            return later
+        return [(min(kind.most, state.ceiling), kind.least, state.left), *later]
+
+    def _preferred(self, state: _State) -> tuple[int, int] | None:
+        """How many of the kind give how much if all give as evenly as possible."""
+        kind = self._kinds[state.kind]
+        if not state.left or state.ceiling < kind.least:
+            return None
+        level = self._level(state)
+        amount = min(kind.most, level, state.ceiling)
+        amount -= amount % kind.step
+        count = min(state.left, state.size)
+        if amount == level:
+            count = min(count, state.amount - self._at_level(state, level - 1))
+        return (count, amount) if amount >= kind.least and count > 0 else None
+
+    def _level(self, state: _State) -> int:
+        """The lowest bound on all parts under which they still make up the amount."""
+        low, high = 0, state.amount
+        while low < high:
+            middle = (low + high) // 2
+            if self._at_level(state, middle) >= state.amount:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _at_level(self, state: _State, level: int) -> int:
+        offers = ((min(most, level), count) for most, _, count in self._open(state))
+        return _sum_of(state.size, sorted(offers, reverse=True))
+
+
+def _sum_of(size: int, offers: Iterable[tuple[int, int]]) -> int:
+    """The sum of the first so many (amount, how many) in their order."""
+    total = 0
+    for amount, count in offers:
+        total += amount * min(size, count)
+        size -= min(size, count)
+    return total
+
+
+Parts = dict[int, int]
+"""Position and amount, positions ascending."""
+
+_WHOLE_RULES = (SplitRule.REQUIRE, SplitRule.ISOLATE)
+# A provider of less has no siblings to be kept together.
+_FEWEST_SIBLINGS = 2
+_POSITIONS_PER_STEP = 16
+
+
+def distribute(splitting: Splitting, places: Sequence[int], budget: Budget) -> list[Parts] | None:
+    """The parts of each split, None if there is no way; `places` are those of the other slots.
+
+    Parts are what is taken, which under `isolate` is more than what is asked for. Raises SearchEnded.
+    """
+    distribution = _Distribution(splitting, places, budget)
+    return distribution.parts() if distribution.succeeds(0) else None
+
+
+def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tuple[int, ...] | None:
+    """The positions of the other slots without those in subtrees that cannot give an amount, None if all are.
+
+    Each amount is looked at alone, and the sum of those of one subtree. Raises SearchEnded.
+    """
+    left = list(options)
+    alike: dict[object, list[Split]] = {}
+    for split in splitting.splits:
+        alike.setdefault((split.supply, split.tops), []).append(split)
+    for splits in alike.values():
+        for slots in splits[0].tops:
+            tops = reduce(or_, (left[slot] for slot in bits(slots)))
+            able = [top for top in bits(tops) if _can_give(splitting, splits, splitting.below[top], budget)]
+            under = reduce(or_, (splitting.below[top] for top in able), 0)
+            for slot in bits(slots):
+                left[slot] &= under
+                if not left[slot]:
+                    return None
+        if not splits[0].tops and not _can_give(splitting, splits, -1, budget):
+            return None
+    return tuple(left)
+
+
+def _can_give(splitting: Splitting, splits: Sequence[Split], under: int, budget: Budget) -> bool:
+    """Whether these positions could give each of the amounts, and all of them by their sum."""
+    room = splitting.supplies[splits[0].supply].room
+    reach = reduce(or_, (split.options for split in splits)) & under
+    if sum(split.amount for split in splits) > sum(max(room[position], 0) for position in bits(reach)):
+        return False
+    alone = (replace(split, options=split.options & under, tops=()) for split in splits)
+    return all(distribute(replace(splitting, splits=(split,)), (), budget) is not None for split in alone)
+
+
+class _Distribution:
+    def __init__(self, splitting: Splitting, places: Sequence[int], budget: Budget) -> None:
+        self._budget = budget
+        self._supplies = splitting.supplies
+        self._room = [list(supply.room) for supply in splitting.supplies]
+        self._whole = [list(supply.whole) for supply in splitting.supplies]
+        # Who must be left alone where: position -> the number of the group, for groups kept apart.
+        self._holder: dict[int, int] = {}
+        self._dead: set[object] = set()
+        self._found: dict[int, Parts] = {}
+        self._slots = [split.slot for split in splitting.splits]
+        self._draw_places(splitting, places)
+        reached = [(split, splitting.reach(split, places)) for split in splitting.splits]
+        # Whole providers and small subtrees first: what is left is easier to share out.
+        self._order = sorted(
+            reached, key=lambda each: (each[0].rule not in _WHOLE_RULES, each[1].bit_count(), each[0].slot)
+        )
+
+    def _draw_places(self, splitting: Splitting, places: Sequence[int]) -> None:
+        split = set(self._slots)
+        for slot, position in enumerate(places):
+            if slot in split:
+                continue
+            if splitting.group_of[slot] >= 0:
+                self._holder[position] = splitting.group_of[slot]
+            for at, supply in enumerate(self._supplies):
+                if supply.demand[slot]:
+                    self._room[at][position] -= supply.demand[slot]
+                    self._whole[at][position] = 0
+
+    def parts(self) -> list[Parts]:
+        """The parts of each split, in the order of the splits."""
+        return [dict(sorted(self._found[slot].items())) for slot in self._slots]
+
+    def succeeds(self, at: int) -> bool:
+        """Whether the splits from this one on find their parts, which are noted then."""
+        if at == len(self._order):
+            return True
+        if not self._can_hold(at):
+            return False
+        state = self._state(at)
+        if state in self._dead:
+            return False
+        split, reach = self._order[at]
+        for parts in self._ways(split, reach, at):
+            before = self._take(split, parts)
+            if self.succeeds(at + 1):
+                self._found[split.slot] = parts
+                return True
+            self._put_back(split, before)
+        self._dead.add(state)
+        return False
+
+    def _state(self, at: int) -> object:
+        rooms = tuple((*room, *whole) for room, whole in zip(self._room, self._whole, strict=True))
+        return (at, rooms, tuple(sorted(self._holder.items())))
+
+    def _can_hold(self, at: int) -> bool:
+        """Whether no subtree is asked for more than it has: necessary, not sufficient."""
+        rest = self._order[at:]
+        self._budget.spend(1 + len(rest) * len(self._supplies[0].room) // _POSITIONS_PER_STEP)
+        for number, room in enumerate(self._room):
+            asking = [(split, reach) for split, reach in rest if split.supply == number]
+            everywhere = reduce(or_, (reach for _, reach in asking), 0)
+            for bound in {everywhere, *(reach for _, reach in asking)}:
+                wanted = sum(split.amount for split, reach in asking if not reach & ~bound)
+                if wanted > sum(max(room[position], 0) for position in bits(bound)):
+                    return False
+        return True
+
+    def _take(self, split: Split, parts: Parts) -> tuple[list[int], list[int], dict[int, int]]:
+        room, whole = self._room[split.supply], self._whole[split.supply]
+        before = room.copy(), whole.copy(), self._holder.copy()
+        for position, amount in parts.items():
+            room[position] -= amount
+            whole[position] = 0
+            if split.apart:
+                self._holder[position] = split.group
+        return before
+
+    def _put_back(self, split: Split, before: tuple[list[int], list[int], dict[int, int]]) -> None:
+        self._room[split.supply], self._whole[split.supply], self._holder = before
+
+    # -- one split ----------------------------------------------------------------------------------
+
+    def _ways(self, split: Split, reach: int, at: int) -> Iterator[Parts]:
+        """All ways to share out one amount, the preferred one first."""
+        alike: dict[object, list[int]] = {}
+        kinds: dict[object, PositionKind] = {}
+        for position in bits(reach):
+            kind = self._kind(split, position)
+            if kind is not None:
+                look = (kind, *self._look(position, at))
+                alike.setdefault(look, []).append(position)
+                kinds[look] = kind
+        looks = list(alike)
+        if split.rule is SplitRule.ISOLATE:
+            # What is taken beyond the amount is least on the smallest ones.
+            looks.sort(key=lambda look: self._whole[split.supply][alike[look][0]])
+        counted = [replace(kinds[look], count=len(alike[look])) for look in looks]
+        for filling in fillings(counted, split.amount, split.rule, self._budget):
+            yield self._taken(split, filling, [alike[look] for look in looks])
+
+    def _taken(self, split: Split, filling: Filling, members: Sequence[Sequence[int]]) -> Parts:
+        parts: Parts = {}
+        whole = self._whole[split.supply]
+        begun = dict.fromkeys(range(len(members)), 0)
+        for part in filling:
+            start = begun[part.kind]
+            begun[part.kind] += part.count
+            for position in members[part.kind][start : start + part.count]:
+                parts[position] = whole[position] if split.rule is SplitRule.ISOLATE else part.amount
+        return parts
+
+    def _kind(self, split: Split, position: int) -> PositionKind | None:
+        """What the position can give to the split, None if nothing."""
+        if split.apart and self._holder.get(position, split.group) != split.group:
+            return None
+        supply = self._supplies[split.supply]
+        room, whole = self._room[split.supply][position], self._whole[split.supply][position]
+        step = supply.step[position]
+        least = -(-supply.least[position] // step) * step
+        if split.rule not in _WHOLE_RULES:
+            most = min(room, split.amount)
+            most -= most % step
+            return PositionKind(1, least, most, step, room, whole > 0) if most >= least else None
+        if not whole or room < whole or whole < least or whole % step:
+            return None
+        if split.rule is SplitRule.ISOLATE:
+            return PositionKind(1, 1, 1, 1, whole, unused=True)
+        return PositionKind(1, whole, whole, whole, whole, unused=True) if whole >= _FEWEST_SIBLINGS else None
+
+    def _look(self, position: int, at: int) -> Iterator[object]:
+        """All that matters of a position to the splits that come later."""
+        for split, reach in self._order[at + 1 :]:
+            number = split.supply
+            supply = self._supplies[number]
+            yield reach >> position & 1
+            yield self._room[number][position], self._whole[number][position]
+            yield supply.least[position], supply.step[position]
+        yield self._holder.get(position)

@@ -1,0 +1,286 @@
+"""The explanation of a search: how many passed each condition, where none was left, what came closest.
+
+Worked out from the trace that the search's own stages left; there is no second search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+
+from placement.engine.domain.explanation import (
+    MOST_MISSES,
+    Alternative,
+    Counted,
+    Explanation,
+    Miss,
+    Reason,
+    Shortage,
+    Stage,
+    first_empty,
+)
+from placement.engine.forest.arrays import Amounts, Indices, Rows, Shares, to_text
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import Sharing
+from placement.engine.search.arrangement import alternative
+from placement.engine.search.filters import at_admitted_roots
+from placement.engine.search.hosts import anchors_of
+from placement.engine.search.query import (
+    AllGroups,
+    Carries,
+    Combines,
+    Condition,
+    Exists,
+    Fits,
+    ForestQuery,
+    InTree,
+    IsCoreTree,
+    IsIn,
+    ProvidersPassed,
+    RootCarries,
+    RootIsIn,
+    Together,
+    Trace,
+    TreeCondition,
+    TreesPassed,
+)
+from placement.engine.search.shortages import Shortages, Vocabulary
+
+# The providers or trees closest to a condition that none met, and what they lack.
+
+
+_Part = Carries | IsIn | RootCarries | RootIsIn | InTree
+_Places = TypeVar("_Places", Rows, Indices)
+
+
+class NearMisses:
+    """The `most` nearest misses of one search, without hosts that the query rules out by their root."""
+
+    def __init__(
+        self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary, most: int
+    ) -> None:
+        self._forest = forest
+        self._uuids = forest.providers.uuid
+        self._sharing = sharing
+        self._query = query
+        self._words = words
+        self._most = most
+
+    def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
+        """The providers that met all conditions before; for amounts, those that lack least."""
+        if isinstance(passed.condition, Fits):
+            yield from self._by_amount(passed)
+        elif passed.before is not None and not isinstance(passed.condition, Exists):
+            rows = self._in_order(at_admitted_roots(self._forest, self._query, passed.before))
+            yield from self._failing(passed.condition, rows[: self._most])
+
+    def _by_amount(self, passed: ProvidersPassed) -> Iterator[Miss]:
+        wanted = passed.condition
+        assert isinstance(wanted, Fits)
+        column = self._forest.column(wanted.class_id)
+        rows = passed.before
+        if rows is None:
+            rows = column.entries.provider[column.occupied()].astype(np.intp)
+        rows = self._in_order(at_admitted_roots(self._forest, self._query, rows))
+        free = column.free_of(rows)
+        missing = np.maximum(wanted.amount - free, 0)
+        nearest = _smallest(missing, self._most)
+        uuids = to_text(self._uuids[rows[nearest]])
+        name = self._words.resource_class(wanted.class_id)
+        for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
+            reason, groups = Reason.AMOUNT if lack else Reason.UNITS, (passed.group.suffix,)
+            yield Miss(uuid, (Shortage(reason, groups, uuid, name, wanted.amount, max(left, 0), lack),))
+
+    def trees(self, trees: Sequence[TreesPassed], empty: int) -> Iterator[Miss]:
+        """The trees that can serve most groups, or that met all conditions before the empty one."""
+        condition = trees[empty].condition
+        if isinstance(condition, AllGroups):
+            yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
+        elif isinstance(condition, Combines):
+            shortages = Shortages(self._forest, self._sharing, self._query, self._words)
+            roots = self._in_order(trees[empty - 1].roots)
+            roots = roots[_smallest(shortages.distances(roots), self._most)]
+            for root, uuid in zip(roots.tolist(), to_text(self._uuids[roots]), strict=True):
+                yield Miss(uuid, shortages=shortages.of(root))
+        elif not isinstance(condition, IsCoreTree):
+            yield from self._failing(condition, self._in_order(trees[empty - 1].roots)[: self._most])
+
+    def _in_order(self, rows: _Places) -> _Places:
+        """Return providers in order of ids, so that every process names the same ones of equal ones.
+
+        Rows of deleted providers are used again, so rows are only nearly in that order: hence a stable sort.
+        """
+        return rows[np.argsort(self._forest.providers.id[rows], kind="stable")]
+
+    def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
+        """Providers that do not meet a condition, each with what it lacks and what it has too much."""
+        lacks = self._lacks(condition, rows)
+        if isinstance(condition, IsIn) and condition.or_root:
+            # A provider in aggregate A with its root in B meets either, though one of them needs both.
+            by_itself = self._lacks(replace(condition, or_root=False), rows)
+            lacks = [these if any(these) else own for these, own in zip(lacks, by_itself, strict=True)]
+        for uuid, (names, others) in zip(to_text(self._uuids[rows]), lacks, strict=True):
+            yield Miss(uuid, lacking=tuple(names), unwanted=tuple(others))
+
+    def _lacks(
+        self, condition: Condition | TreeCondition, rows: Rows | Indices
+    ) -> list[tuple[list[str], list[str]]]:
+        """Return for each row the names that it lacks and those it has too much, part by part."""
+        lacks: list[tuple[list[str], list[str]]] = [([], []) for _ in rows]
+        for part in _parts(condition):
+            asked = self._words.condition(part)
+            failed = range(len(rows)) if isinstance(part, Together) else self._failed(part, rows)
+            for at in failed:
+                lacks[at][0].extend(name for any_of in asked.required for name in any_of)
+                lacks[at][1].extend(asked.forbidden)
+        return lacks
+
+    def _failed(self, part: _Part, rows: Rows | Indices) -> list[int]:
+        if isinstance(part, RootCarries | RootIsIn):
+            met = part.among(self._forest, rows.astype(np.int32))
+        else:
+            met = part.among(self._forest, rows.astype(np.intp))
+        failed: list[int] = np.flatnonzero(~met).tolist()
+        return failed
+
+    def _by_groups(self, groups: Sequence[TreesPassed]) -> Iterator[Miss]:
+        """The trees that can serve most groups; of equal ones, those that lack least."""
+        present = np.zeros((len(groups), self._forest.count), bool)
+        for at, passed in enumerate(groups):
+            present[at] = passed.alone
+        served = present.sum(axis=0)
+        roots = self._in_order(at_admitted_roots(self._forest, self._query, np.flatnonzero(served)))
+        if not len(roots):
+            return
+        lacks = len(groups) - served[roots]
+        near = lacks <= np.sort(lacks[_smallest(lacks, self._most)])[-1]
+        roots, lacks = roots[near].astype(np.int32), lacks[near]
+        shortages = Shortages(self._forest, self._sharing, self._query, self._words)
+        nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
+        suffixes = [passed.condition.suffix for passed in groups if isinstance(passed.condition, AllGroups)]
+        for root, uuid in zip(roots[nearest].tolist(), to_text(self._uuids[roots[nearest]]), strict=True):
+            lacking = (suffix for suffix, there in zip(suffixes, present[:, root], strict=True) if not there)
+            yield Miss(uuid, lacking_groups=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
+
+
+def _parts(condition: Condition | TreeCondition) -> Iterator[_Part | Together]:
+    """What of a condition can be lacking by itself."""
+    if isinstance(condition, Carries | IsIn | RootCarries | RootIsIn):
+        yield from (
+            replace(condition, required=(any_of,), forbidden=frozenset()) for any_of in condition.required
+        )
+        for id_ in sorted(condition.forbidden):
+            yield replace(condition, required=(), forbidden=frozenset((id_,)))
+    elif isinstance(condition, InTree | Together):
+        yield condition
+
+
+def _smallest(values: Amounts | Shares, count: int) -> Rows:
+    """The places of the smallest values, ties in order of place, without sorting the rest."""
+    if len(values) > count:
+        bound = np.partition(values, count - 1)[count - 1]
+        below = np.flatnonzero(values < bound)
+        places = np.concatenate([below, np.flatnonzero(values == bound)[: count - len(below)]])
+    else:
+        places = np.arange(len(values))
+    return places[np.lexsort((places, values[places]))]
+
+
+def explain(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    trace: Trace,
+    words: Vocabulary,
+    most: int = MOST_MISSES,
+) -> Explanation:
+    """The explanation of a search that has just ended on this very forest, with so many misses at most.
+
+    Providers stay uuids.
+    """
+    trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
+    stages = (
+        *(_stage_of_providers(forest, passed, words) for passed in trace.providers),
+        *_stages_of_trees(forest, trees, words),
+    )
+    empty = first_empty(stages)
+    misses: tuple[Miss, ...] = ()
+    if empty is not None:
+        near = NearMisses(forest, sharing, query, words, most)
+        if empty < len(trace.providers):
+            misses = tuple(near.providers(trace.providers[empty]))
+        else:
+            misses = tuple(near.trees(trees, empty - len(trace.providers)))
+    other = None if empty is None else _alternative(forest, sharing, query, trace, words)
+    return Explanation(stages, misses, trace.complete, alternative=other)
+
+
+def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
+    """The conditions on trees, with one for each group, also if several classes were looked for apart."""
+    for _, several in groupby(trees, key=lambda each: each.condition):
+        *before, last = several
+        for each in before:
+            if last.alone is not None and each.alone is not None:
+                last = replace(last, alone=last.alone & each.alone)
+        yield last
+
+
+def _alternative(
+    forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, words: Vocabulary
+) -> Alternative | None:
+    """Where the first amount that nobody has room for could be split."""
+    for passed in trace.providers:
+        if isinstance(passed.condition, Fits):
+            name = words.resource_class(passed.condition.class_id)
+            found = alternative(forest, sharing, query, passed.condition, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
+    return Stage(
+        words.condition(passed.condition),
+        Counted.PROVIDERS,
+        came=_came_to(forest, passed),
+        passed=len(passed.rows),
+        trees=_number_of_trees(forest, passed.rows),
+        group=passed.group.suffix,
+    )
+
+
+def _number_of_trees(forest: Forest, rows: Rows) -> int:
+    if forest.is_flat:
+        return len(rows)
+    seen = np.zeros(forest.count, bool)
+    seen[forest.roots_of(rows)] = True
+    return int(np.count_nonzero(seen))
+
+
+def _came_to(forest: Forest, passed: ProvidersPassed) -> int:
+    if passed.before is not None:
+        return len(passed.before)
+    if isinstance(passed.condition, Fits):
+        return len(forest.column(passed.condition.class_id).occupied())
+    return len(passed.rows)
+
+
+def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
+    """The roots of the trees of the candidates found."""
+    if trace.candidates is None or not len(trace.candidates):
+        return np.empty(0, np.int32)
+    roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
+    # Sharing providers of several trees have no tree of their own; they stand for one they serve.
+    return roots[: len(trace.trees[-1].roots)]
+
+
+def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabulary) -> Iterator[Stage]:
+    came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
+    for passed in trees:
+        left = len(passed.roots)
+        yield Stage(words.condition(passed.condition), Counted.TREES, came, left, left)
+        came = left

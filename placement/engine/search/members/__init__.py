@@ -1,0 +1,1 @@
+"""Members of one claim under rules between them."""

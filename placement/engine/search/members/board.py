@@ -1,0 +1,382 @@
+"""What was given to members so far, by the forest and by the tallies of rules; what is left for each kind."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from placement.engine.domain.member_rules import RuleKind
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import SharingMap
+from placement.engine.search.answer import Answer, Draw
+from placement.engine.search.capacity.capacity import Capacity
+from placement.engine.search.capacity.totals import max_flow
+from placement.engine.search.members.places import NOWHERE, HostPlaces, Rule, Tally, filled_up, hosts_of
+from placement.engine.search.query import ForestQuery
+
+FindMore = Callable[[Mask | None], tuple[Answer, bool]]
+"""Searches at some of the rows as roots or at all; the answer, and whether it was cut."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kind:
+    """Members that ask for the same under the same rules, by the numbers of the rules.
+
+    `room` tells of each row of the forest how many fit at most below it if it is a root.
+    """
+
+    find: FindMore
+    room: Callable[[], Amounts]
+    rules: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
+    """The candidates of a kind, best first, with their hosts and their places by rule.
+
+    `is_cut`: there may be more. `at_version` of the board, `narrowed`: at hosts that hard rules allowed then.
+    `drawn`: what candidates draw, as far as it was asked for.
+    """
+
+    answer: Answer
+    hosts: Rows
+    places: Mapping[int, Rows]
+    scores: Amounts
+    alive: Mask
+    is_cut: bool
+    at_version: int
+    narrowed: bool
+    drawn: dict[int, list[Draw]] = field(default_factory=dict)
+
+    def draws(self, at: int) -> list[Draw]:
+        """What a candidate draws."""
+        found = self.drawn.get(at)
+        if found is None:
+            found = self.drawn[at] = self.answer.draws(at)
+        return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Given:
+    """A candidate that a member was given: its table and number, what it draws, its places by rule."""
+
+    kind: Kind
+    table: Table
+    at: int
+    draws: Sequence[Draw]
+    places: Mapping[int, list[int]]
+
+
+class Board:
+    """The state of a decision; `forest` is forked, for what is given is taken there."""
+
+    def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[Rule]) -> None:
+        self.forest = forest
+        self._sharers = sharers
+        self.tallies = [Tally(rule) for rule in rules]
+        self._first: dict[Kind, Table] = {}
+        self._tables: dict[Kind, Table] = {}
+        self.given: list[Given] = []
+        self.version = 0
+        self._touched: dict[int, int] = {}
+
+    # -- candidates ---------------------------------------------------------------------------------
+
+    def table(self, kind: Kind) -> Table:
+        """The candidates of a kind."""
+        if kind not in self._tables:
+            assert not self.given, "tables are made before anything is given"
+            self._first[kind] = self._made(kind, None)
+            self._tables[kind] = _fresh(self._first[kind])
+        return self._tables[kind]
+
+    def first_table(self, kind: Kind) -> Table:
+        """The candidates of a kind before anything was given."""
+        self.table(kind)
+        return self._first[kind]
+
+    def anywhere(self, kind: Kind) -> Table:
+        """The candidates of a kind on what is left, whatever the rules say."""
+        return self._made(kind, None)
+
+    def search_again(self, kind: Kind) -> Table:
+        """The candidates of a kind on what is left, at hosts that the rules allow."""
+        self._tables[kind] = self._made(kind, self.allowed_hosts(kind))
+        return self._tables[kind]
+
+    def _made(self, kind: Kind, among: Mask | None) -> Table:
+        answer, is_cut = kind.find(among)
+        rows = _rows_of(answer)
+        count = len(rows)
+        if not count:
+            rows = np.empty((0, 1), np.intp)
+        places = {number: self.tallies[number].rule.places.of(rows) for number in kind.rules}
+        hosts = hosts_of(self.forest, self._sharers, rows)
+        alive = np.ones(count, bool)
+        scores = answer.present_scores()
+        return Table(answer, hosts, places, scores, alive, is_cut, self.version, among is not None)
+
+    def allowed_hosts(self, kind: Kind) -> Mask:
+        """Which rows are roots where the rules on hosts and aggregates allow one more."""
+        roots = self.forest.roots.astype(np.intp)
+        allowed = np.zeros(self.forest.count, bool)
+        allowed[roots] = True
+        for number in kind.rules:
+            tally = self.tallies[number]
+            if tally.rule.weight is None and tally.rule.on_hosts:
+                allowed[roots] &= tally.allowed(tally.rule.places.of(roots[:, None]))
+        return allowed
+
+    def touched_since(self, host: int, version: int) -> bool:
+        """Whether something was given on a host after a version of the board."""
+        return self._touched.get(host, -1) >= version
+
+    def excess(self, number: int) -> int:
+        """By how many a rule is broken where members are; 0 if it holds."""
+        tally = self.tallies[number]
+        places = [given.places[number] for given in self.given if number in given.places]
+        return tally.excess(filled_up([*places, *tally.rule.held.tolist()]))
+
+    def has_room(self, draws: Sequence[Draw]) -> bool:
+        """Whether all of it is there."""
+        inventories = self.forest.inventories
+        return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
+
+    # -- giving -------------------------------------------------------------------------------------
+
+    def give(self, kind: Kind, table: Table, at: int) -> None:
+        """Let a member of the kind have a candidate."""
+        places = {number: table.places[number][at].tolist() for number in kind.rules}
+        given = Given(kind, table, at, table.draws(at), places)
+        for draw in given.draws:
+            self.forest.take(draw.row, draw.class_id, draw.amount)
+        for number, each in places.items():
+            self.tallies[number].add(each)
+        self._touched[int(table.hosts[at])] = self.version
+        self.version += 1
+        self.given.append(given)
+
+    def give_back(self) -> None:
+        """Take the last one back."""
+        last = self.given.pop()
+        for draw in last.draws:
+            self.forest.take(draw.row, draw.class_id, -draw.amount)
+        for number, each in last.places.items():
+            self.tallies[number].add(each, -1)
+
+    def score_again(self, given: Given) -> None:
+        """Take over what the other candidates of a host are worth after one was given there."""
+        host = int(given.table.hosts[given.at])
+        for table in self._tables.values():
+            if table.answer.is_ordered:
+                at = np.flatnonzero(table.hosts == host)
+                table.scores[at] = table.answer.present_scores_at(at)
+
+    def clear(self) -> None:
+        """Take everything back, as it was in the beginning."""
+        while self.given:
+            self.give_back()
+        for tally in self.tallies:
+            tally.reset()
+        self._tables = {kind: _fresh(table) for kind, table in self._first.items()}
+        self._touched = {}
+        self.version += 1
+
+    def replay(self, given: Sequence[Given]) -> None:
+        """Give what was given before, on a board that was cleared."""
+        for each in given:
+            self.give(each.kind, each.table, each.at)
+
+
+def _fresh(table: Table) -> Table:
+    """A copy that may be written to."""
+    return replace(table, scores=table.scores.copy(), alive=np.ones(len(table.hosts), bool))
+
+
+def _rows_of(answer: Answer) -> Rows | Indices:
+    """The rows of the providers of each candidate, filled up with -1."""
+    if not answer.splits:
+        return answer.provider_rows
+    return filled_up([sorted({draw.row for draw in answer.draws(at)}) for at in range(len(answer))])
+
+
+# How many members of a kind can be placed at most: by the room of each host, and by each rule alone.
+
+
+def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
+    """At most so many of a kind, on a board that was cleared; `others` are the kinds placed beside it.
+
+    No rule is stricter where the other rules are left out. Others may fill the emptiest place of a spread, so
+    that it is no bound for one kind alone.
+    """
+    roots = board.forest.roots.astype(np.intp)
+    room = limited_room(board, kind, roots)
+    shared = {number for other in others if other is not kind for number in other.rules}
+    fixed = [
+        each
+        for each in _on_hosts(board, kind)
+        if each.rule.kind is RuleKind.AT_MOST or board.tallies.index(each) not in shared
+    ]
+    bounds = [_bound(tally, tally.rule.places.of(roots[:, None]), room) for tally in fixed]
+    return min([int(room.sum()), *bounds])
+
+
+def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
+    """How many each host has room for, where each rule is about that host alone."""
+    room = kind.room()[roots]
+    for tally in _on_hosts(board, kind):
+        where = tally.rule.places.of(roots[:, None])
+        room = np.where(_open(tally, where), room, 0)
+        if tally.rule.kind is RuleKind.AT_MOST and where.shape[1] == 1:
+            left = np.where(where[:, 0] >= 0, tally.rule.limit - tally.counts[where[:, 0]], room)
+            room = np.minimum(room, np.maximum(left, 0))
+    return room
+
+
+def _on_hosts(board: Board, kind: Kind) -> list[Tally]:
+    """The tallies of the rules that must hold and that hosts decide about."""
+    tallies = [board.tallies[number] for number in kind.rules]
+    return [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
+
+
+def _open(tally: Tally, places: Rows) -> Mask:
+    """Where one may be at all; a spread may come to allow what it does not yet."""
+    if tally.rule.kind is RuleKind.SPREAD:
+        inside: Mask = (places != NOWHERE).any(axis=1)
+        return inside
+    return tally.allowed(places)
+
+
+def _bound(tally: Tally, places: Rows, room: Amounts) -> int:
+    if tally.rule.kind is RuleKind.AT_MOST:
+        return _at_most(tally, places, room)
+    if tally.rule.kind is RuleKind.SPREAD and places.shape[1] == 1:
+        return _spread(tally, places[:, 0], room)
+    return int(room.sum())
+
+
+def _at_most(tally: Tally, places: Rows, room: Amounts) -> int:
+    """By flow: hosts give to their places, which take what the limit leaves; others give as they are."""
+    outside = (places == NOWHERE).all(axis=1)
+    kinds, number = np.unique(places[~outside], axis=0, return_inverse=True)
+    wanted = np.bincount(number.ravel(), room[~outside], len(kinds)).astype(np.int64)
+    used = np.unique(places[places != NOWHERE])
+    at = {place: index for index, place in enumerate(used.tolist())}
+    left = np.maximum(tally.rule.limit - tally.counts[used], 0)
+    if places.shape[1] == 1:
+        return int(np.minimum(wanted, left).sum() + room[outside].sum())
+    givers = [frozenset(at[place] for place in row if place != NOWHERE) for row in kinds.tolist()]
+    return max_flow(left.tolist(), givers, wanted.tolist()) + int(room[outside].sum())
+
+
+def _spread(tally: Tally, places: Rows, room: Amounts) -> int:
+    """Nobody may be further above the place with the fewest than the limit, however full that one gets."""
+    inside = places != NOWHERE
+    count = tally.rule.places.count
+    able = np.bincount(places[inside], room[inside], count).astype(np.int64)
+    counts = tally.counts[:-1]
+    fewest = int((counts + able).min()) if count else 0
+    return int(np.clip(fewest + tally.rule.limit - counts, 0, able).sum())
+
+
+def room_below(forest: Forest, sharing: SharingMap, queries: Sequence[ForestQuery]) -> Amounts:
+    """For each row that is a root how many consumers its host alone has room for. Raises SearchEnded."""
+    room = np.zeros(forest.count, np.int64)
+    for query in queries:
+        counted = Capacity(forest, sharing, query)
+        room[counted.roots] += counted.upper
+    return room
+
+
+# How many members of one kind go where, if two rules limit aggregates that lie across each other.
+#
+# Taking the best one after another may block more than it has to there. Which zones and racks give how many
+# is a flow from the places of one rule through the hosts to the places of the other.
+
+
+_Edges = dict[int, dict[int, int]]
+_ENDLESS = 2**40
+
+
+class Quota:
+    """So many may still go to hosts of each sort; `of_row` tells the sort by the rows of their roots."""
+
+    def __init__(self, of_row: Rows, left: Amounts) -> None:
+        self._of_row, self._left = of_row, left
+        self.total = int(left.sum())
+
+    def open(self, hosts: Rows) -> Mask:
+        """Which of the hosts may get one more."""
+        fine: Mask = (self._left > 0)[self._of_row[hosts]]
+        return fine
+
+    def use(self, host: int) -> None:
+        """One more is there."""
+        self._left[self._of_row[host]] -= 1
+
+
+def quota_of(board: Board, kind: Kind) -> Quota | None:
+    """The quotas of a kind on a board that was cleared; None unless two rules lie across each other."""
+    roots = board.forest.roots.astype(np.intp)
+    hard = [board.tallies[number] for number in kind.rules if board.tallies[number].rule.weight is None]
+    across = [tally for tally in hard if not isinstance(tally.rule.places, HostPlaces)]
+    if len(across) != 2 or any(tally.rule.kind is not RuleKind.AT_MOST for tally in across):
+        return None
+    if not all(tally.rule.on_hosts for tally in across):
+        return None
+    places = [tally.rule.places.of(roots[:, None]) for tally in across]
+    if any(each.shape[1] != 1 for each in places):
+        return None
+    pairs, number = np.unique(np.hstack(places), axis=0, return_inverse=True)
+    room = np.bincount(number.ravel(), limited_room(board, kind, roots), len(pairs)).astype(np.int64)
+    of_row = np.zeros(board.forest.count, np.intp)
+    of_row[roots] = number.ravel()
+    return Quota(of_row, _flow(pairs, room, across))
+
+
+def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
+    """How many each pair of places gets, in the largest flow from the first ones to the second ones."""
+    left = [np.maximum(tally.rule.limit - tally.counts, 0).tolist() for tally in tallies]
+    first = {place: 1 + at for at, place in enumerate(dict.fromkeys(pairs[:, 0].tolist()))}
+    second = {place: -1 - at for at, place in enumerate(dict.fromkeys(pairs[:, 1].tolist()))}
+    source, sink = 0, 1 + len(first)
+    edges: _Edges = {node: {} for node in (source, sink, *first.values(), *second.values())}
+    for place, node in first.items():
+        edges[source][node] = _ENDLESS if place == NOWHERE else left[0][place]
+        edges[node][source] = 0
+    for place, node in second.items():
+        edges[node][sink] = _ENDLESS if place == NOWHERE else left[1][place]
+        edges[sink][node] = 0
+    for (one, other), amount in zip(pairs.tolist(), room.tolist(), strict=True):
+        edges[first[one]][second[other]] = amount
+        edges[second[other]][first[one]] = 0
+    while path := _path(edges, source, sink):
+        steps = list(pairwise(path))
+        amount = min(edges[here][there] for here, there in steps)
+        for here, there in steps:
+            edges[here][there] -= amount
+            edges[there][here] += amount
+    return np.array([edges[second[other]][first[one]] for one, other in pairs.tolist()], np.int64)
+
+
+def _path(edges: _Edges, source: int, sink: int) -> list[int]:
+    """The shortest way from the source to the sink that takes more, empty if there is none."""
+    came = {source: source}
+    queue = deque([source])
+    while queue:
+        here = queue.popleft()
+        for there, amount in edges[here].items():
+            if amount and there not in came:
+                came[there] = here
+                queue.append(there)
+    if sink not in came:
+        return []
+    path = [sink]
+    while path[-1] != source:
+        path.append(came[path[-1]])
+    return path[::-1]

@@ -1,0 +1,244 @@
+"""The places that rules count members in: hosts, aggregates of hosts, providers inside of hosts.
+
+A consumer is the rows of the providers that it takes something of, filled up with -1; so are its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import numpy as np
+
+from placement.engine.domain.member_rules import RuleKind
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows, Shares
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import SharingMap
+
+NOWHERE = -1
+
+
+class Places(Protocol):
+    """The places of a rule, numbered from 0 to `count`."""
+
+    count: int
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The places of each consumer, each once, filled up with NOWHERE."""
+        ...
+
+
+def hosts_of(forest: Forest, sharers: Mask, rows: Rows | Indices) -> Rows:
+    """The root of the host of each consumer: of the tree of what it has of others than sharing providers."""
+    last = forest.count
+    roots = np.where(rows >= 0, forest.providers.root[rows], last)
+    own = np.where(sharers[rows], last, roots).min(axis=1)
+    hosts: Rows = np.where(own < last, own, roots.min(axis=1)).astype(np.intp)
+    return hosts
+
+
+def sharers_of(forest: Forest, sharing: SharingMap, trait: int) -> Mask:
+    """Which rows are sharing providers, by the id of the trait that says so."""
+    return sharing.of(forest, trait).mask(forest.count)
+
+
+def filled_up(rows: Sequence[Sequence[int]]) -> Rows:
+    """Lists of rows as a table, filled up with -1."""
+    table = np.full((len(rows), max([1, *map(len, rows)])), NOWHERE, np.intp)
+    for at, each in enumerate(rows):
+        table[at, : len(each)] = each
+    return table
+
+
+def places_of_each(places: Places, rows: Sequence[Sequence[int]]) -> Rows:
+    """The places of consumers that take something of these rows; who takes nothing is left out."""
+    return places.of(filled_up([each for each in rows if each]))
+
+
+class HostPlaces:
+    """Each host by itself, under the row of its root."""
+
+    def __init__(self, forest: Forest, sharers: Mask) -> None:
+        self._forest, self._sharers = forest, sharers
+        self.count = forest.count
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The host of each consumer."""
+        return hosts_of(self._forest, self._sharers, rows)[:, None]
+
+
+class AggregatePlaces:
+    """The aggregates that the root of a host is in: of those listed, or of all."""
+
+    def __init__(self, forest: Forest, sharers: Mask, listed: Sequence[int]) -> None:
+        self._forest, self._sharers = forest, sharers
+        sets = forest.aggregates.sets
+        ids = listed or sorted({id_ for members in sets for id_ in members})
+        number = {id_: at for at, id_ in enumerate(ids)}
+        self.count = len(ids)
+        self._of_set = filled_up(
+            [sorted(number[id_] for id_ in members if id_ in number) for members in sets]
+        )
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The aggregates of the host of each consumer."""
+        sets = self._forest.aggregates.numbers_of(self._forest.count)
+        places: Rows = self._of_set[sets[hosts_of(self._forest, self._sharers, rows)]]
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which providers are places: those that offer a class, have a trait, or stand so far below the root."""
+
+    class_id: int | None = None
+    trait_id: int | None = None
+    depth: int | None = None
+
+    def everywhere(self, forest: Forest) -> Mask:
+        """Which rows are places."""
+        rows = np.arange(forest.count)
+        if self.class_id is not None:
+            offers: Mask = forest.column(self.class_id).entries_of(rows) >= 0
+            return offers
+        if self.trait_id is not None:
+            return forest.traits.satisfying(rows, (frozenset((self.trait_id,)),))
+        here: Mask = _depths(forest) == self.depth
+        return here
+
+
+class ProviderPlaces:
+    """The nearest marked provider at or above each that a consumer takes something of, under its row."""
+
+    def __init__(self, forest: Forest, marker: Marker) -> None:
+        self.count = forest.count
+        marked = marker.everywhere(forest)
+        parents = forest.providers.parent[: forest.count].astype(np.intp)
+        current = np.arange(forest.count)
+        while (open_ := (current >= 0) & ~marked[current]).any():
+            current[open_] = parents[current[open_]]
+        self._nearest = current
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The places of each consumer."""
+        places = np.sort(np.where(rows >= 0, self._nearest[rows], NOWHERE), axis=1)
+        places[:, 1:][places[:, 1:] == places[:, :-1]] = NOWHERE
+        return places
+
+
+def _depths(forest: Forest) -> Rows:
+    parents = forest.providers.parent[: forest.count].astype(np.intp)
+    depths, above = np.zeros(forest.count, np.intp), parents.copy()
+    while (below := above >= 0).any():
+        depths[below] += 1
+        above[below] = parents[above[below]]
+    return depths
+
+
+# One rule, and who is where: which places may get one more, and what breaking it costs where it is soft.
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
+
+    `counted`: the places of each consumer that counts and is there already, `held` those of the members among
+    them. `on_hosts`: hosts decide about the places, not providers inside of them.
+    """
+
+    kind: RuleKind
+    places: Places
+    limit: int
+    counted: Rows
+    on_hosts: bool
+    weight: float | None = None
+    held: Rows = field(default_factory=lambda: np.empty((0, 1), np.intp))
+
+
+class Tally:
+    """How many count in each place of a rule."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        # The last is for those that are nowhere; nobody counts there.
+        self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)
+        self.total = 0
+        self.frame: int | None = None
+        """The place where all have to be, of a rule that all are together."""
+        for places in rule.counted.tolist():
+            self.add(places)
+        self._first = self.counts.copy(), self.total
+
+    def add(self, places: Sequence[int], sign: int = 1) -> None:
+        """One more consumer with these places, or one less."""
+        for place in places:
+            if place != NOWHERE:
+                self.counts[place] += sign
+        self.total += sign
+
+    def reset(self) -> None:
+        """Forget all but those that were there first."""
+        counts, self.total = self._first
+        self.counts = counts.copy()
+
+    def allowed(self, places: Rows) -> Mask:
+        """Which candidates may be next without breaking it, by their places."""
+        rule = self.rule
+        if rule.kind is RuleKind.AT_MOST:
+            return _all(self.counts < rule.limit, places)
+        if rule.kind is RuleKind.SPREAD:
+            return _any(places != NOWHERE) & _all(self.counts < self._fewest + rule.limit, places)
+        return _any(places != NOWHERE if self.frame is None else places == self.frame)
+
+    def admits(self, places: Sequence[int]) -> bool:
+        """Whether one candidate may be next; of a spread only whether it is in one of the places at all."""
+        if self.rule.kind is RuleKind.AT_MOST:
+            return all(place == NOWHERE or self.counts[place] < self.rule.limit for place in places)
+        if self.frame is not None:
+            return self.frame in places
+        return any(place != NOWHERE for place in places)
+
+    def penalties(self, places: Rows) -> Shares:
+        """What each candidate would cost of a rule that need not hold."""
+        rule, counts = self.rule, self.counts[places]
+        somewhere = places != NOWHERE
+        if rule.kind is RuleKind.AT_MOST:
+            over = np.where(somewhere, counts + 1 - rule.limit, 0).max(axis=1)
+        elif rule.kind is RuleKind.TOGETHER:
+            over = self.total - counts.max(axis=1)
+        else:
+            least = self._fewest + rule.limit
+            outside = int(self.counts[:-1].max(initial=0)) + 1 - least
+            over = np.where(somewhere, counts + 1 - least, 0).max(axis=1)
+            over = np.where(somewhere.any(axis=1), over, max(1, outside))
+        penalties: Shares = (rule.weight or 0.0) * np.maximum(over, 0)
+        return penalties
+
+    def excess(self, members: Rows) -> int:
+        """By how many the rule is broken where members are, by the places of these; 0 if it holds."""
+        rule = self.rule
+        used = np.unique(members[members != NOWHERE])
+        nowhere = int((members == NOWHERE).all(axis=1).sum())
+        if rule.kind is RuleKind.AT_MOST:
+            return int(np.maximum(self.counts[used] - rule.limit, 0).sum())
+        if rule.kind is RuleKind.TOGETHER:
+            if rule.weight is None:
+                # Others may be in several places; members are with some of them.
+                return len(members) - int(np.bincount(members[members != NOWHERE]).max(initial=0))
+            return self.total - int(self.counts[used].max(initial=0)) if len(members) else 0
+        return int(np.maximum(self.counts[used] - self._fewest - rule.limit, 0).sum()) + nowhere
+
+    @property
+    def _fewest(self) -> int:
+        return int(self.counts[:-1].min(initial=2**40)) if self.rule.places.count else 0
+
+
+def _all(fine: Mask, places: Rows) -> Mask:
+    """Who is only in places that are fine; nowhere is."""
+    fine[-1] = True
+    return cast(Mask, fine[places].all(axis=1))
+
+
+def _any(met: Mask) -> Mask:
+    return cast(Mask, met.any(axis=1))

@@ -1,0 +1,394 @@
+"""Placing members under rules: where all are together, place by place; else at once.
+
+Taking the best one after another comes first. Where that falls short of what sums allow, another order and
+then all ways are tried, up to a number of steps; what was not tried to the end is not proven.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from placement.engine.domain.member_rules import RuleKind
+from placement.engine.forest.arrays import Amounts, Mask
+from placement.engine.search.budget import Budget, SearchEnded
+from placement.engine.search.members.board import Board, Given, Kind, Quota, Table, most_of, quota_of
+from placement.engine.search.members.places import Tally
+
+# One member after another gets the best candidate that the rules leave.
+
+
+_EQUAL = 1e-9
+
+
+def place_each(
+    board: Board, members: Sequence[Kind], budget: Budget, quota: Quota | None = None
+) -> list[Given | None]:
+    """What each of the members gets, None where nothing is left, or no quota. Raises SearchEnded."""
+    found: list[Given | None] = []
+    # Of a kind that got nothing another may get something only after somebody else did.
+    stuck: dict[Kind, int] = {}
+    for kind in members:
+        budget.spend()
+        if stuck.get(kind) == board.version:
+            found.append(None)
+            continue
+        best = best_left(board, kind, quota)
+        if best is None:
+            stuck[kind] = board.version
+            found.append(None)
+            continue
+        table, at = best
+        board.give(kind, table, at)
+        if quota is not None:
+            quota.use(int(table.hosts[at]))
+        found.append(board.given[-1])
+        board.score_again(board.given[-1])
+    return found
+
+
+def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Table, int] | None:
+    """The best candidate of a kind that there is room for and that the rules allow, None if there is none.
+
+    What breaks soft rules least comes first, then what the order prefers.
+    """
+    table = board.table(kind)
+    while True:
+        fine = table.alive & allowed(board, kind, table)
+        if quota is not None:
+            fine &= quota.open(table.hosts)
+        at = _best(board, kind, table, fine)
+        if at is None:
+            # Others may have been left out, and those that split an amount depend on what is left.
+            stale = (table.is_cut or table.answer.splits) and table.at_version < board.version
+            if not (stale or (table.is_cut and not table.narrowed)):
+                return None
+            table = board.search_again(kind)
+        elif table.answer.splits and board.touched_since(int(table.hosts[at]), table.at_version):
+            table = board.search_again(kind)
+        elif board.has_room(table.draws(at)):
+            return table, at
+        else:
+            table.alive[at] = False
+
+
+def allowed(board: Board, kind: Kind, table: Table) -> Mask:
+    """Which candidates break no rule that must hold."""
+    fine: Mask = np.ones(len(table.alive), bool)
+    for number in kind.rules:
+        tally = board.tallies[number]
+        if tally.rule.weight is None:
+            fine &= tally.allowed(table.places[number])
+    return fine
+
+
+def _best(board: Board, kind: Kind, table: Table, fine: Mask) -> int | None:
+    soft = [number for number in kind.rules if board.tallies[number].rule.weight is not None]
+    if soft and fine.any():
+        penalties = sum(
+            (board.tallies[number].penalties(table.places[number]) for number in soft), np.zeros(len(fine))
+        )
+        fine = fine & (penalties <= penalties[fine].min() + _EQUAL)
+    if not table.answer.is_ordered:
+        first = int(fine.argmax()) if len(fine) else 0
+        return first if len(fine) and fine[first] else None
+    if not fine.any():
+        return None
+    return int(np.where(fine, table.scores, np.iinfo(np.int64).min).argmax())
+
+
+# Trying all ways to place so many members, where taking the best one after another fell short.
+
+
+class Trying:
+    """Depth first: members of a kind get candidates in ascending order, for they may be exchanged."""
+
+    def __init__(self, board: Board, members: Sequence[Kind], steps: int, budget: Budget) -> None:
+        self._board = board
+        self._members = sorted(members, key=lambda kind: len(board.first_table(kind).hosts))
+        kinds = list(dict.fromkeys(self._members))
+        # Members of a kind side by side.
+        self._members.sort(key=kinds.index)
+        self.steps_left = steps
+        self._budget = budget
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ways were tried that there are, if nothing was found."""
+        tables = [self._board.first_table(kind) for kind in set(self._members)]
+        return self.steps_left > 0 and not any(table.is_cut or table.answer.splits for table in tables)
+
+    def run(self, wanted: int) -> bool:
+        """Place so many; whether it was found. The board was cleared before. Raises SearchEnded."""
+        return self._go_on(0, 0, len(self._members) - wanted)
+
+    def _go_on(self, member: int, first: int, spare: int) -> bool:
+        if member == len(self._members):
+            return self._holds()
+        kind = self._members[member]
+        following = member + 1 < len(self._members) and self._members[member + 1] is kind
+        table = self._board.first_table(kind)
+        for at in range(first, len(table.hosts)):
+            self.steps_left -= 1
+            self._budget.spend()
+            if self.steps_left <= 0:
+                return False
+            places = [(number, table.places[number][at].tolist()) for number in kind.rules]
+            if self._admits(places) and self._board.has_room(table.draws(at)):
+                self._board.give(kind, table, at)
+                if self._go_on(member + 1, at if following else 0, spare):
+                    return True
+                self._board.give_back()
+        rest = sum(each is kind for each in self._members[member:])
+        return rest <= spare and self._go_on(member + rest, 0, spare - rest)
+
+    def _admits(self, places: Sequence[tuple[int, list[int]]]) -> bool:
+        tallies = self._board.tallies
+        return all(
+            tallies[number].admits(each) for number, each in places if tallies[number].rule.weight is None
+        )
+
+    def _holds(self) -> bool:
+        """Whether spreads hold, which only the last member decides."""
+        hard = [
+            number
+            for number, tally in enumerate(self._board.tallies)
+            if tally.rule.kind is RuleKind.SPREAD and tally.rule.weight is None
+        ]
+        return not any(self._board.excess(number) for number in hard)
+
+
+_STEPS = 30_000
+# Deeper is nothing tried: the stack of Python is what it is.
+_MOST_TRIED = 200
+# A place where nobody is: who has to be together is not placed at all.
+_NONE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What each member was given, None where nothing; `proven`: no more of them can be placed."""
+
+    given: Sequence[Given | None]
+    proven: bool
+    frame: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many were given something."""
+        return sum(each is not None for each in self.given)
+
+
+@dataclass(slots=True)
+class Placing:
+    """One decision; the board is as the members were given it in the end."""
+
+    board: Board
+    members: Sequence[Kind]
+    budget: Budget
+    steps: int = _STEPS
+
+    def run(self) -> Placed:
+        """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
+        for kind in dict.fromkeys(self.members):
+            self.budget.look()
+            self.board.table(kind)
+        best: Placed | None = None
+        ended = False
+        together = [each for each in self.board.tallies if _binds(each)]
+        try:
+            for bound, frame in self._frames(together):
+                if best is not None and bound <= best.count:
+                    break
+                self.budget.look()
+                best = self._better(best, self._framed(together, frame, bound))
+                if best.count == len(self.members):
+                    break
+        except SearchEnded as out:
+            if out.abandoned or best is None:
+                raise
+            ended = True
+        best = best or Placed([None] * len(self.members), True)
+        proven = best.proven and not ended and not self._may_lack_places(together)
+        return self._settled(best, together, proven=proven)
+
+    def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
+        """The best, on the board."""
+        whole = best.count == len(self.members)
+        if not (whole and len(self.board.given) == best.count):
+            self.board.clear()
+            for tally, place in zip(together, best.frame, strict=False):
+                tally.frame = place
+            self.board.replay([each for each in best.given if each is not None])
+        return Placed(best.given, proven or whole, best.frame)
+
+    @staticmethod
+    def _better(best: Placed | None, other: Placed) -> Placed:
+        if best is None:
+            return other
+        winner = other if other.count > best.count else best
+        return Placed(winner.given, best.proven and other.proven, winner.frame)
+
+    # -- frames: where all are together -------------------------------------------------------------
+
+    def _frames(self, together: Sequence[Tally]) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Places for each rule that all are together, those first that have room for most, with how many."""
+        if not together:
+            yield len(self.members), ()
+            return
+        choices = [self._choices(tally) for tally in together]
+        # Frames may be too many to be listed; each leads to those that are one step further down a list.
+        heap = [(-min(each[0][0] for each in choices), (0,) * len(choices))]
+        while heap:
+            self.budget.spend()
+            bound, at = heappop(heap)
+            yield -bound, tuple(each[number][1] for each, number in zip(choices, at, strict=True))
+            # Only from the last list that was begun onwards, so that no frame is reached twice.
+            begun = max((turn for turn, number in enumerate(at) if number), default=0)
+            for turn in range(begun, len(at)):
+                if at[turn] + 1 < len(choices[turn]):
+                    further = (*at[:turn], at[turn] + 1, *at[turn + 1 :])
+                    heappush(heap, (max(bound, -choices[turn][at[turn] + 1][0]), further))
+
+    def _choices(self, tally: Tally) -> list[tuple[int, int]]:
+        """How many members each place has room for at most, and the place, in descending order.
+
+        Equals come as candidates do, then those that are only known to have room.
+        """
+        number, kinds = self._concerned(tally)
+        if not kinds:
+            return [(len(self.members), _NONE)]
+        there = tally.rule.counted[tally.rule.counted >= 0]
+        first = np.concatenate([self.board.first_table(kind).places[number].ravel() for kind in kinds])
+        _, at = np.unique(first, return_index=True)
+        places = [place for place in first[np.sort(at)].tolist() if place >= 0]
+        if len(tally.rule.counted):
+            places = [place for place in places if place in set(there.tolist())]
+            if self._is_cut(kinds):
+                places = list(dict.fromkeys([*places, *there.tolist()]))
+        others = sum(number not in kind.rules for kind in self.members)
+        if not tally.rule.on_hosts:
+            return [*((len(self.members), place) for place in places), (others, _NONE)]
+        bounds = np.full(tally.rule.places.count + 1, others)
+        counts = Counter(self.members)
+        for kind in kinds:
+            bounds += np.minimum(self._room_by_place(tally, kind), counts[kind])
+        if self._is_cut(kinds) and not len(tally.rule.counted):
+            places = list(dict.fromkeys([*places, *np.flatnonzero(bounds > others).tolist()]))
+        found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
+        return [*found, (others, _NONE)]
+
+    def _concerned(self, tally: Tally) -> tuple[int, list[Kind]]:
+        """The number of a rule, and the kinds that it is about."""
+        number = self.board.tallies.index(tally)
+        return number, [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
+
+    def _is_cut(self, kinds: Sequence[Kind]) -> bool:
+        """Whether there may be candidates that no table shows."""
+        return any(self.board.first_table(kind).is_cut for kind in kinds)
+
+    def _may_lack_places(self, together: Sequence[Tally]) -> bool:
+        """Whether some rule may have places that nobody knows of: providers that no table shows."""
+        return any(not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together)
+
+    def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
+        roots = self.board.forest.roots.astype(np.intp)
+        where = tally.rule.places.of(roots[:, None])
+        room = np.repeat(kind.room()[roots], where.shape[1])
+        inside = where.ravel() >= 0
+        found = np.zeros(tally.rule.places.count + 1, np.int64)
+        np.add.at(found, where.ravel()[inside], room[inside])
+        return found
+
+    # -- one frame ----------------------------------------------------------------------------------
+
+    def _framed(self, together: Sequence[Tally], frame: tuple[int, ...], bound: int) -> Placed:
+        for tally, place in zip(together, frame, strict=True):
+            tally.frame = place
+        placed = self._greedily(self.members, frame)
+        if placed.count == len(self.members):
+            return placed
+        hardest_first = sorted(self.members, key=lambda kind: len(self.board.first_table(kind).hosts))
+        if len(set(self.members)) > 1:
+            placed = self._better(placed, self._greedily(hardest_first, frame))
+        bound = min(bound, self._bound())
+        if placed.count < bound and len(set(self.members)) == 1:
+            quota = quota_of(self.board, self.members[0])
+            if quota is not None:
+                bound = min(bound, quota.total)
+                placed = self._better(placed, self._greedily(self.members, frame, quota))
+        return self._tried(placed, bound, frame)
+
+    def _bound(self) -> int:
+        self.board.clear()
+        counts = Counter(self.members)
+        kinds = list(counts)
+        return sum(min(count, most_of(self.board, kind, kinds)) for kind, count in counts.items())
+
+    def _greedily(
+        self, members: Sequence[Kind], frame: tuple[int, ...], quota: Quota | None = None
+    ) -> Placed:
+        self.board.clear()
+        return self._in_order(place_each(self.board, members, self.budget, quota), frame)
+
+    def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
+        """More than that, as long as all ways can be tried."""
+        while placed.count < bound:
+            if len(self.members) > _MOST_TRIED or self.steps <= 0:
+                return placed
+            self.board.clear()
+            trying = Trying(self.board, self.members, self.steps, self.budget)
+            try:
+                found = trying.run(placed.count + 1)
+            except SearchEnded as ended:
+                if ended.abandoned:
+                    raise
+                self.steps = 0
+                return placed
+            self.steps = trying.steps_left
+            if not found:
+                return Placed(placed.given, trying.is_complete, frame)
+            placed = self._in_order(self.board.given, frame)
+        return Placed(placed.given, True, frame)
+
+    def _in_order(self, given: Sequence[Given | None], frame: tuple[int, ...]) -> Placed:
+        """What was given by kinds, as the members stand; nothing is proven by that."""
+        by_kind: dict[Kind, list[Given]] = {}
+        for each in given:
+            if each is not None:
+                by_kind.setdefault(each.kind, []).append(each)
+        queues = {kind: iter(each) for kind, each in by_kind.items()}
+        return Placed([next(queues.get(kind, iter(())), None) for kind in self.members], False, frame)
+
+
+def _binds(tally: Tally) -> bool:
+    return tally.rule.kind is RuleKind.TOGETHER and tally.rule.weight is None
+
+
+# Why nobody else can be placed: the hosts that have room, and which rules leave them out.
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """`with_room`: so many hosts have room for one more; `left_out`: how many of them by each hard rule."""
+
+    with_room: int
+    left_out: dict[int, int]
+
+
+def hindrance(board: Board, kind: Kind) -> Hindrance:
+    """What stops the next of a kind, on the board as it is."""
+    table = board.anywhere(kind)
+    hosts = np.unique(table.hosts)
+    left_out: dict[int, int] = {}
+    for number in kind.rules:
+        tally = board.tallies[number]
+        if tally.rule.weight is None:
+            open_ = np.unique(table.hosts[tally.allowed(table.places[number])])
+            if len(open_) < len(hosts):
+                left_out[number] = len(hosts) - len(open_)
+    return Hindrance(len(hosts), left_out)

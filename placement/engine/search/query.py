@@ -1,0 +1,430 @@
+"""A candidates query with ids instead of names, as the forest knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from placement.engine.domain.groups import SplitRule
+from placement.engine.forest.arrays import Indices, Mask, Rows
+from placement.engine.forest.forest import Forest
+from placement.engine.scoring.order import Order
+from placement.engine.search.budget import Budget
+
+# Core trees: hosts whose dedicated CPUs are given by providers of their own, below those of the memory.
+
+
+@dataclass(frozen=True, slots=True)
+class IsCoreTree:
+    """Providers of the class `cpus` are below one of the class `memory`, with no NUMA node on the way.
+
+    `numa_node` is the id of the trait HW_NUMA_ROOT. If not `wanted`, met by all other trees.
+    Source: nova-flavors.md, "Core trees".
+    """
+
+    memory: int
+    cpus: int
+    numa_node: int
+    wanted: bool = True
+
+    def among(self, forest: Forest, roots: Indices) -> Mask:
+        """Which of the roots meet it."""
+        meeting: Mask = self._everywhere(forest)[roots] == self.wanted
+        return meeting
+
+    def _everywhere(self, forest: Forest) -> Mask:
+        """Which rows are roots of core trees."""
+        below, apart = np.zeros((2, forest.count), bool)
+        cpus, memory = forest.column(self.cpus), forest.column(self.memory)
+        at: Indices = cpus.entries.provider[cpus.occupied()]
+        passed = np.zeros(len(at), bool)
+        while len(at) and not forest.is_flat:
+            passed |= forest.traits.satisfying(at, (frozenset((self.numa_node,)),), frozenset())
+            above = forest.providers.parent[at]
+            at, passed = above[above >= 0], passed[above >= 0]
+            gives = memory.entries_of(at) >= 0
+            roots = forest.providers.root[at]
+            below[roots[gives]] = True
+            apart[roots[gives & passed]] = True
+        return below & ~apart
+
+
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuery:
+    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid.
+
+    `split`: the classes whose amounts may come from several providers.
+    """
+
+    suffix: str
+    resources: tuple[tuple[int, int], ...]
+    required: tuple[Ids, ...] = ()
+    forbidden: Ids = frozenset()
+    member_of: tuple[Ids, ...] = ()
+    forbidden_aggregates: Ids = frozenset()
+    in_tree: str | None = None
+    split: Ids = frozenset()
+    split_rule: SplitRule = SplitRule.PACK
+
+    @property
+    def condition(self) -> GroupQuery:
+        """The same without its suffix: groups with equal conditions ask for the same thing."""
+        return replace(self, suffix="") if self.suffix else self
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A soft condition: the host carries one of the traits or is in one of the aggregates, or is not.
+
+    A host that meets it gains 100 times the weight, as from a strategy that scores all or nothing.
+    """
+
+    weight: int
+    traits: Ids = frozenset()
+    aggregates: Ids = frozenset()
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForestOrder:
+    """Candidates best first. `class_ids` knows the listed resource classes that exist."""
+
+    order: Order
+    class_ids: Mapping[str, int]
+    preferences: tuple[Preference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForestQuery:
+    """A whole query by ids; the words are those of engine.domain.groups.CandidateQuery.
+
+    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
+    of all instead of the first found; where that takes building them, the best of the first `considered`.
+    `budget`: how long the search and its explanation may go on. `tree_kind`: only core trees, or only others.
+    `among`: which rows of the forest may be roots of candidates, None for all.
+    """
+
+    groups: tuple[GroupQuery, ...]
+    sharing_trait: int
+    maximum: int
+    isolate: bool = False
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root_required: tuple[Ids, ...] = ()
+    root_forbidden: Ids = frozenset()
+    root_member_of: tuple[Ids, ...] = ()
+    tree_kind: IsCoreTree | None = None
+    among: Mask | None = field(default=None, compare=False)
+    one_provider_per_tree: bool = False
+    depth_first: bool = False
+    order: ForestOrder | None = None
+    considered: int = 2**31
+    budget: Budget = field(default_factory=Budget, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place of a candidate to fill with one provider, or with several where it has a `rule`.
+
+    A suffixed group is one slot with all its resources but those that are split; the unsuffixed group is one
+    slot per resource class, and so is each class that is split.
+    """
+
+    group: GroupQuery
+    resources: tuple[tuple[int, int], ...]
+    rule: SplitRule | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the group, empty for the unsuffixed one."""
+        return self.group.suffix
+
+    @property
+    def suffixed(self) -> bool:
+        """Whether the slot belongs to a suffixed group."""
+        return self.group.suffix != ""
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: slots with equal conditions can be filled by the same providers."""
+        return (self.suffixed, self.resources, self.rule, self.group.condition)
+
+
+def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
+    """The slots of a query, in the order of its groups."""
+    slots: list[Slot] = []
+    for group in query.groups:
+        if not group.suffix:
+            slots.extend(Slot(group, (resource,)) for resource in group.resources)
+            continue
+        whole = tuple(resource for resource in group.resources if resource[0] not in group.split)
+        if whole or not group.split:
+            slots.append(Slot(group, whole))
+        slots.extend(
+            Slot(group, (resource,), group.split_rule)
+            for resource in group.resources
+            if resource[0] in group.split
+        )
+    return tuple(slots)
+
+
+def demands_of(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
+    """What each slot that is not split asks for, by class; 0 where it does not ask for the class."""
+    demands: dict[int, list[int]] = {}
+    for number, slot in enumerate(slots):
+        for class_id, amount in () if slot.rule else slot.resources:
+            demands.setdefault(class_id, [0] * len(slots))[number] = amount
+    return {class_id: tuple(demand) for class_id, demand in demands.items()}
+
+
+# What a group asks of one provider, condition by condition.
+#
+# Each condition tells which of some providers meet it. A search applies few compound conditions; a search
+# that is to be explained applies their parts one by one, through the same code.
+
+
+_NO_TREE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """The provider can take one allocation of `amount` now.
+
+    Source: placement-api.md, "When does an allocation fit".
+    """
+
+    class_id: int
+    amount: int
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers that meet it, ascending by entry of the column."""
+        return forest.column(self.class_id).fitting(self.amount)
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        return forest.column(self.class_id).among_fitting(rows, self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class GivesPart:
+    """The provider can give a part of the amount; under some rules only all that it has.
+
+    Source: placement-api.md, "Split amounts".
+    """
+
+    class_id: int
+    amount: int
+    rule: SplitRule
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers that meet it, ascending by entry of the column."""
+        rows = OffersClass(self.class_id).everywhere(forest)
+        return rows[self.among(forest, rows)]
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        column = forest.column(self.class_id)
+        room, least, step, whole = column.parts(rows)
+        offered = column.entries_of(rows) >= 0
+        if self.rule in (SplitRule.REQUIRE, SplitRule.ISOLATE):
+            met: Mask = offered & (whole >= 1)
+            return met
+        met = offered & (np.minimum(room, self.amount) >= -(-least // step) * step)
+        return met
+
+
+@dataclass(frozen=True, slots=True)
+class OffersClass:
+    """The provider has an inventory of the class, however much of it is free."""
+
+    class_id: int
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers that meet it, ascending by entry of the column."""
+        column = forest.column(self.class_id)
+        return column.entries.provider[column.occupied()].astype(np.intp)
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
+        return met
+
+
+@dataclass(frozen=True, slots=True)
+class Carries:
+    """The provider has a trait of every set in `required` and none that is `forbidden`."""
+
+    required: tuple[Ids, ...] = ()
+    forbidden: Ids = frozenset()
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        return forest.traits.satisfying(rows, self.required, self.forbidden)
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn:
+    """The provider is in an aggregate of every set in `required` and in none that is `forbidden`.
+
+    `or_root`: its root may be so instead, as the aggregates of a root span its tree.
+    """
+
+    required: tuple[Ids, ...] = ()
+    forbidden: Ids = frozenset()
+    or_root: bool = False
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        met = forest.aggregates.satisfying(rows, self.required, self.forbidden)
+        if self.or_root:
+            met = met | forest.aggregates.satisfying(forest.roots_of(rows), self.required, self.forbidden)
+        return met
+
+
+@dataclass(frozen=True, slots=True)
+class InTree:
+    """The provider is in the tree of the named provider; an unknown one has no tree."""
+
+    uuid: str
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        named = forest.row_of_uuid(self.uuid)
+        root = forest.providers.root[named] if named >= 0 else _NO_TREE
+        met: Mask = forest.providers.root[rows] == root
+        return met
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """No condition at all: any provider."""
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers, ascending."""
+        return np.flatnonzero(forest.alive())
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """All of the rows."""
+        return np.ones(len(rows), bool)
+
+
+Condition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
+
+
+def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:
+    """The conditions of a suffixed group on its provider, beside resources."""
+    if group.required or group.forbidden:
+        yield from split(Carries(group.required, group.forbidden), one_by_one=one_by_one)
+    if group.member_of or group.forbidden_aggregates:
+        yield from split(IsIn(group.member_of, group.forbidden_aggregates), one_by_one=one_by_one)
+    if group.in_tree is not None:
+        yield InTree(group.in_tree)
+
+
+def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[Condition]:
+    """The same condition, or all its parts."""
+    if not one_by_one:
+        yield condition
+        return
+    kind = type(condition)
+    yield from (kind((any_of,)) for any_of in condition.required)
+    yield from (kind((), frozenset((id_,))) for id_ in sorted(condition.forbidden))
+
+
+# The trace of a search, from which it is explained afterwards.
+#
+# The stages of the search note what passed each condition. A note is an append; only an explanation counts,
+# so a search that is not explained pays next to nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class AllGroups:
+    """The tree has a provider for every group up to this one."""
+
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """At least one of the providers that serve the unsuffixed group has a trait of the set."""
+
+    any_of: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class RootCarries:
+    """The root has a trait of every required set and no forbidden one."""
+
+    required: tuple[Ids, ...]
+    forbidden: Ids
+
+    def among(self, forest: Forest, roots: Indices) -> Mask:
+        """Which of the roots meet it."""
+        return forest.traits.satisfying(roots, self.required, self.forbidden)
+
+
+@dataclass(frozen=True, slots=True)
+class RootIsIn:
+    """The root is in an aggregate of every required set and in no forbidden one."""
+
+    required: tuple[Ids, ...]
+    forbidden: Ids
+
+    def among(self, forest: Forest, roots: Indices) -> Mask:
+        """Which of the roots meet it."""
+        return forest.aggregates.satisfying(roots, self.required, self.forbidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Combines:
+    """All groups can be served together: sums, group_policy and same_subtree included."""
+
+
+TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Combines
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidersPassed:
+    """Providers left after a condition of a group; `before` None means all there are."""
+
+    group: GroupQuery
+    condition: Condition
+    before: Rows | None
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class TreesPassed:
+    """Roots left after a condition on whole trees; `alone` are those that meet this one, if known apart.
+
+    Either rows of roots or a mask over all rows.
+    """
+
+    condition: TreeCondition
+    passed: Mask | Indices
+    alone: Mask | None = None
+
+    @property
+    def roots(self) -> Indices:
+        """The rows of the roots that passed."""
+        rows = np.flatnonzero(self.passed) if self.passed.dtype == bool else self.passed
+        return rows.astype(np.int32)
+
+
+@dataclass(slots=True)
+class Trace:
+    """The notes of one search, in order.
+
+    `one_by_one`: compound conditions are taken apart, so that each is noted. `candidates` are the search's
+    result, `complete` unless it stopped at its limit.
+    """
+
+    one_by_one: bool = False
+    providers: list[ProvidersPassed] = field(default_factory=list)
+    trees: list[TreesPassed] = field(default_factory=list)
+    candidates: Indices | None = None
+    complete: bool = True

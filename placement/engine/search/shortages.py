@@ -1,0 +1,385 @@
+"""The shortages of a tree for a request, worked out from the arrangement that lacks least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from placement.engine.domain.explanation import Condition, Kind, Reason, Shortage
+from placement.engine.domain.inventories import NUMA_ROOT
+from placement.engine.forest.arrays import Indices, Rows, Shares, to_text
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import Sharing
+from placement.engine.search import query
+from placement.engine.search.arrangement import NO_POSITION, Lack, Want, arrange, lacks, tops_of
+from placement.engine.search.equivalence import EquivalenceClasses
+from placement.engine.search.filters import Choices, choices_of
+from placement.engine.search.problem import Problem, bits
+from placement.engine.search.query import (
+    Carries,
+    ForestQuery,
+    Ids,
+    IsCoreTree,
+    OffersClass,
+    Slot,
+    Trace,
+    demands_of,
+    slots_of,
+)
+from placement.engine.search.query import (
+    Condition as QueryCondition,
+)
+
+# The conditions of a search in words: ids become names, conditions sentences.
+
+
+_Asked = query.Condition | query.TreeCondition
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names of ids."""
+
+    classes: Mapping[int, str]
+    traits: Mapping[int, str]
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    def resource_class(self, class_id: int) -> str:
+        """The name of a resource class."""
+        return self.classes.get(class_id, "of an unknown class")
+
+    def trait(self, trait_id: int) -> str:
+        """The name of a trait."""
+        return self.traits.get(trait_id, "an unknown trait")
+
+    def aggregate(self, aggregate_id: int) -> str:
+        """What an aggregate is called."""
+        return self.aggregates.get(aggregate_id, "that nobody is in")
+
+    def condition(self, condition: _Asked) -> Condition:
+        """A condition of a search in words and by names."""
+        return _IN_WORDS[type(condition)](condition, self)
+
+
+def _fits(condition: query.Fits, words: Vocabulary) -> Condition:
+    return amount(words.resource_class(condition.class_id), condition.amount)
+
+
+def amount(resource_class: str, wanted: int, form: str = "room for") -> Condition:
+    """That there is room for an amount."""
+    return Condition(Kind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
+
+
+def _offers(condition: query.OffersClass, words: Vocabulary) -> Condition:
+    name = words.resource_class(condition.class_id)
+    return Condition(Kind.RESOURCE_CLASS, name, name)
+
+
+def _traits(kind: Kind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str) -> Condition:
+    return _sets(kind, required, forbidden, words.trait, "trait", form)
+
+
+def _aggregates(
+    kind: Kind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
+) -> Condition:
+    return _sets(kind, required, forbidden, words.aggregate, "aggregate", form)
+
+
+def _sets(
+    kind: Kind,
+    required: Iterable[Ids],
+    forbidden: Ids,
+    name: Callable[[int], str],
+    noun: str,
+    form: str,
+) -> Condition:
+    wanted = tuple(tuple(sorted(name(id_) for id_ in any_of)) for any_of in required)
+    unwanted = tuple(sorted(name(id_) for id_ in forbidden))
+    parts = [f"{noun} {' or '.join(any_of)}" for any_of in wanted]
+    parts += [f"no {noun} {label}" for label in unwanted]
+    return Condition(kind, form.format(", ".join(parts)), required=wanted, forbidden=unwanted)
+
+
+_IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, Vocabulary], Condition]] = {
+    query.Fits: _fits,
+    query.GivesPart: lambda it, words: amount(
+        words.resource_class(it.class_id), it.amount, "room for a part of"
+    ),
+    query.OffersClass: _offers,
+    query.Carries: lambda it, words: _traits(Kind.TRAITS, it.required, it.forbidden, words, "{}"),
+    query.IsIn: lambda it, words: _aggregates(
+        Kind.AGGREGATES, it.required, it.forbidden, words, "{}, itself or its root" if it.or_root else "{}"
+    ),
+    query.InTree: lambda it, _: Condition(Kind.IN_TREE, f"in the tree of {it.uuid}", required=((it.uuid,),)),
+    query.Exists: lambda _it, _words: Condition(Kind.ANY, "any provider"),
+    query.AllGroups: lambda it, _: Condition(
+        Kind.GROUPS, f"trees with somebody for every group up to {it.suffix or 'the unsuffixed one'}"
+    ),
+    query.Together: lambda it, words: _traits(
+        Kind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"
+    ),
+    query.RootCarries: lambda it, words: _traits(
+        Kind.ROOT_TRAITS, it.required, it.forbidden, words, "roots with {}"
+    ),
+    query.RootIsIn: lambda it, words: _aggregates(
+        Kind.ROOT_AGGREGATES, it.required, it.forbidden, words, "roots in {}"
+    ),
+    IsCoreTree: lambda it, _: Condition(
+        Kind.TREE_KIND,
+        "trees with cores below their memory" if it.wanted else "trees without cores below their memory",
+    ),
+    query.Combines: lambda _it, _words: Condition(
+        Kind.COMBINATION, "trees that serve all groups side by side (sums, group_policy, same_subtree)"
+    ),
+}
+
+
+# The distance of a tree without any provider for a group; missing amounts make at most 1.
+_NO_PROVIDER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Able:
+    """The providers that could serve a slot if amounts did not matter, and the conditions on them."""
+
+    choices: Choices
+    trace: Trace
+
+
+class Shortages:
+    """The shortages of any trees for one query, on the forest as it is."""
+
+    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary) -> None:
+        self._words = words
+        self._forest = forest
+        self._sharing = sharing
+        self._slots = slots_of(query)
+        self._budget = query.budget
+        known: dict[object, _Able] = {}
+        self._able = []
+        for slot in self._slots:
+            key = slot.condition
+            if key not in known:
+                trace = Trace(one_by_one=True)
+                self._budget.look()
+                known[key] = _Able(choices_of(forest, slot, sharing, trace, with_room=False), trace)
+            self._able.append(known[key])
+        choices = [able.choices for able in self._able]
+        self._equivalence = EquivalenceClasses(forest, query, self._slots, choices, sharing)
+        self._demands = demands_of(self._slots)
+        isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
+        self._apart = isolated if query.isolate else []
+
+    # -- from afar, for many trees ------------------------------------------------------------------
+
+    def distances(self, roots: Indices) -> Shares:
+        """How far each tree is from serving the request, only for comparing: missing shares, summed.
+
+        Each slot counts where it lacks least, each class if it is short in sum, and providers if they are
+        fewer than the slots that are kept apart.
+        """
+        rank_of = np.full(self._forest.count, -1, np.int32)
+        rank_of[roots] = np.arange(len(roots), dtype=np.int32)
+        total = np.zeros(len(roots))
+        for able in {id(able): able for able in self._able}.values():
+            self._budget.look()
+            alike = [slot for slot, other in zip(self._slots, self._able, strict=True) if other is able]
+            rank, rows = self._serving(rank_of, [able])
+            least = np.full(len(roots), _NO_PROVIDER)
+            np.minimum.at(least, rank, self._gaps(alike[0], rows))
+            total += least * len(alike)
+        for class_id, demand in self._demands.items():
+            self._budget.look()
+            asking = [able for able, amount in zip(self._able, demand, strict=True) if amount]
+            rank, rows = self._serving(rank_of, asking)
+            free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
+            sums = np.bincount(rank, weights=free, minlength=len(roots))
+            total += np.maximum(sum(demand) - sums, 0) / sum(demand)
+        if self._apart:
+            rank, _ = self._serving(rank_of, self._apart)
+            found = np.bincount(rank, minlength=len(roots))
+            total += np.maximum(len(self._apart) - found, 0) * _NO_PROVIDER
+        return total
+
+    def _serving(self, rank_of: Indices, able: Sequence[_Able]) -> tuple[Indices, Rows]:
+        """(rank of the tree, provider) of all that could serve some of the slots, each once per tree."""
+        choices = list({id(each): each.choices for each in able}.values())
+        own = np.flatnonzero(np.logical_or.reduce([each.own_mask for each in choices]))
+        ranks, rows = rank_of[self._forest.roots_of(own)], own
+        if any(len(each.foreign) for each in choices):
+            serves = np.logical_or.reduce([each.foreign_mask for each in choices])
+            pairs = serves[self._sharing.pair_provider]
+            ranks = np.concatenate([ranks, rank_of[self._sharing.pair_anchor[pairs]]])
+            rows = np.concatenate([rows, self._sharing.pair_provider[pairs]])
+        return ranks[ranks >= 0], rows[ranks >= 0]
+
+    def _gaps(self, slot: Slot, rows: Rows) -> Shares:
+        """Which share of the slot's amounts each provider lacks, in the mean of its classes."""
+        gaps = np.zeros(len(rows))
+        if slot.rule is not None:
+            # What one provider lacks of an amount that is split does not matter.
+            return gaps
+        for class_id, amount in slot.resources:
+            free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
+            gaps += np.maximum(amount - free, 0) / amount
+        return gaps / max(1, len(slot.resources))
+
+    # -- closely, for one tree ----------------------------------------------------------------------
+
+    def of(self, root: int) -> tuple[Shortage, ...]:
+        """What the tree lacks, or that conditions which several slots meet together are in the way."""
+        trees = next(self._equivalence.of(np.array([root], np.int32)), None)
+        if trees is None:
+            nowhere = (NO_POSITION,) * len(self._slots)
+            return tuple(self._unserved(root, nowhere, nowhere, np.empty(0, np.int32)))
+        rows = trees.providers[0]
+        wants = [
+            Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
+            for class_id, demand in self._demands.items()
+        ]
+        found = arrange(trees.problem, wants, self._budget)
+        told = (
+            *self._unserved(root, found.positions, found.tops, rows),
+            *self._overdrawn(found.positions, rows),
+            *self._unsplit(trees.problem, rows),
+        )
+        told = told or tuple(self._elsewhere(trees.problem, rows))
+        told = (*told, *self._uncovered(trees.problem, found.positions, rows))
+        return told or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
+
+    def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
+        """The subtrees that can give too little of what is split."""
+        if problem.splitting is None:
+            return
+        for lack in lacks(problem, problem.splitting):
+            yield self._split(lack, rows)
+
+    def _split(self, lack: Lack, rows: Indices) -> Shortage:
+        slot = self._slots[lack.slots[0]]
+        ((class_id, _),) = slot.resources
+        asked = Carries(slot.group.required, slot.group.forbidden)
+        return Shortage(
+            Reason.SPLIT,
+            self._groups(lack.slots),
+            None if lack.top is None else self._uuid(int(rows[lack.top])),
+            self._words.resource_class(class_id),
+            wanted=lack.wanted,
+            free=lack.free,
+            missing=lack.wanted - lack.free,
+            condition=self._words.condition(asked) if asked.required or asked.forbidden else None,
+            is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
+        )
+
+    def _elsewhere(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
+        """What each subtree lacks where one has enough of what is split, and another one of all else."""
+        if problem.splitting is None:
+            return
+        told = set()
+        for lack, slots in tops_of(problem, problem.splitting):
+            if lack.free < lack.wanted:
+                yield self._split(lack, rows)
+            elif lack.top is not None:
+                row = int(rows[lack.top])
+                for class_id, demand in self._demands.items():
+                    drawn = [slot for slot in slots if demand[slot]]
+                    if drawn and (class_id, row) not in told:
+                        told.add((class_id, row))
+                        yield from self._short(class_id, demand, {row: drawn})
+
+    def _uncovered(self, problem: Problem, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
+        """The traits of the unsuffixed group for which no provider has room beside all else."""
+        slots = [slot for slot, each in enumerate(self._slots) if not each.suffixed]
+        if not slots or any(positions[slot] == NO_POSITION for slot in slots):
+            return
+        for any_of in self._slots[slots[0]].group.required:
+            if not any(self._covers(problem, positions, rows, slot, any_of) for slot in slots):
+                condition = self._words.condition(Carries((any_of,), frozenset()))
+                yield Shortage(Reason.TOGETHER, self._groups(slots), condition=condition)
+
+    def _covers(
+        self, problem: Problem, positions: Sequence[int], rows: Indices, slot: int, any_of: Ids
+    ) -> bool:
+        """Whether a provider with such a trait serves a slot, or could beside the other slots."""
+        ((class_id, amount),) = self._slots[slot].resources
+        demand = self._demands[class_id]
+        for position in bits(problem.options[slot]):
+            row = int(rows[position])
+            others = sum(
+                demand[other] for other, at in enumerate(positions) if at == position and other != slot
+            )
+            free = int(self._forest.column(class_id).free_of(np.array([row], np.intp))[0])
+            if any_of & self._forest.traits.of(row) and (
+                position == positions[slot] or free - others >= amount
+            ):
+                return True
+        return False
+
+    def _is_numa(self, row: int) -> bool:
+        return any(self._words.trait(trait) == NUMA_ROOT for trait in self._forest.traits.of(row))
+
+    def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
+        """Classes of which more is drawn from a provider than it has, or in other units than it allows."""
+        for class_id, demand in self._demands.items():
+            drawn: dict[int, list[int]] = {}
+            for slot, position in enumerate(positions):
+                if position != NO_POSITION and demand[slot]:
+                    drawn.setdefault(int(rows[position]), []).append(slot)
+            yield from self._short(class_id, demand, drawn)
+            column = self._forest.column(class_id)
+            for row, slots in drawn.items():
+                if not column.admits(row, [demand[slot] for slot in slots]):
+                    name = self._words.resource_class(class_id)
+                    yield Shortage(Reason.UNITS, self._groups(slots), self._uuid(row), name)
+                    break
+
+    def _short(self, class_id: int, demand: Sequence[int], drawn: dict[int, list[int]]) -> Iterator[Shortage]:
+        """Providers that have too little, as one shortage of the class."""
+        rows = np.array(list(drawn), np.intp)
+        free = dict(zip(drawn, self._forest.column(class_id).free_of(rows).tolist(), strict=True))
+        wanted = {row: sum(demand[slot] for slot in slots) for row, slots in drawn.items()}
+        short = [row for row in drawn if wanted[row] > free[row]]
+        if short:
+            yield Shortage(
+                Reason.AMOUNT,
+                self._groups([slot for row in short for slot in drawn[row]]),
+                self._uuid(short[0]) if len(short) == 1 else None,
+                self._words.resource_class(class_id),
+                wanted=sum(wanted[row] for row in short),
+                free=sum(max(free[row], 0) for row in short),
+                missing=sum(wanted[row] - free[row] for row in short),
+            )
+
+    def _unserved(
+        self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
+    ) -> Iterator[Shortage]:
+        """The slots without a provider, like ones together."""
+        alike: dict[tuple[Reason, int, QueryCondition | None], list[int]] = {}
+        for slot, position in enumerate(positions):
+            if position == NO_POSITION:
+                alike.setdefault(self._why(root, slot, tops[slot]), []).append(slot)
+        for (reason, top, condition), slots in alike.items():
+            provider = self._uuid(int(rows[top])) if top != NO_POSITION else None
+            if isinstance(condition, OffersClass):
+                wanted = sum(dict(self._slots[slot].resources)[condition.class_id] for slot in slots)
+                name = self._words.resource_class(condition.class_id)
+                yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
+            else:
+                told = None if condition is None else self._words.condition(condition)
+                yield Shortage(reason, self._groups(slots), provider, condition=told)
+
+    def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, QueryCondition | None]:
+        if top != NO_POSITION:
+            return Reason.BELOW, top, None
+        for passed in self._able[slot].trace.providers:
+            if not (self._forest.roots_of(passed.rows) == root).any():
+                return Reason.NOBODY, NO_POSITION, passed.condition
+        return Reason.APART, NO_POSITION, None
+
+    def _groups(self, slots: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))
+
+    def _uuid(self, row: int) -> str:
+        return to_text(self._forest.providers.uuid[[row]])[0]

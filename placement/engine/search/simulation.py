@@ -1,0 +1,406 @@
+"""A forest on which moves are tried: what is held is taken away and given elsewhere, and back again.
+
+Nothing else notices. What trees hold is numbered, so that what was found out about a tree is known again when
+it holds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import Rows, to_text
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.sharing import Sharing, SharingMap
+from placement.engine.search.answer import Answer, Draw
+from placement.engine.search.capacity.capacity import Capacity
+from placement.engine.search.query import ForestQuery
+from placement.engine.search.search import search_rows
+
+# A forest as it would be after a change: an altered copy of the columns; nothing else is touched.
+
+
+# So many rows are added between two looks at the clock: some milliseconds of work.
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Reoffered:
+    """Inventories of a class in some trees with another ratio, or another reserved amount, or both."""
+
+    class_id: int
+    roots: Sequence[int]
+    ratio: float | None = None
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """So many more hosts like the one with this root, on which nobody holds anything."""
+
+    root: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is to be different: first inventories, then hosts that come, then hosts that go by roots."""
+
+    reoffered: Sequence[Reoffered] = ()
+    added: Sequence[Added] = ()
+    without: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A forest after a change; `like[row]` is the root that the new root in a row was made like."""
+
+    forest: Forest
+    like: dict[int, int]
+
+
+def altered(forest: Forest, world: World, look: Callable[[], None]) -> Altered:
+    """The snapshot of a forest with what is to be different.
+
+    `look` is called between pieces of work and raises what ends it.
+    """
+    look()
+    copy = forest.writable_copy()
+    for change in world.reoffered:
+        look()
+        rows = copy.in_trees(np.array(change.roots, np.intp))
+        copy.column(change.class_id).reoffer(rows, change.ratio, change.reserved)
+    like: dict[int, int] = {}
+    for each in world.added:
+        at_once = max(1, _ROWS_AT_ONCE // int(forest.providers.tree_size[each.root]))
+        for done in range(0, each.count, at_once):
+            look()
+            rows = copy.repeat(each.root, min(at_once, each.count - done))
+            like.update(dict.fromkeys(rows.tolist(), each.root))
+    if world.without:
+        copy.cut(np.unique(np.array(world.without, np.intp)))
+    return Altered(copy, like)
+
+
+def within(forest: Forest, sharing: Sharing, aggregates: frozenset[int]) -> Forest:
+    """The forest with the trees whose roots are in the aggregates, and those that share with one of them."""
+    own = forest.roots[forest.aggregates.satisfying(forest.roots, (aggregates,))]
+    serving = sharing.pair_provider[np.isin(sharing.pair_anchor, own)]
+    return only(forest, np.union1d(own, forest.roots_of(serving.astype(np.intp))).tolist())
+
+
+def emptied(forest: Forest) -> Forest:
+    """The forest as if nobody held anything."""
+    copy = forest.writable_copy()
+    for column in copy.inventories.values():
+        column.empty()
+    return copy
+
+
+def only(forest: Forest, roots: Sequence[int]) -> Forest:
+    """The forest without all other trees; rows stay as they are."""
+    copy = forest.writable_copy()
+    others = np.setdiff1d(copy.roots, np.array(roots, np.intp))
+    copy.cut(others.astype(np.intp))
+    return copy
+
+
+# So many candidates of one tree are looked at, and of one part of it: others differ from these in little.
+_MOST_IN_TREE, _MOST_IN_PART = 64, 8
+# Few are those of a handful of providers.
+_MOST_AMONG = 1000
+
+Draws = tuple[Draw, ...]
+State = tuple[int, int]
+"""What a tree holds, and what is held of sharing providers, as numbers."""
+
+
+class Room(NamedTuple):
+    """What a tree has left of a class, and what is held of it."""
+
+    free: int
+    used: int
+
+
+class Ground:
+    """The forest as it would be after some moves."""
+
+    def __init__(self, forest: Forest, sharing_map: SharingMap, sharing_trait: int) -> None:
+        self.forest = forest.forked()
+        self._sharing_map = sharing_map
+        sharing = sharing_map.of(forest, sharing_trait)
+        self._sharers = frozenset(sharing.providers.tolist())
+        self._sharing_roots = frozenset(map(self.root_of, self._sharers))
+        self.was_cut = False
+        """Whether a tree had more candidates than were looked at."""
+        self._states: dict[int, int] = {}
+        self._shared = 0
+        self._parts: dict[int, list[Rows]] = {}
+        self._bare: Forest | None = None
+        self._kinds: dict[int, int | None] = {}
+        self._found: dict[tuple[object, int, State], list[Draws]] = {}
+        self._taking: dict[tuple[object, int], tuple[list[int], dict[int, int]]] = {}
+
+    # -- what is held -------------------------------------------------------------------------------
+
+    def take(self, draws: Iterable[Draw]) -> None:
+        """Let it be held, whether there is room or not."""
+        self._change(draws, 1)
+
+    def give(self, draws: Iterable[Draw]) -> None:
+        """Let it be free again."""
+        self._change(draws, -1)
+
+    def _change(self, draws: Iterable[Draw], sign: int) -> None:
+        for draw in draws:
+            self.forest.take(draw.row, draw.class_id, sign * draw.amount)
+            # Sums do not depend on the order in which things came to be held.
+            number = sign * draw.amount * (hash((draw.row, draw.class_id)) | 1)
+            if draw.row in self._sharers:
+                self._shared += number
+            else:
+                root = self.root_of(draw.row)
+                self._states[root] = self._states.get(root, 0) + number
+
+    def state(self, root: int) -> State:
+        """Equal when the tree, and what others share with it, hold the same."""
+        return self._states.get(root, 0), self._shared
+
+    def admits(self, draw: Draw) -> bool:
+        """Whether an inventory can take so much more of one consumer."""
+        column = self.forest.column(draw.class_id)
+        return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
+
+    def holds(self, draw: Draw) -> bool:
+        """Whether so much is in use of an inventory."""
+        column = self.forest.column(draw.class_id)
+        entry = column.entry_of(draw.row)
+        return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
+
+    def shares(self, root: int) -> bool:
+        """Whether any provider of a tree shares what it has with other trees."""
+        return root in self._sharing_roots
+
+    def free(self, row: int, class_id: int) -> int:
+        """How much is left of an inventory, below zero if too much is held; 0 where there is none."""
+        column = self.forest.column(class_id)
+        entry = column.entry_of(row)
+        return 0 if entry < 0 else int(column.entries.free[entry])
+
+    # -- what there is ------------------------------------------------------------------------------
+
+    def root_of(self, row: int) -> int:
+        """The root of a provider."""
+        return int(self.forest.providers.root[row])
+
+    def is_shared(self, row: int) -> bool:
+        """Whether a provider shares what it has with other trees."""
+        return row in self._sharers
+
+    def rows_by_id(self) -> dict[int, int]:
+        """The rows of all providers by their storage ids."""
+        rows = np.flatnonzero(self.forest.alive())
+        return dict(zip(self.forest.providers.id[rows].tolist(), rows.tolist(), strict=True))
+
+    def row_of(self, uuid: str) -> int:
+        """The row of a provider, -1 if unknown."""
+        return self.forest.row_of_uuid(uuid)
+
+    def uuids(self, rows: Sequence[int]) -> list[str]:
+        """The uuids of providers."""
+        return to_text(self.forest.providers.uuid[np.array(rows, np.intp)]) if rows else []
+
+    def roots_in_order(self) -> list[int]:
+        """All roots by their storage ids."""
+        found: list[int] = self.forest.roots.tolist()
+        return found
+
+    def sums(self, root: int, class_ids: Collection[int]) -> dict[int, int]:
+        """How much a tree has left of classes."""
+        rows = self._members(root)
+        return {
+            class_id: int(np.maximum(self.forest.column(class_id).free_of(rows), 0).sum())
+            for class_id in class_ids
+        }
+
+    def by_root(self, class_id: int) -> dict[int, Room]:
+        """What each tree that offers a class has left of it, and what is held."""
+        column = self.forest.column(class_id)
+        held = column.held
+        entries = column.entries
+        roots = self.forest.providers.root[entries.provider[held]]
+        found, at = np.unique(roots, return_inverse=True)
+        free, used = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+        np.add.at(free, at, np.maximum(entries.free[held], 0))
+        np.add.at(used, at, entries.used[held])
+        rooms = map(Room, free.tolist(), used.tolist())
+        return dict(zip(found.tolist(), rooms, strict=True))
+
+    def most_of_one(self, class_id: int) -> int:
+        """The most that one provider offers of a class."""
+        column = self.forest.column(class_id)
+        return int(column.entries.capacity_of[column.held].max(initial=0))
+
+    def amounts(self, root: int) -> dict[int, tuple[int, int]]:
+        """What a tree offers of each class, and what of it is held."""
+        rows, found = self._members(root), {}
+        for class_id, column in self.forest.inventories.items():
+            at = column.entries_of(rows)
+            at = at[at >= 0]
+            if len(at):
+                entries = column.entries
+                found[class_id] = int(entries.capacity_of[at].sum()), int(entries.used[at].sum())
+        return found
+
+    def shared_classes(self) -> set[int]:
+        """The classes that sharing providers offer."""
+        rows = np.array(sorted(self._sharers), np.intp)
+        return {
+            class_id
+            for class_id, column in self.forest.inventories.items()
+            if len(rows) and (column.entries_of(rows) >= 0).any()
+        }
+
+    def _members(self, root: int) -> Rows:
+        return self.forest.in_trees(np.array([root], np.intp))
+
+    # -- where a request fits -----------------------------------------------------------------------
+
+    def taking(self, key: object, query: ForestQuery) -> list[int]:
+        """The roots of trees that may take the request as things are, by storage id; `key` stands for it.
+
+        Of trees that changed since the last look all are told of. Raises SearchEnded.
+        """
+        known = self._taking.get((key, self._shared))
+        changed = [] if known is None else self._changed_since(known[1])
+        if known is None or len(changed) > len(known[0]) // 2 + 64:
+            looked = self._by_id(self._looked(self.forest, query))
+            known = self._taking[key, self._shared] = looked, dict(self._states)
+            changed = []
+        if not changed:
+            return known[0]
+        return self._by_id({*known[0], *changed})
+
+    def ever_taking(self, queries: Sequence[ForestQuery]) -> list[int]:
+        """The roots of trees that could take any of the requests if nobody held anything; by storage id."""
+        if self._bare is None:
+            self._bare = emptied(self.forest)
+        roots = {root for query in queries for root in self._looked(self._bare, query)}
+        return self._by_id(roots)
+
+    def _by_id(self, roots: Iterable[int]) -> list[int]:
+        ids = self.forest.providers.id
+        return sorted(roots, key=lambda root: int(ids[root]))
+
+    def _changed_since(self, before: Mapping[int, int]) -> list[int]:
+        roots = self._states.keys() | before.keys()
+        return [root for root in roots if self._states.get(root, 0) != before.get(root, 0)]
+
+    def _looked(self, forest: Forest, query: ForestQuery) -> set[int]:
+        """The roots of the trees of which some candidate takes something."""
+        wanted = replace(query, maximum=max(1, len(forest.roots)), order=None, depth_first=False)
+        every = np.flatnonzero(forest.alive())
+        found = search_rows(forest, self._sharing_map, wanted, every, one_each=True)
+        return set(np.unique(forest.providers.root[found.candidates]).tolist())
+
+    def stranded(
+        self, queries: Sequence[ForestQuery], class_id: int, roots: Collection[int] | None = None
+    ) -> dict[int, int]:
+        """How much is free of a class where no more requests fit, on some hosts or all; 0 is left out.
+
+        Raises SearchEnded.
+        """
+        forest, sharing_map = self.forest, self._sharing_map
+        if roots is not None:
+            forest, sharing_map = only(forest, [*roots, *map(self.root_of, self._sharers)]), SharingMap()
+        found: dict[int, int] = {}
+        for query in queries:
+            for host in Capacity(forest, sharing_map, query).hosts():
+                offered = host.offered.get(class_id)
+                if offered is not None and offered.stranded and (roots is None or host.row in roots):
+                    found[host.row] = offered.stranded
+        return found
+
+    def offers(self, root: int, class_id: int) -> bool:
+        """Whether a tree offers a class."""
+        return bool((self.forest.column(class_id).entries_of(self._members(root)) >= 0).any())
+
+    def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
+        """The ways in which a tree can take the request that make a difference. Raises SearchEnded."""
+        place = (key, root, self.state(root))
+        found = self._found.get(place)
+        if found is None:
+            query.budget.look()
+            found = self._found[place] = self._searched(query, root)
+        return found
+
+    def _searched(self, query: ForestQuery, root: int) -> list[Draws]:
+        found: dict[object, Draws] = {}
+        most = _MOST_IN_TREE
+        for rows in self._parts_of(root):
+            wanted = replace(query, maximum=most, order=None)
+            answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, rows))
+            if not len(answer) and not found:
+                # The whole tree comes first: where it takes nothing, no part of it does.
+                break
+            self.was_cut |= len(answer) >= most == _MOST_IN_TREE
+            for at in range(len(answer)):
+                draws = tuple(sorted(answer.draws(at)))
+                found.setdefault(self.look_of(draws), draws)
+            most = _MOST_IN_PART
+        return list(found.values())
+
+    def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
+        """The candidates that take of no other providers of trees than these do. Raises SearchEnded."""
+        query.budget.look()
+        parents, rows = self.forest.providers.parent, set[int]()
+        for row in (draw.row for draw in draws if draw.row not in self._sharers):
+            while row >= 0:
+                rows.add(row)
+                row = int(parents[row])
+        wanted = replace(query, maximum=_MOST_AMONG, order=None)
+        some = np.array(sorted(rows), np.intp)
+        answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, some))
+        return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
+
+    def _parts_of(self, root: int) -> list[Rows]:
+        """A tree, and then each of the trees below its root with the root, if there are several."""
+        parts = self._parts.get(root)
+        if parts is None:
+            members, parents = self._members(root), self.forest.providers.parent
+            tops: dict[int, list[int]] = {}
+            for row in members.tolist():
+                top = row
+                while parents[top] >= 0 and parents[top] != root:
+                    top = int(parents[top])
+                if row != root:
+                    tops.setdefault(top, []).append(row)
+            below = [np.array([root, *rows], np.intp) for rows in tops.values() if len(rows) > 1]
+            parts = self._parts[root] = [members, *(below if len(below) > 1 else ())]
+        return parts
+
+    def look_of(self, draws: Draws) -> object:
+        """Equal for ways that leave the tree alike: it does not matter which of like cores is used up."""
+        return tuple(sorted((*self._place_of(draw), draw.class_id, draw.amount) for draw in draws))
+
+    def _place_of(self, draw: Draw) -> tuple[int, int]:
+        """Equal for providers that are used up by such a draw and are alike in everything."""
+        parent = int(self.forest.providers.parent[draw.row])
+        if parent < 0 or self._kind_of(draw.row) is None:
+            return draw.row, -1
+        column = self.forest.column(draw.class_id)
+        is_all = int(column.entries.capacity_of[column.entry_of(draw.row)]) == draw.amount
+        return (parent, self._kinds[draw.row] or 0) if is_all else (draw.row, -1)
+
+    def _kind_of(self, row: int) -> int | None:
+        """Its traits, by number, for a provider of one class with nobody below it; None for others."""
+        if row not in self._kinds:
+            columns = self.forest.inventories.values()
+            is_plain = sum(column.entry_of(row) >= 0 for column in columns) == 1
+            is_leaf = not (self.forest.providers.parent[self._members(self.root_of(row))] == row).any()
+            traits = self.forest.traits.numbers(np.array([row], np.int32))[0]
+            self._kinds[row] = traits if is_plain and is_leaf else None
+        return self._kinds[row]

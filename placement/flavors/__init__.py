@@ -1,0 +1,1 @@
+"""nova flavors: translated, and searched for."""

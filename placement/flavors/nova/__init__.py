@@ -1,0 +1,38 @@
+"""Nova flavors and image properties, translated to a Placement query and a guest CPU layout.
+
+Pure values in, pure values out: the standard library and the domain only. `translation` draws the pipeline;
+each rule has a module named after what it is about, and every refusal is a code in `errors`. Promises tested
+in tests/unit/flavors/nova and, case by case, through tests/cases/flavor.py.
+"""
+
+from placement.flavors.nova.documents import (
+    ServerGroup,
+    read_document,
+    server_group,
+    translate_document,
+    translation_document,
+)
+from placement.flavors.nova.errors import FlavorRefused, Problem
+from placement.flavors.nova.flavor import (
+    Flavor,
+    Options,
+    flavor_from_openstack_json,
+    image_from_openstack_json,
+)
+from placement.flavors.nova.translation import Translation, translate
+
+__all__ = [
+    "Flavor",
+    "FlavorRefused",
+    "Options",
+    "Problem",
+    "ServerGroup",
+    "Translation",
+    "flavor_from_openstack_json",
+    "image_from_openstack_json",
+    "read_document",
+    "server_group",
+    "translate",
+    "translate_document",
+    "translation_document",
+]

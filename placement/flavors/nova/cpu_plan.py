@@ -1,0 +1,419 @@
+"""How the guest's CPUs are asked for: policy, dedicated CPUs, the emulator's CPU and the thread policy.
+
+CpuFacts           masks, policy keys, emulator policy and amounts, each checked on its own
+  -> policy        the keys, else what the amounts of resources:VCPU and resources:PCPU stand for
+  -> checks        what goes with the settled policy and what does not
+  -> CpuPlan       what the base group asks for, and which guest CPUs are dedicated
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from placement.flavors.nova.cpuset import CpuSet, CpusetTextError, parse_cpuset
+from placement.flavors.nova.errors import REFUSED, Problems, shown
+from placement.flavors.nova.extra_specs import PCPU, VCPU, ExplicitRequests, FlavorGroup, Groups, merged
+from placement.flavors.nova.flavor import Flavor, ImageProperties, PolicyTable, given, is_true
+
+# `hw:cpu_policy` of the flavor against `hw_cpu_policy` of the image.
+
+
+DEDICATED = "dedicated"
+SHARED = "shared"
+MIXED = "mixed"
+CPU_POLICIES = (DEDICATED, SHARED, MIXED)
+PINNED = (DEDICATED, MIXED)
+CPU_POLICY_KEY = "hw:cpu_policy"
+CPU_POLICY_IMAGE_KEY = "hw_cpu_policy"
+
+CPU_POLICY = PolicyTable(
+    CPU_POLICY_KEY, CPU_POLICY_IMAGE_KEY, CPU_POLICIES, DEDICATED, "cpu_policy_invalid", "cpu_policy_conflict"
+)
+"""A dedicated flavor rules over every image; mixed goes with no image that says shared.
+
+Source: nova-flavors.md, "CPU policy table".
+"""
+
+
+# `hw:emulator_threads_policy`: whether the emulator gets a CPU of its own. Flavor only.
+
+
+ISOLATE = "isolate"
+SHARE = "share"
+EMULATOR_POLICIES = (ISOLATE, SHARE)
+KEY = "hw:emulator_threads_policy"
+
+
+def emulator_policy(extra_specs: Mapping[str, str], problems: Problems) -> str | None:
+    """`isolate`, `share`, None if not set, or REFUSED after `emulator_policy_invalid`.
+
+    Source: nova-flavors.md, "Emulator threads".
+    """
+    policy = given(extra_specs, KEY)
+    if policy is None or policy in EMULATOR_POLICIES:
+        return policy
+    problems.add(
+        "emulator_policy_invalid", f"{KEY}: {shown(policy)} is none of {', '.join(EMULATOR_POLICIES)}"
+    )
+    return REFUSED
+
+
+# CPU thread policy: the two keys, and the hyperthreading trait that says the same in another way.
+
+
+PREFER = "prefer"
+REQUIRE = "require"
+THREAD_POLICIES = (PREFER, ISOLATE, REQUIRE)
+THREAD_POLICY_KEY = "hw:cpu_thread_policy"
+THREAD_POLICY_IMAGE_KEY = "hw_cpu_thread_policy"
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+
+THREAD_POLICY = PolicyTable(
+    THREAD_POLICY_KEY,
+    THREAD_POLICY_IMAGE_KEY,
+    THREAD_POLICIES,
+    PREFER,
+    "cpu_thread_policy_invalid",
+    "cpu_thread_policy_conflict",
+)
+"""A flavor that says prefer silently rules over the image (nova-flavors.md, "Thread policy")."""
+
+
+def written_thread_policy(groups: Groups, image: FlavorGroup) -> str | None:
+    """What the hyperthreading trait says: forbidden is isolate, required is require, None if it is not there.
+
+    The flavor's groups are asked first, in the order of their suffixes; the image only if none of them has
+    it. Source: nova-flavors.md, "Hyperthreading trait".
+    """
+    for group in (*(groups[suffix] for suffix in sorted(groups)), image):
+        if HYPERTHREADING in group.forbidden:
+            return ISOLATE
+        if HYPERTHREADING in group.required:
+            return REQUIRE
+    return None
+
+
+def thread_policy_traits(policy: str | None) -> FlavorGroup:
+    """What a policy key asks of the base group: isolate forbids hyperthreading, require requires it."""
+    return FlavorGroup(
+        required=frozenset((HYPERTHREADING,) if policy == REQUIRE else ()),
+        forbidden=frozenset((HYPERTHREADING,) if policy == ISOLATE else ()),
+    )
+
+
+# The two masks that say which guest CPUs are dedicated: the dedicated mask and the realtime mask.
+#
+# Both functions answer None for "no mask" and an empty set for "there is one, but it was refused": a mask
+# that holds always has CPUs.
+
+
+DEDICATED_KEY = "hw:cpu_dedicated_mask"
+REALTIME_KEY = "hw:cpu_realtime"
+REALTIME_MASK_KEY = "hw:cpu_realtime_mask"
+IMAGE_REALTIME_MASK_KEY = "hw_cpu_realtime_mask"
+
+
+def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problems) -> frozenset[int] | None:
+    """The guest CPU ids of the dedicated mask; it has to leave some in, some out, and none beyond the guest.
+
+    Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: nova-flavors.md, "Dedicated mask".
+    """
+    text = given(extra_specs, DEDICATED_KEY)
+    if text is None:
+        return None
+    cpus = _parse_mask(DEDICATED_KEY, text, vcpus, problems)
+    if cpus is None:
+        return frozenset()
+    fault = _dedicated_mask_fault(cpus, vcpus)
+    if fault:
+        problems.add("dedicated_mask_invalid", f"{DEDICATED_KEY}: {fault}")
+        return frozenset()
+    return frozenset(cpus)
+
+
+def realtime_mask(
+    extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
+) -> frozenset[int] | None:
+    """The realtime guest CPU ids, None while `hw:cpu_realtime` is off; the image's mask comes first.
+
+    Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`.
+    Source: nova-flavors.md, "Realtime mask".
+    """
+    if not is_true(extra_specs.get(REALTIME_KEY, "")):
+        return None
+    key, cpus = _realtime_cpus(extra_specs, image, vcpus, problems)
+    if cpus is None:
+        return frozenset()
+    fault = None
+    if not cpus:
+        problems.add("realtime_mask_invalid", f"{key}: no guest CPU is left realtime")
+    has_emulator_policy = emulator_policy(extra_specs, problems) is not None
+    if cpus.ranges == ((0, vcpus - 1),) and not has_emulator_policy:
+        # The emulator has to run somewhere: on a CPU that is not realtime, or where an emulator policy says.
+        fault = "every guest CPU is realtime and hw:emulator_threads_policy is not set"
+    elif cpus.highest >= vcpus:
+        fault = f"guest CPU {cpus.highest} is above {vcpus - 1}"
+    if fault:
+        problems.add("realtime_mask_invalid", f"{key}: {fault}")
+        return frozenset()
+    return frozenset(cpus)
+
+
+def names_realtime_mask(extra_specs: Mapping[str, str], image: ImageProperties) -> bool:
+    """Return whether flavor or image give a realtime mask and `hw:cpu_realtime` is not false.
+
+    Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs.
+    Source: nova-flavors.md, "Realtime mask".
+    """
+    masks = (given(image, IMAGE_REALTIME_MASK_KEY), given(extra_specs, REALTIME_MASK_KEY))
+    switch = given(extra_specs, REALTIME_KEY)
+    return any(mask is not None for mask in masks) and (switch is None or is_true(switch))
+
+
+def _realtime_cpus(
+    extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
+) -> tuple[str, CpuSet | None]:
+    masks = ((IMAGE_REALTIME_MASK_KEY, image), (REALTIME_MASK_KEY, extra_specs))
+    for key, texts in masks:
+        text = given(texts, key)
+        if text is not None:
+            return key, _parse_mask(key, text, vcpus, problems)
+    return REALTIME_MASK_KEY, CpuSet(((0, vcpus - 1),))
+
+
+def _parse_mask(key: str, text: str, vcpus: int, problems: Problems) -> CpuSet | None:
+    trimmed = text.strip()
+    if trimmed.startswith("^"):
+        trimmed = f"0-{vcpus - 1},{trimmed}"
+    try:
+        return parse_cpuset(trimmed)
+    except CpusetTextError as error:
+        problems.add("cpuset_invalid", f"{key}: {error}")
+        return None
+
+
+def _dedicated_mask_fault(cpus: CpuSet, vcpus: int) -> str | None:
+    if not cpus:
+        return "no guest CPU is left dedicated"
+    if cpus.highest >= vcpus:
+        return f"guest CPU {cpus.highest} is above {vcpus - 1}"
+    if cpus.ranges == ((0, vcpus - 1),):
+        return "no guest CPU is left shared"
+    return None
+
+
+# What flavor and image say about CPUs, each statement checked on its own.
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFacts:
+    """The statements; each is None if not made, REFUSED (a mask: empty) if made wrongly.
+
+    `key_*` come from the policy keys, `written_threads` from the hyperthreading trait. The two amounts are
+    the sums of resources:VCPU and resources:PCPU over all groups. `names_realtime_mask`: a realtime mask is
+    given, whether `hw:cpu_realtime` is on or absent.
+    """
+
+    vcpus: int
+    key_policy: str | None
+    key_threads: str | None
+    written_threads: str | None
+    emulator: str | None
+    realtime: frozenset[int] | None
+    mask: frozenset[int] | None
+    names_realtime_mask: bool
+    shared_amount: int
+    dedicated_amount: int
+
+    @property
+    def emulator_cpus(self) -> int:
+        """CPUs asked for on top of the guest's, for the emulator threads: 0 or 1."""
+        return int(self.emulator == ISOLATE)
+
+    @property
+    def threads(self) -> str | None:
+        """The thread policy, whichever way it is said."""
+        return self.written_threads or self.key_threads
+
+
+def read_cpu_facts(
+    flavor: Flavor,
+    image: ImageProperties,
+    explicit: ExplicitRequests,
+    image_traits: FlavorGroup,
+    problems: Problems,
+) -> CpuFacts:
+    """Read and check every statement about CPUs.
+
+    Source: nova-flavors.md, "Order of checks and error codes".
+    """
+    # The order of the calls is the order in which problems are reported.
+    specs = flavor.extra_specs
+    realtime = realtime_mask(specs, image, flavor.vcpus, problems)
+    key_policy = CPU_POLICY.settle(given(specs, CPU_POLICY_KEY), given(image, CPU_POLICY_IMAGE_KEY), problems)
+    key_threads = THREAD_POLICY.settle(
+        given(specs, THREAD_POLICY_KEY), given(image, THREAD_POLICY_IMAGE_KEY), problems
+    )
+    mask = dedicated_mask(specs, flavor.vcpus, problems)
+    return CpuFacts(
+        vcpus=flavor.vcpus,
+        key_policy=key_policy,
+        key_threads=key_threads,
+        written_threads=written_thread_policy(explicit.groups, image_traits),
+        emulator=emulator_policy(specs, problems),
+        realtime=realtime,
+        mask=mask,
+        names_realtime_mask=names_realtime_mask(specs, image),
+        shared_amount=explicit.total(VCPU),
+        dedicated_amount=explicit.total(PCPU),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """The outcome; `request` is what it adds to the base group.
+
+    `policy` is REFUSED when the two sides do not agree. `dedicated` holds guest CPU ids, None if only their
+    number `dedicated_count` is known and they are dealt to the cells in turn. `emulator_cpus` is 0 or 1.
+    `from_keys` says that the policy comes from hw:cpu_policy or hw_cpu_policy. With `settled` false a problem
+    was found, and the amounts are only good enough to go on looking for more problems.
+    """
+
+    policy: str | None
+    thread_policy: str | None
+    from_keys: bool
+    emulator_cpus: int
+    dedicated: frozenset[int] | None
+    dedicated_count: int
+    request: FlavorGroup
+    settled: bool
+
+
+def plan_cpus(
+    flavor: Flavor,
+    image: ImageProperties,
+    explicit: ExplicitRequests,
+    image_traits: FlavorGroup,
+    problems: Problems,
+) -> CpuPlan:
+    """Settle everything about CPUs except their cells; adds a problem for each rule that does not hold.
+
+    Source: nova-flavors.md, "CPU policy", "Masks", "Threads", "Order of checks and error codes".
+    """
+    found_before = len(problems)
+    facts = read_cpu_facts(flavor, image, explicit, image_traits, problems)
+    policy = _settle_policy(facts, problems)
+    if facts.key_threads is not None and facts.written_threads is not None:
+        problems.add(
+            "hyperthreading_conflict",
+            f"trait:{HYPERTHREADING}: says the same as a CPU thread policy, use one of them",
+        )
+    _check_policy_fits(policy, facts, problems)
+    return _plan(policy, facts, settled=len(problems) == found_before)
+
+
+def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
+    """The policy of the keys, else what the explicit amounts mean (nova-flavors.md, "Explicit amounts")."""
+    if facts.key_policy is not None:
+        if facts.key_policy != REFUSED and facts.shared_amount + facts.dedicated_amount > 0:
+            problems.add(
+                "cpu_resources_conflict",
+                "resources:VCPU, resources:PCPU: do not go with hw:cpu_policy or hw_cpu_policy",
+            )
+        return facts.key_policy
+    if facts.dedicated_amount == 0:
+        return SHARED if facts.shared_amount else None
+    _check_amounts(facts, problems)
+    return MIXED if facts.shared_amount else DEDICATED
+
+
+def _check_amounts(facts: CpuFacts, problems: Problems) -> None:
+    asked = facts.shared_amount + facts.dedicated_amount
+    needed = facts.vcpus + facts.emulator_cpus
+    # With a refused emulator policy it is unknown how many CPUs the amounts should add up to.
+    if facts.emulator != REFUSED:
+        if asked != needed:
+            names = "resources:VCPU and resources:PCPU" if facts.shared_amount else "resources:PCPU"
+            problems.add(
+                "cpu_resources_mismatch",
+                f"{names}: {asked} CPUs where the guest and its emulator need {needed}",
+            )
+        if facts.shared_amount and facts.dedicated_amount - facts.emulator_cpus < 1:
+            problems.add(
+                "cpu_resources_mismatch",
+                "resources:PCPU: the emulator takes the only one, none is left for the guest",
+            )
+    if facts.shared_amount and (facts.mask is not None or facts.realtime is not None):
+        key = DEDICATED_KEY if facts.mask is not None else REALTIME_KEY
+        problems.add(
+            "cpu_resources_conflict",
+            f"{key}: resources:VCPU and resources:PCPU already say what is dedicated",
+        )
+
+
+def _check_policy_fits(policy: str | None, facts: CpuFacts, problems: Problems) -> None:
+    if policy in (None, SHARED):
+        _check_unpinned(facts, problems)
+    elif policy == DEDICATED and facts.mask is not None:
+        problems.add("dedicated_mask_needs_mixed", f"{DEDICATED_KEY}: needs the CPU policy mixed")
+    elif policy == MIXED and facts.key_policy == MIXED and (facts.mask is None) == (facts.realtime is None):
+        problems.add(
+            "mixed_needs_one_mask",
+            f"hw:cpu_policy: mixed needs {DEDICATED_KEY} or {REALTIME_KEY}, and not both",
+        )
+    elif policy == MIXED and facts.mask is not None and facts.names_realtime_mask:
+        problems.add(
+            "mixed_needs_one_mask",
+            f"{REALTIME_MASK_KEY}: does not go with {DEDICATED_KEY}, use one of them",
+        )
+
+
+def _check_unpinned(facts: CpuFacts, problems: Problems) -> None:
+    needs = "needs the CPU policy dedicated or mixed"
+    if facts.threads not in (None, REFUSED):
+        keys = f"{THREAD_POLICY_KEY}, {THREAD_POLICY_IMAGE_KEY}"
+        name = f"trait:{HYPERTHREADING}" if facts.written_threads else keys
+        problems.add("cpu_thread_policy_needs_pinning", f"{name}: {facts.threads} {needs}")
+    if facts.emulator == ISOLATE:
+        problems.add("emulator_policy_needs_pinning", f"{KEY}: isolate {needs}")
+    if facts.mask is not None:
+        problems.add("dedicated_mask_needs_mixed", f"{DEDICATED_KEY}: needs the CPU policy mixed")
+    if facts.realtime is not None:
+        problems.add("realtime_needs_pinning", f"{REALTIME_KEY}: {needs}")
+
+
+def _plan(policy: str | None, facts: CpuFacts, *, settled: bool) -> CpuPlan:
+    dedicated = _dedicated_cpus(policy, facts)
+    count = facts.dedicated_amount - facts.emulator_cpus if dedicated is None else len(dedicated)
+    traits = thread_policy_traits(facts.key_threads)
+    return CpuPlan(
+        policy=policy,
+        thread_policy=facts.threads,
+        from_keys=facts.key_policy is not None,
+        emulator_cpus=facts.emulator_cpus,
+        dedicated=dedicated,
+        dedicated_count=count,
+        # An unsettled plan asks for some CPU, lest an empty group is reported on top.
+        request=merged((_amounts(facts, count), traits)) if settled else FlavorGroup({VCPU: facts.vcpus}),
+        settled=settled,
+    )
+
+
+def _dedicated_cpus(policy: str | None, facts: CpuFacts) -> frozenset[int] | None:
+    if policy not in PINNED:
+        return frozenset()
+    if policy == DEDICATED:
+        return frozenset(range(facts.vcpus))
+    if facts.key_policy is None:
+        return None
+    return facts.mask or facts.realtime or frozenset()
+
+
+def _amounts(facts: CpuFacts, dedicated_count: int) -> FlavorGroup:
+    """What a policy key adds to the base group; explicit amounts stay where they were written."""
+    if facts.key_policy == DEDICATED:
+        return FlavorGroup({PCPU: facts.vcpus + facts.emulator_cpus})
+    if facts.key_policy == MIXED:
+        return FlavorGroup({VCPU: facts.vcpus - dedicated_count, PCPU: dedicated_count + facts.emulator_cpus})
+    return FlavorGroup()

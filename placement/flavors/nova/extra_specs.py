@@ -1,0 +1,261 @@
+"""Extra specs that name resources and traits: `resources<S>:CLASS`, `trait<S>:TRAIT`, `group_policy`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from placement.flavors.nova.errors import Problems
+from placement.flavors.nova.flavor import ImageProperties, integer
+
+# Request groups: amounts and traits that one suffix of the query asks for.
+
+
+BASE = ""
+"""The suffix of the un-numbered group."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorGroup:
+    """Amounts by resource class (in the units of the class), required traits and forbidden traits."""
+
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.resources or self.required or self.forbidden)
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Required traits sorted, then forbidden traits sorted with `!` in front, as in a query."""
+        return (*sorted(self.required), *(f"!{trait}" for trait in sorted(self.forbidden)))
+
+
+Groups = Mapping[str, FlavorGroup]
+"""Suffix -> group."""
+
+
+def merged(groups: Iterable[FlavorGroup]) -> FlavorGroup:
+    """One group of them all: traits are united, a later amount of a class overwrites an earlier one."""
+    parts = tuple(groups)
+    return FlavorGroup(
+        {name: amount for part in parts for name, amount in part.resources.items()},
+        frozenset().union(*(part.required for part in parts)),
+        frozenset().union(*(part.forbidden for part in parts)),
+    )
+
+
+def stripped(groups: Groups) -> dict[str, FlavorGroup]:
+    """The groups without amounts of 0, and without groups that have neither resources nor traits then.
+
+    Source: nova-flavors.md, "Zero stripping".
+    """
+    kept = {
+        suffix: FlavorGroup(
+            {name: amount for name, amount in group.resources.items() if amount},
+            group.required,
+            group.forbidden,
+        )
+        for suffix, group in groups.items()
+    }
+    return {suffix: group for suffix, group in kept.items() if group}
+
+
+def check_trait_conflicts(groups: Groups, problems: Problems) -> None:
+    """A group that requires and forbids the same trait is `trait_conflict`."""
+    for suffix, group in groups.items():
+        for trait in sorted(group.required & group.forbidden):
+            problems.add("trait_conflict", f"trait{suffix}:{trait}: is both required and forbidden")
+
+
+def check_groups(groups: Groups, group_policy: str | None, problems: Problems) -> None:
+    """What Placement would answer with 400: traits alone, nothing at all, several groups without a policy.
+
+    Source: nova-flavors.md, "Checks after zero stripping".
+    """
+    for suffix, group in groups.items():
+        if not group.resources:
+            traits = ", ".join(f"trait{suffix}:{trait.lstrip('!')}" for trait in group.traits)
+            message = f"{traits}: nothing is requested in the same group (resources{suffix}:...)"
+            problems.add("traits_without_resources", message)
+    if not groups:
+        problems.add("no_resources", "resources: every amount is 0, nothing is left to ask for")
+    suffixes = [suffix for suffix in groups if suffix != BASE]
+    if len(suffixes) > 1 and group_policy is None:
+        names = ", ".join(f"resources{suffix}" for suffix in suffixes)
+        problems.add("group_policy_required", f"group_policy: must be none or isolate, there are {names}")
+
+
+# The resource class names a flavor may ask for.
+
+
+VCPU = "VCPU"
+PCPU = "PCPU"
+MEMORY_MB = "MEMORY_MB"
+DISK_GB = "DISK_GB"
+MEM_ENCRYPTION_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+CUSTOM_PREFIX = "CUSTOM_"
+
+STANDARD_CLASSES = frozenset(
+    (
+        VCPU,
+        MEMORY_MB,
+        DISK_GB,
+        "PCI_DEVICE",
+        "SRIOV_NET_VF",
+        "NUMA_SOCKET",
+        "NUMA_CORE",
+        "NUMA_THREAD",
+        "NUMA_MEMORY_MB",
+        "IPV4_ADDRESS",
+        "VGPU",
+        "VGPU_DISPLAY_HEAD",
+        "NET_BW_EGR_KILOBIT_PER_SEC",
+        "NET_BW_IGR_KILOBIT_PER_SEC",
+        PCPU,
+        MEM_ENCRYPTION_CONTEXT,
+        "FPGA",
+        "PGPU",
+        "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    )
+)
+
+# `,` and `:` separate the entries of a query value: such a name would ask for something else.
+_CUSTOM = re.compile(r"CUSTOM_[^,:]*")
+_WELL_FORMED_CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Z0-9]+")
+
+
+def is_known_class(name: str) -> bool:
+    """Whether an entry for this class is kept: a standard class, or anything that starts with `CUSTOM_`.
+
+    Source: nova-flavors.md, "Values of resource entries".
+    """
+    return name in STANDARD_CLASSES or _CUSTOM.fullmatch(name) is not None
+
+
+def is_well_formed_class(name: str) -> bool:
+    """Whether strict mode takes this class: a standard class, or `CUSTOM_` and `A-Z 0-9 _`.
+
+    Source: nova-flavors.md, "Strict mode".
+    """
+    return name in STANDARD_CLASSES or _WELL_FORMED_CUSTOM.fullmatch(name) is not None
+
+
+def custom_class(text: str) -> str:
+    """The custom class for a free text: upper case, every run of other characters one `_`."""
+    return CUSTOM_PREFIX + _NOT_ALPHANUMERIC.sub("_", text.upper())
+
+
+GROUP_POLICIES = ("none", "isolate")
+REQUIRED = "required"
+FORBIDDEN = "forbidden"
+GROUP_KEY = re.compile(r"(?P<kind>resources|trait)(?P<suffix>[a-zA-Z0-9_-]{1,64})?:(?P<name>.*)")
+
+# `!`, `,` and `:` mean something in a query value, so a name with them would ask for something else.
+_TRAIT_NAME = re.compile(r"[^!,:]+")
+_IMAGE_TRAIT = "trait:"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplicitRequests:
+    """What the extra specs ask for by name, zero amounts included, and sorted codes of ignored entries."""
+
+    groups: Groups
+    group_policy: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def base(self) -> FlavorGroup:
+        """The un-numbered group, empty if no entry is in it."""
+        return self.groups.get(BASE, FlavorGroup())
+
+    def total(self, resource_class: str) -> int:
+        """The amounts of one class added up over all groups, whatever their suffixes."""
+        return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
+
+
+class _Reader:
+    """Sorts entries into groups; bad ones leave only a warning, keys of other forms leave nothing."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, dict[str, int]] = {}
+        self.traits: dict[str, dict[str, str]] = {}
+        self.group_policy: str | None = None
+        self.warnings: list[str] = []
+
+    def read(self, key: str, text: str) -> None:
+        if key == "group_policy":
+            self._read_group_policy(text)
+            return
+        match = GROUP_KEY.fullmatch(key)
+        if match is None:
+            return
+        if match["kind"] == "resources":
+            self._read_amount(match["suffix"] or BASE, match["name"], text)
+        elif _TRAIT_NAME.fullmatch(match["name"]):
+            self._read_trait(match["suffix"] or BASE, match["name"], text)
+
+    def _read_group_policy(self, text: str) -> None:
+        if text in GROUP_POLICIES:
+            self.group_policy = text
+        else:
+            self.warnings.append("group_policy_ignored")
+
+    def _read_amount(self, suffix: str, resource_class: str, text: str) -> None:
+        amount = integer(text)
+        if not is_known_class(resource_class):
+            self.warnings.append("resource_class_ignored")
+        elif amount is None or amount < 0:
+            self.warnings.append("amount_ignored")
+        else:
+            self.resources.setdefault(suffix, {})[resource_class] = amount
+
+    def _read_trait(self, suffix: str, trait: str, text: str) -> None:
+        if text in (REQUIRED, FORBIDDEN):
+            self.traits.setdefault(suffix, {})[trait] = text
+        else:
+            self.warnings.append("trait_value_ignored")
+
+    def group(self, suffix: str) -> FlavorGroup:
+        traits = self.traits.get(suffix, {})
+        return FlavorGroup(
+            self.resources.get(suffix, {}),
+            frozenset(trait for trait, text in traits.items() if text == REQUIRED),
+            frozenset(trait for trait, text in traits.items() if text == FORBIDDEN),
+        )
+
+
+def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
+    """The groups an operator wrote out; the suffix is all between the keyword and the first colon.
+
+    Source: nova-flavors.md, "Extra specs that name resources and traits".
+    """
+    reader = _Reader()
+    for key, text in extra_specs.items():
+        reader.read(key, text)
+    suffixes = sorted(reader.resources.keys() | reader.traits.keys())
+    return ExplicitRequests(
+        {suffix: reader.group(suffix) for suffix in suffixes},
+        reader.group_policy,
+        tuple(sorted(reader.warnings)),
+    )
+
+
+def image_traits(image: ImageProperties) -> FlavorGroup:
+    """The traits an image requires of the base group; images cannot forbid and know no suffixes.
+
+    Source: nova-flavors.md, "Image traits".
+    """
+    names = {
+        key.removeprefix(_IMAGE_TRAIT): text for key, text in image.items() if key.startswith(_IMAGE_TRAIT)
+    }
+    return FlavorGroup(
+        required=frozenset(
+            name for name, text in names.items() if text == REQUIRED and _TRAIT_NAME.fullmatch(name)
+        )
+    )

@@ -1,0 +1,305 @@
+"""What is translated: a flavor, the properties of an image, options; and how their texts are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from placement.engine.domain.inventories import MAX_INT
+from placement.flavors.nova.errors import REFUSED, Code, Problems, shown
+
+# More digits than any amount has; keeps hostile texts away from the arithmetic.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
+_FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
+FLAT = "flat"
+GRANULAR = "granular"
+ImageProperties = Mapping[str, str]
+"""Image property name (`hw_cpu_policy`, `trait:NAME`) to its text."""
+FIRMWARE_KEY = "hw_firmware_type"
+STATELESS_FIRMWARE_KEY = "hw_firmware_stateless"
+
+
+def integer(text: str) -> int | None:
+    """The decimal integer the text spells, blanks around it allowed, else None."""
+    trimmed = text.strip()
+    return int(trimmed) if _INTEGER.fullmatch(trimmed) else None
+
+
+def is_true(text: str) -> bool:
+    """Whether the text is a word for true in any letter case; everything else is false.
+
+    Source: nova-flavors.md, "Input".
+    """
+    return text.strip().lower() in _TRUE
+
+
+def is_boolean(text: str) -> bool:
+    """Whether the text is a word for true or for false in any letter case."""
+    return text.strip().lower() in _TRUE | _FALSE
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A nova flavor: guest CPUs 0 .. vcpus-1, memory and swap in MiB, disks in GiB, extra specs as texts."""
+
+    vcpus: int
+    memory_mb: int
+    root_gb: int = 0
+    ephemeral_gb: int = 0
+    swap_mb: int = 0
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to translate.
+
+    `boot_from_volume` leaves the root disk out; `limit` caps the candidates asked for; `strict` refuses what
+    nova's extra spec validation refuses; `pcpu_fallback` adds the second query for hosts without PCPU; `numa`
+    is `flat` (totals) or `granular` (one group per guest NUMA cell); `device_cells` ties a suffixed group to
+    a guest cell (suffix -> cell id, granular only).
+    """
+
+    boot_from_volume: bool = False
+    limit: int | None = None
+    strict: bool = False
+    pcpu_fallback: bool = False
+    numa: str = FLAT
+    device_cells: Mapping[str, int] = field(default_factory=dict)
+
+
+def given(texts: Mapping[str, str], key: str) -> str | None:
+    """The text under this key; an empty text means the same as a missing key (nova-flavors.md, "Input")."""
+    return texts.get(key) or None
+
+
+def is_uefi(image: ImageProperties) -> bool:
+    """Whether the image boots with UEFI."""
+    return image.get(FIRMWARE_KEY) == "uefi"
+
+
+def is_stateless(image: ImageProperties) -> bool:
+    """Whether the image boots with UEFI that keeps no state (nova-flavors.md, "Optional additions")."""
+    return is_uefi(image) and is_true(image.get(STATELESS_FIRMWARE_KEY, ""))
+
+
+# Type and range checks of a flavor, an image and the options, before any rule reads them.
+
+
+MAX_VCPUS = 65536
+"""Far above any hypervisor; the translation lists guest CPUs one by one, so there has to be an end."""
+
+
+def check_input(flavor: Flavor, image: Mapping[str, str], options: Options, problems: Problems) -> None:
+    """Refuse whatever the rules could not even read: wrong types, negative amounts, unknown option values.
+
+    Source: nova-flavors.md, "Input".
+    """
+    _check_amount(flavor.vcpus, "flavor.vcpus", 1, MAX_VCPUS, "flavor_invalid", problems)
+    for name in ("memory_mb", "root_gb", "ephemeral_gb", "swap_mb"):
+        _check_amount(getattr(flavor, name), f"flavor.{name}", 0, MAX_INT, "flavor_invalid", problems)
+    _check_texts(flavor.extra_specs, "flavor.extra_specs", "flavor_invalid", problems)
+    _check_texts(image, "image", "image_invalid", problems)
+    _check_options(options, problems)
+
+
+def _check_options(options: Options, problems: Problems) -> None:
+    for name in ("boot_from_volume", "strict", "pcpu_fallback"):
+        if not isinstance(getattr(options, name), bool):
+            problems.add("options_invalid", f"options.{name}: must be true or false")
+    if options.limit is not None:
+        _check_amount(options.limit, "options.limit", 1, MAX_INT, "options_invalid", problems)
+    if options.numa not in (FLAT, GRANULAR):
+        problems.add("options_invalid", f"options.numa: must be {FLAT} or {GRANULAR}")
+    _check_device_cells(options.device_cells, problems)
+
+
+def _check_device_cells(device_cells: object, problems: Problems) -> None:
+    if not isinstance(device_cells, Mapping):
+        problems.add("options_invalid", "options.device_cells: must map group suffixes to cell ids")
+        return
+    for suffix, cell in device_cells.items():
+        if not _is_text(suffix):
+            problems.add("options_invalid", "options.device_cells: every group suffix must be text")
+        _check_amount(cell, "options.device_cells", 0, MAX_VCPUS, "options_invalid", problems)
+
+
+def _check_amount(value: object, name: str, least: int, most: int, code: Code, problems: Problems) -> None:
+    # bool is a kind of int in Python, but `true` vcpus is a slip of the caller.
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        problems.add(code, f"{name}: must be a whole number from {least} to {most}")
+
+
+def _check_texts(texts: object, name: str, code: Code, problems: Problems) -> None:
+    if not isinstance(texts, Mapping):
+        problems.add(code, f"{name}: must map names to texts")
+        return
+    for key, text in texts.items():
+        if not _is_text(key):
+            problems.add(code, f"{name}: every name must be text")
+        elif not _is_text(text):
+            problems.add(code, f"{key}: must be text")
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair: JSON can carry it, a query string cannot.
+        return False
+    return True
+
+
+# Flavors and images as the `openstack` client prints them with `-f json`.
+
+
+_FLAVOR_FIELDS = {
+    "vcpus": "vcpus",
+    "memory_mb": "ram",
+    "root_gb": "disk",
+    "ephemeral_gb": "OS-FLV-EXT-DATA:ephemeral",
+    "swap_mb": "swap",
+}
+_ALWAYS_SHOWN = ("vcpus", "memory_mb")
+# Older clients print properties as one text: key='value', key2='value2'
+_PROPERTY = re.compile(r"\s*(?P<key>[^=,]+)='(?P<text>[^']*)'\s*(?:,|$)")
+
+
+def flavor_from_openstack_json(document: object) -> Flavor:
+    """The flavor that `openstack flavor show -f json` printed; raises FlavorRefused with `flavor_invalid`.
+
+    ram is MiB, disk and ephemeral are GiB, swap is MiB and an empty text when there is none. The extra specs
+    are under `properties`, or under `extra_specs` in what the compute API itself answers.
+    """
+    problems = Problems()
+    shown_flavor = _mapping(document, "flavor", "flavor_invalid", problems)
+    amounts = {
+        name: _amount(shown_flavor.get(key), key, required=name in _ALWAYS_SHOWN, problems=problems)
+        for name, key in _FLAVOR_FIELDS.items()
+    }
+    printed = shown_flavor.get("properties", shown_flavor.get("extra_specs"))
+    extra_specs = _extra_specs(printed, problems)
+    problems.raise_if_any()
+    return Flavor(**amounts, extra_specs=extra_specs)
+
+
+def image_from_openstack_json(document: object) -> ImageProperties:
+    """The image properties that `openstack image show -f json` printed; raises FlavorRefused.
+
+    Only texts are kept: what the client prints as anything else are its own fields, which no flavor rule
+    reads.
+    """
+    problems = Problems()
+    properties = _mapping(document, "image", "image_invalid", problems).get("properties")
+    texts = _mapping({} if properties is None else properties, "properties", "image_invalid", problems)
+    problems.raise_if_any()
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def _mapping(value: object, name: str, code: Code, problems: Problems) -> Mapping[str, object]:
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return value
+    problems.add(code, f"{name}: must be an object, not {shown(value)}")
+    return {}
+
+
+def _amount(value: object, key: str, *, required: bool, problems: Problems) -> int:
+    if value in (None, "") and not required:
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    problems.add("flavor_invalid", f"{key}: {shown(value)} is no whole number")
+    return 0
+
+
+def _extra_specs(printed: object, problems: Problems) -> dict[str, str]:
+    if isinstance(printed, str):
+        return _printed_properties(printed, problems)
+    specs: dict[str, str] = {}
+    for key, text in _mapping(
+        {} if printed is None else printed, "properties", "flavor_invalid", problems
+    ).items():
+        if isinstance(text, str):
+            specs[key] = text
+        else:
+            problems.add("flavor_invalid", f"{key}: {shown(text)} is no text")
+    return specs
+
+
+def _printed_properties(text: str, problems: Problems) -> dict[str, str]:
+    specs: dict[str, str] = {}
+    position = 0
+    while position < len(text.rstrip()):
+        match = _PROPERTY.match(text, position)
+        if match is None:
+            problems.add("flavor_invalid", f"properties: {shown(text[position:])} is no key='value'")
+            break
+        specs[match["key"]] = match["text"]
+        position = match.end()
+    return specs
+
+
+# What flavor and image may both set: the same, or for a policy what a table of the two allows.
+
+
+def agreed_value(
+    extra_specs: Mapping[str, str],
+    image: ImageProperties,
+    keys: tuple[str, str],
+    values: Sequence[str],
+    problems: Problems,
+) -> str | None:
+    """The value of the (flavor key, image key) pair, None if neither is set, REFUSED after a problem.
+
+    Adds `flavor_image_conflict` if the two differ and `value_invalid` for a value that is not in the list.
+    Source: nova-flavors.md, "Optional additions".
+    """
+    found_before = len(problems)
+    ours, theirs = given(extra_specs, keys[0]), given(image, keys[1])
+    if ours is not None and theirs is not None and ours != theirs:
+        message = f"{keys[0]}: {shown(ours)} differs from {keys[1]} {shown(theirs)} of the image"
+        problems.add("flavor_image_conflict", message)
+    for key, text in zip(keys, (ours, theirs), strict=True):
+        if text is not None and text not in values:
+            problems.add("value_invalid", f"{key}: {shown(text)} is none of {', '.join(values)}")
+    return REFUSED if len(problems) > found_before else ours or theirs
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    """The keys and legal values of one policy, the flavor value that rules, and the codes of its problems."""
+
+    flavor_key: str
+    image_key: str
+    values: tuple[str, ...]
+    ruling_value: str
+    invalid: Code
+    conflict: Code
+
+    def settle(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> str | None:
+        """The policy of both sides, None if neither sets one, REFUSED after a problem.
+
+        An image may only repeat what the flavor says, or speak where the flavor is silent; under the ruling
+        value it is ignored.
+        """
+        if not self._are_legal(flavor_policy, image_policy, problems):
+            return REFUSED
+        if flavor_policy is None:
+            return image_policy
+        if flavor_policy == self.ruling_value or image_policy in (None, flavor_policy):
+            return flavor_policy
+        message = f"{flavor_policy} does not go with {self.image_key} {image_policy} of the image"
+        problems.add(self.conflict, f"{self.flavor_key}: {message}")
+        return REFUSED
+
+    def _are_legal(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> bool:
+        legal = True
+        for key, policy in ((self.flavor_key, flavor_policy), (self.image_key, image_policy)):
+            if policy is not None and policy not in self.values:
+                problems.add(self.invalid, f"{key}: {shown(policy)} is none of {', '.join(self.values)}")
+                legal = False
+        return legal

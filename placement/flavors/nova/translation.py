@@ -1,0 +1,394 @@
+"""A nova flavor and image properties, translated to a Placement query and to the guest's CPU layout.
+
+    input checks -> extra spec rules (strict only) -> memory encryption -> CPU plan -> guest nodes
+      -> platform traits -> request -> query string
+
+Every step adds what it finds wrong to one list and goes on, so that a caller learns of all problems at once;
+the order of the steps is the order in which the rules let a problem decide the outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
+from placement.flavors.nova import cells as granular
+from placement.flavors.nova import cpu_plan
+from placement.flavors.nova.cells import CELL_SUFFIX, PER_CELL, Cell, dedicated_cpus, split_cells
+from placement.flavors.nova.cpu_plan import DEDICATED, PINNED, CpuPlan, plan_cpus
+from placement.flavors.nova.errors import Problems, shown
+from placement.flavors.nova.extra_specs import (
+    BASE,
+    FORBIDDEN,
+    GROUP_KEY,
+    GROUP_POLICIES,
+    PCPU,
+    REQUIRED,
+    FlavorGroup,
+    Groups,
+    custom_class,
+    image_traits,
+    is_well_formed_class,
+    merged,
+    read_extra_specs,
+    stripped,
+)
+from placement.flavors.nova.flavor import Flavor, ImageProperties, Options, check_input, integer, is_boolean
+from placement.flavors.nova.guest_nodes import guest_nodes
+from placement.flavors.nova.request import (
+    CpuShare,
+    Demand,
+    Request,
+    asked_groups,
+    build_request,
+    minimum_microversion,
+    query_string,
+)
+from placement.flavors.nova.traits import (
+    MODEL_TRAITS,
+    PCI_AFFINITIES,
+    TPM_MODEL_TRAITS,
+    TPM_VERSION_TRAITS,
+    memory_encryption,
+    platform_traits,
+)
+
+# What a flavor asks of core trees: each guest cell's memory of one provider, dedicated CPUs from below it.
+#
+# Nova knows hosts that give all dedicated CPUs themselves, and checks cells and siblings there afterwards.
+# Where each core is a provider, nobody gives more than a core and nobody checks afterwards.
+
+
+EMULATOR_SUFFIX = f"{CELL_SUFFIX}_emulator"
+_RULES: Mapping[str | None, SplitRule] = {
+    cpu_plan.REQUIRE: SplitRule.REQUIRE,
+    cpu_plan.ISOLATE: SplitRule.ISOLATE,
+}
+
+
+def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> CandidateQuery | None:
+    """The query for core trees; None if these are asked the same as other hosts.
+
+    `asked` holds totals in its base group, without the traits of a thread policy key, and what device groups
+    are tied to. The same is asked of guests without cells, and where amounts or suffixes of the flavor leave
+    no room for cells.
+    Source: nova-flavors.md, "Core trees".
+    """
+    cells = _cells(asked.groups, cpus)
+    if not cells or any(suffix.startswith(CELL_SUFFIX) for suffix in asked.groups):
+        return None
+    base, root_traits = granular.without_cells(asked.groups[BASE])
+    rest = [_plain_group(*each) for each in stripped({**asked.groups, BASE: base}).items()]
+    split = list(_split_groups(cells, _RULES.get(threads, SplitRule.PACK), cpus.emulator_cpus))
+    ties = [(f"{CELL_SUFFIX}0", EMULATOR_SUFFIX)] if split[-1].suffix == EMULATOR_SUFFIX else []
+    return CandidateQuery(
+        groups=(*rest, *split),
+        # Each guest cell is on a node of its own.
+        isolate=asked.group_policy == "isolate" or len(cells) > 1,
+        same_subtree=tuple(map(frozenset, (*asked.same_subtree, *ties))),
+        root_required=frozenset(name for name in root_traits if not name.startswith("!")),
+        root_forbidden=frozenset(name[1:] for name in root_traits if name.startswith("!")),
+    )
+
+
+def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
+    """What each cell asks for by suffix, the emulator's CPU included; nothing if that cannot be told.
+
+    The base group is the only cell, whatever its amounts are; those of several have to be the flavor's own.
+    """
+    if not cpus.cells or BASE not in groups:
+        return {}
+    cells: dict[str, Mapping[str, int]]
+    if len(cpus.cells) == 1:
+        amounts = groups[BASE].resources
+        cells = {f"{CELL_SUFFIX}0": {name: amounts[name] for name in PER_CELL if name in amounts}}
+    else:
+        overrides = Problems()
+        granular.check_no_override(groups, granular.cell_totals(cpus.cells, cpus.emulator_cpus), overrides)
+        if len(overrides):
+            return {}
+        asked = granular.cell_groups(cpus.cells, cpus.emulator_cpus)
+        cells = {suffix: group.resources for suffix, group in asked.items()}
+    # A cell that has nothing beside dedicated CPUs could get these from anywhere in a tree.
+    return cells if all(amounts.keys() - {PCPU} for amounts in cells.values()) else {}
+
+
+def _split_groups(
+    cells: Mapping[str, Mapping[str, int]], rule: SplitRule, emulator_cpus: int
+) -> Iterator[RequestGroup]:
+    """The groups of the cells, and of the emulator where its CPU would upset the pairs of the first one."""
+    apart = emulator_cpus if rule is SplitRule.REQUIRE else 0
+    for number, (suffix, amounts) in enumerate(cells.items()):
+        whole = {name: amount for name, amount in amounts.items() if name != PCPU}
+        dedicated = amounts.get(PCPU, 0) - (0 if number else apart)
+        split = {PCPU: dedicated} if dedicated else {}
+        yield RequestGroup(suffix, {**whole, **split}, split=frozenset(split), split_rule=rule)
+    if apart:
+        yield RequestGroup(EMULATOR_SUFFIX, {PCPU: apart}, split=frozenset((PCPU,)))
+
+
+def _plain_group(suffix: str, group: FlavorGroup) -> RequestGroup:
+    required = tuple(frozenset((trait,)) for trait in sorted(group.required))
+    return RequestGroup(suffix, group.resources, required=required, forbidden=group.forbidden)
+
+
+# `hw:pmem`: persistent memory namespaces by label.
+
+
+KEY = "hw:pmem"
+
+
+def persistent_memory(extra_specs: Mapping[str, str]) -> FlavorGroup:
+    """One CUSTOM_PMEM_NAMESPACE_<LABEL> for each time a label is listed; empty labels do not count.
+
+    Source: nova-flavors.md, "Optional additions".
+    """
+    labels = (label.strip() for label in extra_specs.get(KEY, "").split(","))
+    return FlavorGroup(Counter(custom_class(f"PMEM_NAMESPACE_{label}") for label in labels if label))
+
+
+# Strict mode: what nova's own extra spec validation would refuse, one extra spec at a time.
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    expects: str
+    accepts: Callable[[str], bool]
+
+
+def _one_of(*values: str) -> _Rule:
+    return _Rule(f"one of {', '.join(values)}", values.__contains__)
+
+
+def _whole_number(least: int, most: int | None = None) -> _Rule:
+    def accepts(text: str) -> bool:
+        number = integer(text)
+        return number is not None and number >= least and (most is None or number <= most)
+
+    return _Rule(f"a whole number from {least}" + ("" if most is None else f" to {most}"), accepts)
+
+
+def _pattern(expects: str, pattern: str) -> _Rule:
+    compiled = re.compile(pattern)
+    return _Rule(expects, lambda text: compiled.fullmatch(text) is not None)
+
+
+_BOOLEAN = _Rule("a word for true or false", is_boolean)
+_CPU_SET = _pattern(
+    "CPU numbers and ranges joined by single commas, without blanks",
+    r"\^?[0-9]+(-[0-9]+)?(,\^?[0-9]+(-[0-9]+)?)*",
+)
+_TRAIT_VALUE = _one_of(REQUIRED, FORBIDDEN)
+_AMOUNT = _whole_number(0)
+_ANYTHING = _Rule("anything", lambda _: True)
+
+_EXTRA_SPEC_RULES_RULES: Mapping[str, _Rule] = {
+    "group_policy": _one_of(*GROUP_POLICIES),
+    "hw:cpu_policy": _one_of(*cpu_plan.CPU_POLICIES),
+    "hw:cpu_thread_policy": _one_of(*cpu_plan.THREAD_POLICIES),
+    "hw:emulator_threads_policy": _one_of(*cpu_plan.EMULATOR_POLICIES),
+    "os:secure_boot": _one_of("disabled", "required"),
+    "hw:pci_numa_affinity_policy": _one_of(*PCI_AFFINITIES),
+    "hw:tpm_model": _one_of(*TPM_MODEL_TRAITS),
+    "hw:tpm_version": _one_of(*TPM_VERSION_TRAITS),
+    "hw:tpm_secret_security": _one_of("user", "host", "deployment"),
+    "hw:mem_encryption_model": _one_of(*MODEL_TRAITS),
+    "hw:viommu_model": _one_of("intel", "smmuv3", "virtio", "auto"),
+    "hw:watchdog_action": _one_of("none", "pause", "poweroff", "reset", "disabled"),
+    "hw:sound_model": _one_of("sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio"),
+    "hw:usb_model": _one_of(
+        "piix3-uhci",
+        "piix4-uhci",
+        "ehci",
+        "ich9-ehci1",
+        "ich9-uhci1",
+        "ich9-uhci2",
+        "ich9-uhci3",
+        "vt82c686b-uhci",
+        "pci-ohci",
+        "nec-xhci",
+        "qusb1",
+        "qusb2",
+        "qemu-xhci",
+        "none",
+    ),
+    "hw:ephemeral_encryption_format": _one_of("plain", "luks", "luksv2"),
+    **dict.fromkeys(("hw:cpu_dedicated_mask", "hw:cpu_realtime_mask"), _CPU_SET),
+    **dict.fromkeys(
+        (
+            "hw:numa_nodes",
+            "hw:cpu_sockets",
+            "hw:cpu_cores",
+            "hw:cpu_threads",
+            "hw:cpu_max_sockets",
+            "hw:cpu_max_cores",
+            "hw:cpu_max_threads",
+        ),
+        _whole_number(1),
+    ),
+    "hw:serial_port_count": _whole_number(0),
+    "hw:redirected_usb_ports": _whole_number(0, 15),
+    **dict.fromkeys(
+        (
+            "hw:cpu_realtime",
+            "hw:mem_encryption",
+            "hw:locked_memory",
+            "hw:boot_menu",
+            "hw:pmu",
+            "hw:hide_hypervisor_id",
+            "hw:vif_multiqueue_enabled",
+            "hw:virtio_packed_ring",
+            "hw:ephemeral_encryption",
+        ),
+        _BOOLEAN,
+    ),
+    "hw:mem_page_size": _pattern(
+        "small, large, any, or digits with an optional unit",
+        r"small|large|any|[0-9]+([kKMGT]i?)?(b|bit|B)?",
+    ),
+    "hw:pmem": _pattern("letters, digits, _ and commas", r"[a-zA-Z0-9_,]+"),
+    # Nova has no rule for it; its value is checked where it is used.
+    "hw:maxphysaddr_mode": _ANYTHING,
+}
+
+_PER_CELL_RULES = (
+    (re.compile(r"hw:numa_cpus\.[0-9]+"), _CPU_SET),
+    (re.compile(r"hw:numa_mem\.[0-9]+"), _whole_number(1)),
+)
+_OUR_NAMESPACES = re.compile(r"(hw|os|(resources|trait)[a-zA-Z0-9_-]{0,64}):.*", re.DOTALL)
+_STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
+
+
+def extra_spec_fault(key: str, text: str) -> str | None:
+    """What is wrong with one extra spec taken on its own, None if nothing is.
+
+    Keys of foreign namespaces and keys without a namespace are accepted unseen.
+    Source: nova-flavors.md, "Strict mode".
+    """
+    rule = _rule_for(key)
+    if rule is not None:
+        return None if rule.accepts(text) else f"{shown(text)} is not {rule.expects}"
+    return "there is no such extra spec" if _OUR_NAMESPACES.fullmatch(key) else None
+
+
+def check_extra_specs(extra_specs: Mapping[str, str], problems: Problems) -> None:
+    """Add `extra_spec_invalid` for each extra spec that has a fault."""
+    for key, text in extra_specs.items():
+        fault = extra_spec_fault(key, text)
+        if fault is not None:
+            problems.add("extra_spec_invalid", f"{key}: {fault}")
+
+
+def _rule_for(key: str) -> _Rule | None:
+    if key in _EXTRA_SPEC_RULES_RULES:
+        return _EXTRA_SPEC_RULES_RULES[key]
+    for pattern, rule in _PER_CELL_RULES:
+        if pattern.fullmatch(key):
+            return rule
+    match = GROUP_KEY.fullmatch(key)
+    if match is None:
+        return None
+    if match["kind"] == "resources":
+        return _AMOUNT if is_well_formed_class(match["name"]) else None
+    return _TRAIT_VALUE if _STRICT_TRAIT.fullmatch(match["name"]) else None
+
+
+DEFAULT_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What the service answers for a flavor.
+
+    `groups` maps a suffix to what it asks for; `root_required` lists traits, forbidden ones with `!`;
+    `same_subtree` lists tied suffixes. `querystring` needs `microversion` at least; `fallback_querystring`
+    asks for shared CPUs where hosts do not report dedicated ones. `cpu_policy` is dedicated, mixed, shared or
+    None, `thread_policy` prefer, isolate, require or None. `cells` is None for a guest without NUMA cells;
+    `dedicated_cpus` is CPU set text of guest CPU ids; `warnings` holds sorted codes, repeats kept.
+    `on_core_trees`: what is asked of hosts whose cores are providers, None if that is the same.
+    """
+
+    groups: Groups
+    group_policy: str | None
+    root_required: tuple[str, ...]
+    same_subtree: tuple[tuple[str, ...], ...]
+    querystring: str
+    fallback_querystring: str | None
+    microversion: str
+    cpu_policy: str | None
+    thread_policy: str | None
+    cells: tuple[Cell, ...] | None
+    dedicated_cpus: str
+    warnings: tuple[str, ...]
+    on_core_trees: CandidateQuery | None = None
+
+
+def translate(
+    flavor: Flavor, image: ImageProperties | None = None, options: Options = DEFAULT_OPTIONS
+) -> Translation:
+    """Translate, or raise FlavorRefused with every problem there is.
+
+    Source: nova-flavors.md, "Order of checks and error codes".
+    """
+    image = {} if image is None else image
+    problems = Problems()
+    check_input(flavor, image, options, problems)
+    problems.raise_if_any()
+    if options.strict:
+        check_extra_specs(flavor.extra_specs, problems)
+    encryption = memory_encryption(flavor.extra_specs, image, problems)
+    explicit = read_extra_specs(flavor.extra_specs)
+    traits = image_traits(image)
+    plan = plan_cpus(flavor, image, explicit, traits, problems)
+    pmem = persistent_memory(flavor.extra_specs)
+    nodes = guest_nodes(flavor, image, pinned=plan.policy in PINNED, has_pmem=bool(pmem), problems=problems)
+    additions = merged((encryption, pmem, platform_traits(flavor.extra_specs, image, problems)))
+    demand = Demand(flavor, explicit, traits, additions, options)
+    cells = split_cells(nodes, plan) if nodes is not None and plan.settled else None
+    share = CpuShare(plan.request, plan.emulator_cpus, len(nodes or ()), cells)
+    request = build_request(demand, share, problems)
+    problems.raise_if_any()
+    # For core trees the rule of a split says more than the traits of a thread policy key.
+    amounts = replace(share, request=FlavorGroup(share.request.resources))
+    totals = replace(request, groups=asked_groups(demand, amounts))
+    return replace(
+        _translation(demand, plan, cells, request),
+        on_core_trees=core_tree_query(totals, share, plan.thread_policy),
+    )
+
+
+def _translation(
+    demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None, request: Request
+) -> Translation:
+    limit = demand.options.limit
+    return Translation(
+        groups=request.groups,
+        group_policy=request.group_policy,
+        root_required=request.root_required,
+        same_subtree=request.same_subtree,
+        querystring=query_string(request, limit),
+        fallback_querystring=_fallback(demand, plan, cells),
+        microversion=minimum_microversion(request, limit),
+        cpu_policy=plan.policy,
+        thread_policy=plan.thread_policy,
+        cells=cells,
+        dedicated_cpus=dedicated_cpus(cells or ()),
+        warnings=demand.explicit.warnings,
+    )
+
+
+def _fallback(demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None) -> str | None:
+    """The query as if the policy keys were not there, for hosts that do not report PCPU yet.
+
+    None unless the policy is dedicated by a key, and when nothing could be asked for that way.
+    Source: nova-flavors.md, "PCPU fallback".
+    """
+    if not (demand.options.pcpu_fallback and plan.policy == DEDICATED and plan.from_keys):
+        return None
+    unpinned = tuple(replace(cell, cpuset=cell.pcpuset, pcpuset=()) for cell in cells or ())
+    problems = Problems()
+    request = build_request(demand, CpuShare(FlavorGroup(), 0, len(unpinned), unpinned), problems)
+    return None if len(problems) else query_string(request, demand.options.limit)

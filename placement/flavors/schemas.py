@@ -1,0 +1,46 @@
+"""Bodies with nova flavors, to tell callers: what is checked, is checked by flavors.nova."""
+
+from placement.engine.domain.inventories import MAX_INT
+from placement.flavors.nova.flavor import FLAT, GRANULAR, MAX_VCPUS
+from placement.http.fields import Boolean, Choice, Integer, Mapping, Object, String
+from placement.http.schemas import VersionedSchema
+
+_TEXTS = Mapping("", String(), shown_pattern="^.*$")
+
+
+class Flavor(VersionedSchema):
+    """A nova flavor; memory and swap in MiB, disks in GiB."""
+
+    vcpus = Integer(1, MAX_VCPUS, required=True)
+    memory_mb = Integer(0, MAX_INT, required=True)
+    root_gb = Integer(0, MAX_INT)
+    ephemeral_gb = Integer(0, MAX_INT)
+    swap_mb = Integer(0, MAX_INT)
+    extra_specs = _TEXTS
+
+
+class FlavorOptions(VersionedSchema):
+    """How to translate."""
+
+    boot_from_volume = Boolean()
+    limit = Integer(1, MAX_INT, nullable=True)
+    strict = Boolean()
+    pcpu_fallback = Boolean()
+    numa = Choice([FLAT, GRANULAR])
+    device_cells = Mapping("", Integer(0, MAX_VCPUS), shown_pattern="^.*$")
+
+
+class FlavorRequest(VersionedSchema):
+    """POST /ext/v1/flavors/translation."""
+
+    flavor = Object(Flavor, required=True)
+    image = Mapping("", String(), shown_pattern="^.*$", nullable=True)
+    options = Object(FlavorOptions, nullable=True)
+
+
+class FlavorSearch(FlavorRequest):
+    """POST /ext/v1/flavors/candidates."""
+
+    limit = Integer(1, MAX_INT, nullable=True)
+    cluster = String(nullable=True)
+    explain = Boolean(nullable=True)

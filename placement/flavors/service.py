@@ -1,0 +1,165 @@
+"""Where a nova flavor fits: translation, then the ordinary search with the query string it gives.
+
+search request -> limit and cluster taken out -> flavors.nova -> query string -> parser -> Candidates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from placement.allocations.applications import Applicant, Application, Fitted
+from placement.allocations.best_fit import BestFit
+from placement.allocations.candidates import Candidates, Search
+from placement.allocations.claims import Claims
+from placement.allocations.search_options import SearchOptions
+from placement.allocations.shortlists import Wish
+from placement.engine.domain.errors import BadRequest, Conflict
+from placement.engine.domain.groups import CandidateQuery
+from placement.flavors.nova import FlavorRefused, Problem, Translation, translate_document
+from placement.pods.clusters import Clusters
+
+_SEARCH_PARTS = ("limit", "cluster", "explain")
+_NOT_IN_CLAIMS = ("limit", "explain")
+ParseQuery = Callable[[str], CandidateQuery]
+"""Reads the query string of allocation candidates. Raises BadRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorSearch:
+    """A finished search for a flavor; `query_used` names the field of the translation that was searched.
+
+    `explained`: whether somebody asked for the explanation of that search.
+    """
+
+    translation: Translation
+    search: Search
+    query_used: Literal["querystring", "fallback_querystring"]
+    explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorWish:
+    """What a flavor asks for, what it takes where that finds nothing, and the guest's dedicated CPUs.
+
+    These are None for queries that no flavor stands behind.
+    """
+
+    wish: Wish
+    fallback: Wish | None
+    dedicated_cpus: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorClaim:
+    """What a consumer holds for a flavor, and which CPUs of the guest are dedicated, as CPU set text."""
+
+    fitted: Fitted
+    dedicated_cpus: str
+
+
+class Flavors:
+    """Translates flavors and finds where they fit."""
+
+    def __init__(self, clusters: Clusters, candidates: Candidates, best_fit: BestFit, claims: Claims) -> None:
+        self._clusters = clusters
+        self._candidates = candidates
+        self._best_fit = best_fit
+        self._claims = claims
+
+    @staticmethod
+    def translate(document: object) -> Translation:
+        """Translate a request of flavor, image and options. Raises FlavorRefused with every problem."""
+        return translate_document(document)
+
+    def find(self, document: object, parse: ParseQuery) -> FlavorSearch:
+        """Translate and search.
+
+        The document is a translation request with three more parts: `limit`, short for options.limit,
+        `cluster`, the name of the only cluster to search, and `explain`, whether to explain the search. Where
+        the query finds nothing, the fallback query is searched if there is one. Raises FlavorRefused,
+        NotFound for the cluster, BadRequest for classes and traits that do not exist, SearchTimeout,
+        Unavailable.
+        """
+        request, cluster, explain = _split(document)
+        translation = translate_document(request)
+        aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
+        options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
+        search = self._candidates.find(query_of(translation, parse), options)
+        if len(search.answer) or translation.fallback_querystring is None:
+            return FlavorSearch(translation, search, "querystring", explain)
+        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
+        return FlavorSearch(translation, fallback, "fallback_querystring", explain)
+
+    def claim(self, applicant: Applicant, document: object, parse: ParseQuery) -> FlavorClaim:
+        """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
+
+        The document is that of `find` without `limit` and `explain`. The CPUs are noted after the claim: if
+        only that fails, the consumer holds its candidate, and repeating the call, which is always allowed,
+        notes them. Raises as `find` and `BestFit.claim` do.
+        """
+        wanted = self.wish(document, parse)
+        fitted = self._best_held(applicant, wanted)
+        cpus = wanted.dedicated_cpus or ""
+        if cpus or not fitted.fresh:
+            # What was held already may have been claimed for another flavor.
+            self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus or None)
+        return FlavorClaim(fitted, cpus)
+
+    def wish(self, document: object, parse: ParseQuery) -> FlavorWish:
+        """What a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
+        if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
+            raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
+        request, cluster, _ = _split(document)
+        translation = translate_document(request)
+        options = self._candidates.options(cluster=cluster)
+        fallback = translation.fallback_querystring
+        return FlavorWish(
+            Wish(_unlimited(query_of(translation, parse)), options),
+            None if fallback is None else Wish(_unlimited(parse(fallback)), options),
+            translation.dedicated_cpus,
+        )
+
+    def _best_held(self, applicant: Applicant, wanted: FlavorWish) -> Fitted:
+        try:
+            return self._best_fit.claim(Application(applicant, wanted.wish))
+        except Conflict:
+            # The consumer may hold what the fallback asks for, or get it now.
+            if wanted.fallback is None:
+                raise
+        return self._best_fit.claim(Application(applicant, wanted.fallback))
+
+
+def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+    """The query of a flavor, for core trees as well as for others."""
+    return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
+
+
+def _unlimited(query: CandidateQuery) -> CandidateQuery:
+    """The query without a limit, which makes no sense in a claim."""
+    return replace(query, limit=None)
+
+
+def _split(document: object) -> tuple[object, str | None, bool]:
+    """The translation request in a search request, the cluster, and whether to explain.
+
+    Raises FlavorRefused.
+    """
+    if not isinstance(document, Mapping):
+        return document, None, False
+    request: dict[str, Any] = {name: part for name, part in document.items() if name not in _SEARCH_PARTS}
+    limit, cluster, explain = (document.get(name) for name in _SEARCH_PARTS)
+    problems = []
+    if cluster is not None and not isinstance(cluster, str):
+        problems.append(Problem("options_invalid", "cluster: must be the name of a cluster"))
+    if explain is not None and not isinstance(explain, bool):
+        problems.append(Problem("options_invalid", "explain: must be true or false"))
+    options = {} if request.get("options") is None else request["options"]
+    if limit is not None and isinstance(options, Mapping):
+        if options.get("limit") is not None:
+            problems.append(Problem("options_invalid", "limit: is given as options.limit, too"))
+        request["options"] = {**options, "limit": limit}
+    if problems:
+        raise FlavorRefused(tuple(problems))
+    return request, cluster, bool(explain)

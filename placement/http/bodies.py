@@ -1,0 +1,249 @@
+"""Reading request bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from flask import current_app, request
+from marshmallow import fields
+from werkzeug.exceptions import HTTPException
+
+from placement.common.documents import (
+    MOST_MANIFEST_BYTES,
+    MOST_MANIFEST_VALUES,
+    check_json,
+    parse_json,
+    parse_yaml,
+)
+from placement.engine.domain.errors import BadRequest, Violation
+from placement.engine.domain.groups import parse_positive
+from placement.http import context
+from placement.http.described import Parameter, operation_of, shape_at
+from placement.http.fields import MOST_KEYS, shown
+from placement.http.responses import HttpError
+from placement.http.schemas import Document, VersionedSchema, in_version, load, load_field, sentence
+
+_YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+_PIECE = 2**20
+BODY_PREFIX = "JSON does not validate: "
+
+
+def json_body() -> Any:
+    """The body as JSON. Raises BadRequest, HttpError."""
+    return _parsed(received())
+
+
+def json_body_or(default: Any) -> Any:
+    """The body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
+    text = received()
+    return _parsed(text) if text else default
+
+
+def _parsed(text: bytes) -> Any:
+    check_json(text)
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"Malformed JSON: {error}") from None
+
+
+def manifests(times: int = 1) -> list[Any]:
+    """The documents of a body in JSON or YAML, which may be so many times as large as that of one thing.
+
+    Raises BadRequest, HttpError.
+    """
+    text, most = received(), times * MOST_MANIFEST_BYTES
+    if len(text) > most:
+        raise HttpError(413, f"Manifests may have {most} bytes, these have {len(text)}")
+    if request.mimetype == "application/json":
+        return parse_json(text)
+    if request.mimetype in _YAML:
+        return parse_yaml(text, times * MOST_MANIFEST_VALUES)
+    sent = request.content_type or None
+    raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
+
+
+def peeked() -> Any:
+    """The body as JSON, None if it is no JSON; the handler can read it again. Raises HttpError."""
+    context.current().body = received()
+    try:
+        return json_body()
+    except BadRequest:
+        return None
+
+
+def received() -> bytes:
+    """The whole body. One that breaks off is refused, for the beginning of YAML is YAML, too.
+
+    Raises HttpError. Source: RFC 9112, section 8.
+    """
+    kept = context.current().body
+    if kept is not None:
+        return kept
+    try:
+        chunked = "HTTP_TRANSFER_ENCODING" in request.environ
+        text = _of_unknown_length() if chunked else request.get_data(cache=False)
+    except (HTTPException, HttpError):
+        raise
+    except Exception as error:
+        # Each server has errors of its own for bodies that are not framed as HTTP has it.
+        raise HttpError(400, f"The body cannot be read: {error}") from None
+    if len(text) < (request.content_length or 0):
+        raise HttpError(400, f"The body breaks off after {len(text)} of {request.content_length} bytes")
+    return text
+
+
+def _of_unknown_length() -> bytes:
+    if not request.environ.get("wsgi.input_terminated"):
+        raise HttpError(411, "This server does not read bodies without Content-Length")
+    most = current_app.config["MAX_CONTENT_LENGTH"]
+    text = bytearray()
+    # Some servers give less than was asked for before the end.
+    while piece := request.environ["wsgi.input"].read(_PIECE):
+        text += piece
+        if len(text) > most:
+            raise HttpError(413, f"Bodies may have {most} bytes")
+    return bytes(text)
+
+
+def validated() -> Any:
+    """The body, checked against what the route says it takes in the request's version. Raises BadRequest."""
+    operation = operation_of(current_app.view_functions[request.endpoint or ""])
+    version = context.version()
+    schema = None if operation is None else shape_at(operation.body, version)
+    if isinstance(schema, fields.Field):
+        return load_field(in_version(schema, version), json_body(), BODY_PREFIX)
+    assert isinstance(schema, type)
+    assert issubclass(schema, VersionedSchema)
+    return load(schema, version, json_body(), BODY_PREFIX)
+
+
+# Reading query strings.
+
+
+PREFIX = "Invalid query string parameters: "
+POLICIES = ("none", "isolate")
+_LARGEST_ID = 2**31 - 1
+LARGEST_LONG_ID = 2**63 - 1
+_PAGE = 1000
+_LARGEST_PAGE = 10_000
+LONGEST_KEPT = 8192
+"""The most characters of a query whose reading is kept: bodies may hold query strings of any length."""
+# Parameters whose values have a rule; the others may be any text.
+_SPECIAL: dict[str, Document] = {
+    "uuid": {"type": "string", "format": "uuid"},
+    "in_tree": {"type": "string", "format": "uuid"},
+    "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1, "minLength": 1},
+    "group_policy": {"type": "string", "enum": list(POLICIES)},
+}
+LIMIT = Parameter(
+    "limit",
+    f"How many entries a page has at most; {_PAGE} if it says nothing.",
+    {"type": "integer", "minimum": 1, "maximum": _LARGEST_PAGE},
+)
+ROW_ID: Document = {"type": "integer", "minimum": 1, "maximum": _LARGEST_ID}
+Parameters = list[tuple[str, str]]
+
+
+def parameters() -> Parameters:
+    """All parameters of the request in their order. Raises BadRequest for bytes that are no UTF-8."""
+    return read(request.query_string.decode("latin-1"))
+
+
+def read(query_string: str) -> Parameters:
+    """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
+    kept = len(query_string) <= LONGEST_KEPT
+    return list(_read_once(query_string) if kept else _read(query_string))
+
+
+def _read(query_string: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for piece in query_string.split("&"):
+        if piece:
+            key, _, value = piece.partition("=")
+            found.append((_decode(key), _decode(value)))
+    return tuple(found)
+
+
+# A rule of the policy, the route and the next request of the same client read the same.
+_read_once = lru_cache(maxsize=256)(_read)
+
+
+def _decode(text: str) -> str:
+    try:
+        decoded = unquote_to_bytes(text.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        raise BadRequest(f"{PREFIX}the query string is not UTF-8.") from None
+    if "\0" in decoded:
+        # No database can hold such a text; a query for it would only fail.
+        raise BadRequest(f"{PREFIX}the query string contains a NUL character.")
+    return decoded
+
+
+def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
+    """Raises BadRequest naming parameters that are not understood."""
+    strange = sorted({key for key, _ in found if key not in known})
+    if strange:
+        listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
+        verb = "was" if len(strange) == 1 else "were"
+        reason = f"Additional properties are not allowed ({listed} {verb} unexpected)"
+        raise violated(Violation(reason, "additionalProperties"), schema_of(known), found)
+
+
+def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
+    """The JSON Schema of a query string with these parameters."""
+    properties = {key: _SPECIAL.get(key, {"type": "string"}) for key in known}
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def violated(violation: Violation, schema: Document, found: Parameters) -> BadRequest:
+    """The error for a query string that breaks its schema; the last of several values is shown."""
+    return BadRequest(f"{PREFIX}{sentence(violation, schema, dict(found))}")
+
+
+def refuse_value(found: Parameters, key: str, value: str, reason: str, keyword: str) -> BadRequest:
+    """The error for one parameter whose value breaks the rule `keyword` of its schema."""
+    place = ("properties", key)
+    return violated(Violation(reason, keyword, place, (key,)), schema_of([key]), [*found, (key, value)])
+
+
+def last(found: Parameters, key: str) -> str | None:
+    """The last value of a parameter."""
+    values = every(found, key)
+    return values[-1] if values else None
+
+
+def single(found: Parameters, key: str) -> str | None:
+    """The value of a parameter that may come only once. Raises BadRequest naming it."""
+    values = every(found, key)
+    if len(values) > 1:
+        raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
+    return values[0] if values else None
+
+
+def page_size(found: Parameters) -> int:
+    """How many entries a page of a list shall have at most, by `limit`. Raises BadRequest."""
+    value = single(found, "limit")
+    number = _PAGE if value is None else parse_positive(value)
+    if number is None or number > _LARGEST_PAGE:
+        raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
+    return number
+
+
+def page_start(found: Parameters, key: str, largest: int = _LARGEST_ID) -> int:
+    """The id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
+    value = single(found, key)
+    number = 0 if value is None else parse_positive(value)
+    if number is None or number > largest:
+        raise BadRequest(f"{key}: must be the `next` of an earlier page, not {value!r}")
+    return number
+
+
+def every(found: Parameters, key: str) -> list[str]:
+    """All values of a parameter."""
+    return [value for name, value in found if name == key]

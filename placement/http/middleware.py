@@ -1,0 +1,155 @@
+"""The WSGI layers around the application: proxy headers, the request's id and log line, CORS."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+from oslo_middleware import cors, http_proxy_to_wsgi
+
+from placement.engine.domain import deadline
+from placement.engine.domain.audit import Initiator, act_as
+from placement.http.context import (
+    ANONYMOUS,
+    CALLER_KEY,
+    CANDIDATES_KEY,
+    ENVIRONMENT_KEY,
+    READS_KEY,
+    global_id,
+    in_log,
+)
+from placement.http.gate import Observed
+
+_STATUSES = frozenset(HTTPStatus)
+REQUEST_ID = "x-openstack-request-id"
+LOG = logging.getLogger("placement.requests")
+AUDIT = logging.getLogger("placement.audit")
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_READING = ("GET", "HEAD", "OPTIONS")
+_METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
+_ALLOWED = [
+    "X-Auth-Token",
+    "X-Openstack-Request-Id",
+    "X-Identity-Status",
+    "X-Roles",
+    "X-Service-Catalog",
+    "X-User-Id",
+    "X-Tenant-Id",
+    "OpenStack-API-Version",
+]
+_EXPOSED = [
+    "X-Auth-Token",
+    "X-Openstack-Request-Id",
+    "X-Subject-Token",
+    "X-Service-Token",
+    "OpenStack-API-Version",
+]
+
+
+def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
+    """The application in the layers that the configuration asks for."""
+    cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
+    if allowed_origins(configuration):
+        application = cors.CORS(application, configuration)
+    logged = RequestLog(application, request_seconds)
+    configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
+    if not configuration.oslo_middleware.enable_proxy_headers_parsing:
+        return logged
+    return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
+
+
+def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
+    """Return the sites whose pages may call the service, as [cors] allowed_origin has them."""
+    configuration.register_opts(cors.OPTS, group="cors")
+    return configuration.cors.allowed_origin or []
+
+
+class RequestLog:
+    """Gives every request an id and a deadline, and writes its log line, also if the request is refused."""
+
+    def __init__(self, application: Wsgi, request_seconds: float) -> None:
+        self._application = application
+        self._request_seconds = request_seconds
+        self._observed = Observed()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
+        # Our own server says when the request arrived; with others it begins here.
+        arrival = environ.get(deadline.KEY) or time.monotonic()
+        deadline.until(deadline.of(arrival, self._request_seconds))
+        # Mounted under a prefix the version document has an empty path, which the router would redirect.
+        environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
+        uri = _uri(environ)
+        caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
+        # Every line in the log carries it from here on; authentication adds who calls.
+        RequestContext(request_id=request_id, global_request_id=caller_id)
+        act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
+        LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            status = _with_usual_phrase(status)
+            self._observed.count(environ, status[:3], arrival)
+            found = {name.lower(): value for name, value in headers}
+            if REQUEST_ID not in found:
+                headers = [*headers, (REQUEST_ID, request_id)]
+            seconds = time.monotonic() - arrival
+            _log(environ, uri, status, found, seconds)
+            _audit(environ, uri, status)
+            return start_response(status, headers, *rest)
+
+        return self._application(environ, start)
+
+
+def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
+    """The line of a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
+    told: dict[str, Any] = {
+        "address": environ.get("REMOTE_ADDR", "-"),
+        "method": environ["REQUEST_METHOD"],
+        "uri": uri,
+        "status": status.partition(" ")[0],
+        "len": headers.get("content-length", "-"),
+        "microversion": headers.get("openstack-api-version", "-").rpartition(" ")[2],
+        "duration": f"{seconds:.3f}",
+    }
+    if CANDIDATES_KEY in environ:
+        told["candidates"] = environ[CANDIDATES_KEY]
+    # The first three are the request.
+    rest = " ".join(f"{name}: {value}" for name, value in list(told.items())[3:])
+    LOG.info('%s "%s %s" %s', *list(told.values())[:3], rest, extra={"extra": told})
+
+
+def _with_usual_phrase(status: str) -> str:
+    """The status line as HTTP writes it, `404 Not Found`: clients show the phrase, and Flask shouts it."""
+    code = int(status.partition(" ")[0])
+    return f"{code} {HTTPStatus(code).phrase}" if code in _STATUSES else status
+
+
+def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
+    """Log who tried to change what, and the outcome."""
+    if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
+        return
+    caller = environ.get(CALLER_KEY, ANONYMOUS)
+    AUDIT.info(
+        'user: %s project: %s address: %s "%s %s" status: %s',
+        in_log(caller.user_id) or "-",
+        in_log(caller.project_id) or "-",
+        environ.get("REMOTE_ADDR") or "-",
+        environ["REQUEST_METHOD"],
+        uri,
+        status.partition(" ")[0],
+    )
+
+
+def _uri(environ: dict[str, Any]) -> str:
+    """The request's URI, quoted, so that a caller cannot write lines of its own into the log."""
+    path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
+    query = environ.get("QUERY_STRING", "")
+    return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path

@@ -1,0 +1,376 @@
+"""Schemas that change with the microversion, and how their findings become one message."""
+
+from __future__ import annotations
+
+import copy
+import textwrap
+from collections.abc import Callable
+from collections.abc import Mapping as MappingABC
+from collections.abc import Sequence as SequenceABC
+from functools import lru_cache, singledispatch
+from pprint import pformat
+from typing import Any
+
+from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
+
+from placement.engine.domain.errors import BadRequest, Violation
+from placement.http import fields as http_fields
+from placement.http.fields import (
+    MOST_KEYS,
+    AnyOf,
+    Boolean,
+    Choice,
+    Given,
+    Integer,
+    Mapping,
+    NullableUuid,
+    Number,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+    refuse,
+    shown,
+)
+from placement.http.microversions import NEWEST, Feature, Microversion
+
+# Our schemas as JSON Schema, which is how clients know the sentences about violations.
+#
+# The order of the keywords is the incumbent's, so that its messages and ours read the same.
+
+
+_WIDTH = 72
+# How much of a value is shown: an answer is not an echo of the body.
+_MOST_VALUES = 60
+_LONGEST_TEXT = 300
+_DEEPEST = 6
+
+Document = dict[str, Any]
+Path = tuple[str | int, ...]
+Inner = Callable[[Any], Document]
+
+
+def json_schema(field: Any, inner: Inner | None = None) -> Document:
+    """The JSON Schema of a field or of a whole schema; `inner` says what stands for the parts of it."""
+    return _described(field, inner or json_schema)
+
+
+@singledispatch
+def _described(field: Any, inner: Inner) -> Document:
+    return {}
+
+
+@_described.register
+def _schema(schema: Schema, inner: Inner) -> Document:
+    named = {field.data_key or name: field for name, field in schema.fields.items()}
+    required = [name for name, field in named.items() if field.required]
+    properties = {name: inner(field) for name, field in named.items()}
+    described: Document = {"type": "object", "properties": properties}
+    if required:
+        described["required"] = required
+    return {**described, "additionalProperties": False}
+
+
+@_described.register
+def _object(field: Object, inner: Inner) -> Document:
+    return _nullable(field, inner(field.nested))
+
+
+@_described.register
+def _integer(field: Integer, inner: Inner) -> Document:
+    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
+
+
+@_described.register
+def _number(field: Number, inner: Inner) -> Document:
+    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
+
+
+@_described.register
+def _string(field: String, inner: Inner) -> Document:
+    return _without_none(
+        type=_type(field), pattern=field.pattern, minLength=field.least or None, maxLength=field.most
+    )
+
+
+@_described.register
+def _uuid(field: Uuid, inner: Inner) -> Document:
+    return {"type": "string", "format": "uuid"}
+
+
+@_described.register
+def _nullable_uuid(field: NullableUuid, inner: Inner) -> Document:
+    return {"anyOf": [_uuid(field, inner), {"type": "null"}]}
+
+
+@_described.register
+def _sequence(field: Sequence, inner: Inner) -> Document:
+    described = _without_none(type=_type(field), minItems=field.least or None, maxItems=field.most)
+    described["items"] = inner(field.items)
+    return {**described, "uniqueItems": True} if field.unique else described
+
+
+@_described.register
+def _any_of(field: AnyOf, inner: Inner) -> Document:
+    item = inner(field.items)
+    return {"anyOf": [item, {"type": "array"}], "minItems": field.least, "items": item}
+
+
+@_described.register
+def _choice(field: Choice, inner: Inner) -> Document:
+    return {"type": _type(field), "enum": [*field.choices, *([None] if field.nullable else [])]}
+
+
+@_described.register
+def _boolean(field: Boolean, inner: Inner) -> Document:
+    return {"type": _type(field)}
+
+
+@_described.register
+def _given(field: Given, inner: Inner) -> Document:
+    return dict(field.document)
+
+
+@_described.register
+def _mapping(field: Mapping, inner: Inner) -> Document:
+    described = _without_none(type=_type(field), minProperties=field.least or None)
+    described["patternProperties"] = {field.shown_pattern: inner(field.values)}
+    return {**described, "additionalProperties": False}
+
+
+def _type(field: Any) -> str | list[str]:
+    return [field.type_name, "null"] if field.nullable else field.type_name
+
+
+def _nullable(field: Any, described: Document) -> Document:
+    return {"anyOf": [described, {"type": "null"}]} if field.nullable else described
+
+
+def _without_none(**keywords: Any) -> Document:
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+def sentence(violation: Violation, schema: Schema | fields.Field[Any] | Document, instance: Any) -> str:
+    """What is wrong, then the rule that is broken and the value that breaks it, each with its place."""
+    document = schema if isinstance(schema, dict) else json_schema(schema)
+    return (
+        f"{violation.reason}  "
+        f"Failed validating {violation.keyword!r} in schema{_place(violation.schema_path)}:"
+        f"{_printed(_at(document, violation.schema_path))}  "
+        f"On instance{_place(violation.instance_path)}:"
+        f"{_printed(_Excerpt().of(_at(instance, violation.instance_path)))}"
+    )
+
+
+def _place(path: Path) -> str:
+    return "".join(f"[{shown(part)}]" for part in path)
+
+
+def _at(document: Any, path: SequenceABC[str | int]) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+def _printed(value: Any) -> str:
+    # Messages have no line breaks (see errors.render_all), but the blanks after them are part of the form.
+    text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ")
+    return f" {text}".replace("\n", " ")
+
+
+class _Excerpt:
+    """The beginning of a value, for as many values inside it as an answer may hold."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def of(self, value: Any, depth: int = _DEEPEST) -> Any:
+        """The value, cut where it is long, deep or full."""
+        self._left -= 1
+        if isinstance(value, str):
+            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth == 0:
+            return "..."
+        if isinstance(value, list):
+            return self._list(value, depth - 1)
+        return self._dict(value, depth - 1)
+
+    def _list(self, value: list[Any], depth: int) -> list[Any]:
+        found: list[Any] = []
+        for item in value:
+            if self._left <= 0:
+                return [*found, "..."]
+            found.append(self.of(item, depth))
+        return found
+
+    def _dict(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            if self._left <= 0:
+                return {**found, "...": "..."}
+            found[self.of(key)] = self.of(item, depth)
+        return found
+
+
+class VersionedSchema(Schema):
+    """A schema whose fields exist from `since` on and up to before `until` (Feature values in metadata)."""
+
+    class Meta:
+        unknown = RAISE
+
+    def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
+        self.version = version
+        super().__init__(**options)
+        for name, field in list(self.fields.items()):
+            since: Feature | None = field.metadata.get("since")
+            until: Feature | None = field.metadata.get("until")
+            if (since and not version.offers(since)) or (until and version.offers(until)):
+                for registry in (self.fields, self.load_fields, self.dump_fields):
+                    registry.pop(name, None)
+            else:
+                self.fields[name] = self.load_fields[name] = in_version(field, version)
+
+    @pre_load
+    def check_shape(self, data: Any, **_: Any) -> Any:
+        """An object with all that is required and nothing that is not known."""
+        if not isinstance(data, MappingABC):
+            refuse(f"{shown(data)} is not of type 'object'", "type")
+        known = {field.data_key or name: field for name, field in self.fields.items()}
+        for key, field in known.items():
+            if field.required and key not in data:
+                refuse(f"{key!r} is a required property", "required")
+        strange = sorted(key for key in data if key not in known)
+        if strange:
+            listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
+            verb = "was" if len(strange) == 1 else "were"
+            refuse(
+                f"Additional properties are not allowed ({listed} {verb} unexpected)", "additionalProperties"
+            )
+        return data
+
+
+def in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[Any]:
+    """A copy of the field whose nested schemas are those of the version."""
+    field = copy.copy(field)
+    if isinstance(field, Object):
+        assert isinstance(field.nested, type)
+        assert issubclass(field.nested, VersionedSchema)
+        field.nested = schema_for(field.nested, version)
+    elif isinstance(field, Mapping):
+        field.values = in_version(field.values, version)
+    elif isinstance(field, Sequence):
+        field.items = in_version(field.items, version)
+    return field
+
+
+@lru_cache(maxsize=1024)
+def schema_for(schema: type[VersionedSchema], version: Microversion) -> VersionedSchema:
+    """The schema as it is in one version."""
+    return schema(version)
+
+
+def load(schema: type[VersionedSchema], version: Microversion, data: Any, prefix: str) -> Any:
+    """The validated data. Raises BadRequest with the first violation, its place included."""
+    chosen = schema_for(schema, version)
+    try:
+        return chosen.load(data)
+    except ValidationError as error:
+        violation = _first(chosen, error.messages)
+        raise BadRequest(f"{prefix}{sentence(violation, chosen, data)}") from None
+
+
+def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
+    """Like `load`, for a body that is not an object."""
+    try:
+        return field.deserialize(data)
+    except ValidationError as error:
+        violation = _first_of_field(field, error.messages, (), ())
+        raise BadRequest(f"{prefix}{sentence(violation, field, data)}") from None
+
+
+def _first(schema: Schema, messages: Any, schema_path: Path = (), instance_path: Path = ()) -> Violation:
+    for key, inner in messages.items():
+        if key == "_schema":
+            return _placed(inner, schema_path, instance_path)
+        field = schema.fields[key]
+        name = field.data_key or key
+        return _first_of_field(field, inner, (*schema_path, "properties", name), (*instance_path, name))
+    raise AssertionError("a validation error without messages")
+
+
+def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path: Path) -> Violation:
+    if isinstance(messages, list):
+        return _placed(messages, schema_path, instance_path)
+    if isinstance(field, Object):
+        return _first(field.nested, messages, schema_path, instance_path)
+    key, inner = next(iter(messages.items()))
+    if key == "_schema":
+        return _placed(inner, schema_path, instance_path)
+    if isinstance(field, Mapping):
+        return _first_of_field(
+            field.values,
+            inner,
+            (*schema_path, "patternProperties", field.shown_pattern),
+            (*instance_path, key),
+        )
+    assert isinstance(field, Sequence)
+    return _first_of_field(field.items, inner, (*schema_path, "items"), (*instance_path, key))
+
+
+def _placed(messages: Any, schema_path: Path, instance_path: Path) -> Violation:
+    found = messages[0]
+    if not isinstance(found, Violation):
+        return Violation(str(found), "type", schema_path, instance_path)
+    return Violation(found.reason, found.keyword, schema_path, instance_path)
+
+
+# Schemas of what the service sends, and members that many answers have.
+
+
+OPTIONAL = {"optional": True}
+
+
+class Answer(VersionedSchema):
+    """Every member is there in every answer, unless its metadata says `optional`."""
+
+    def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
+        super().__init__(version, **options)
+        for field in self.fields.values():
+            field.required = not field.metadata.get("optional", False)
+
+
+def since(feature: Feature, **more: Any) -> dict[str, Any]:
+    """Metadata of a member that comes with a feature."""
+    return {"since": feature, **more}
+
+
+def texts(**options: Any) -> Sequence:
+    """A list of texts."""
+    return Sequence(String(), **options)
+
+
+def amounts(**options: Any) -> Mapping:
+    """Amounts by resource class."""
+    return Mapping(http_fields.NAME, Integer(), **options)
+
+
+class Link(Answer):
+    """Where something related is."""
+
+    rel = String()
+    href = String()
+
+
+class Error(Answer):
+    """What is wrong, in one error or several."""
+
+    status = Integer(400, 599)
+    title = String()
+    detail = String()
+    request_id = String()
+    code = String(metadata=since(Feature.ERROR_CODES, optional=True))
+    # Of 406 for a microversion that the service does not have.
+    max_version = String(metadata=OPTIONAL)
+    min_version = String(metadata=OPTIONAL)

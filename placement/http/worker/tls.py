@@ -1,0 +1,177 @@
+"""TLS for the connections of a worker: certificate, key, and the authority that signs those of clients."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from placement.common.secrets import is_open_to_others
+from placement.engine.domain.errors import PlacementError
+
+LOG = logging.getLogger(__name__)
+_LOOK_EVERY_SECONDS = 5.0
+# The longest that TLS sends at once.
+_RECORD_BYTES = 16 * 1024
+_OTHER_KEY = "KEY_VALUES_MISMATCH"
+
+
+class TlsFiles(NamedTuple):
+    """Where certificate and key are, and the authority of clients if they must have certificates."""
+
+    certificate: str
+    key: str
+    client_authority: str | None = None
+
+
+class Tls:
+    """Wraps accepted connections. Files that were replaced count for those accepted from then on."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises PlacementError naming the file that is of no use."""
+        self.files = files
+        self._looked = time.monotonic()
+        self._seen = self._stamps()
+        self._context = _context(files)
+
+    def renew(self) -> None:
+        """Read the files anew. Raises PlacementError; then what was read before stays in use."""
+        self._seen = self._stamps()
+        self._context = _context(self.files)
+
+    def wrap(self, wire: socket.socket) -> socket.socket:
+        """The connection, encrypted; shakes hands when it is first received from. Raises OSError."""
+        self._look()
+        return self._context.wrap_socket(wire, server_side=True, do_handshake_on_connect=False)
+
+    def _look(self) -> None:
+        """Renew if a file was replaced since; asked for each connection, it looks now and then."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_EVERY_SECONDS:
+            return
+        self._looked = now
+        if self._stamps() == self._seen:
+            return
+        try:
+            self.renew()
+        except PlacementError as error:
+            LOG.error("%s; the certificate of before stays in use.", error)
+        else:
+            LOG.info("the certificate in %s was replaced", self.files.certificate)
+
+    def _stamps(self) -> list[tuple[int, int] | None]:
+        return [_stamp(file) for file in self.files if file]
+
+
+class Wire(ssl.SSLSocket):
+    """An encrypted connection that behaves as one that is not, for who never waits."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """What has arrived; nothing is left behind decrypted if `buflen` is a record. Raises OSError."""
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            raise BlockingIOError from error
+
+    def sendmsg(self, buffers: Any, *_: object) -> int:  # type: ignore[override]
+        """Send some of it; how many bytes. What is sent again begins the same and is no shorter.
+
+        Raises OSError.
+        """
+        try:
+            return super().send(_record(buffers))
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            raise BlockingIOError from error
+
+    def shutdown(self, how: int) -> None:
+        """Tell the client that nothing more comes. Raises OSError."""
+        # It has nothing to say where hands were not shaken; nobody waits for the client's own word.
+        with suppress(OSError, ValueError):
+            self.unwrap()
+        super().shutdown(how)
+
+
+def is_stranger(wire: socket.socket) -> bool:
+    """Whether the client had to show a certificate and has shown none."""
+    if not isinstance(wire, ssl.SSLSocket) or wire.context.verify_mode == ssl.CERT_NONE:
+        return False
+    return not wire.getpeercert()
+
+
+def _record(buffers: Sequence[memoryview]) -> bytes:
+    """The beginning of the buffers, as much as is sent at once."""
+    taken, size = [], 0
+    for buffer in buffers:
+        taken.append(buffer[: _RECORD_BYTES - size])
+        size += len(taken[-1])
+        if size >= _RECORD_BYTES:
+            break
+    return b"".join(taken)
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises PlacementError."""
+    for file in filter(None, files):
+        _require_readable(file)
+    if is_open_to_others(Path(files.key).stat()):
+        raise PlacementError(
+            f"TLS: {files.key}: others than its owner may read this key; run `chmod 600` on it"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = Wire
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except ssl.SSLError as error:
+        raise PlacementError(f"TLS: {_complaint(files, error)}") from None
+    if files.client_authority:
+        _ask_for_certificates(context, files.client_authority)
+    return context
+
+
+def _ask_for_certificates(context: ssl.SSLContext, authority: str) -> None:
+    """Check the certificates of clients that have one: probes come without, the rest is refused later."""
+    try:
+        context.load_verify_locations(authority)
+    except ssl.SSLError:
+        raise PlacementError(f"TLS: {authority}: there is no PEM certificate of an authority in it") from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _require_readable(file: str) -> None:
+    try:
+        with open(file, "rb"):
+            pass
+    except OSError as error:
+        raise PlacementError(f"TLS: {file}: {error.strerror}") from None
+
+
+def _no_password() -> str:
+    raise PlacementError(
+        "TLS: the key needs a password; give one that is not encrypted, readable by its owner only"
+    )
+
+
+def _complaint(files: TlsFiles, error: ssl.SSLError) -> str:
+    if error.reason == _OTHER_KEY:
+        return f"{files.key} is not the key of the certificate in {files.certificate}"
+    for file, wanted in ((files.certificate, b"CERTIFICATE-----"), (files.key, b"PRIVATE KEY-----")):
+        if wanted not in Path(file).read_bytes():
+            return f"{file}: there is no PEM block {wanted.decode().rstrip('-')} in it"
+    return f"{files.certificate}, {files.key}: {error.reason or error}"
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    """What another content, file or mode changes."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,1 @@
+"""Moving over from OpenStack Placement, and back."""

@@ -1,0 +1,298 @@
+"""`placement import` and `placement export`: moving over from OpenStack Placement, and back."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from placement.client.client import Client, path
+from placement.client.display import Action, argument, positive
+from placement.engine.domain.identifiers import portions
+from placement.server import commands
+
+if TYPE_CHECKING:
+    from placement.migrate.moving import Report
+
+
+_ARGUMENTS = (
+    argument(
+        "incumbent",
+        metavar="INCUMBENT",
+        help="its database: a URL (SQLite, PostgreSQL, MySQL, MariaDB), or the placement.conf of OpenStack "
+        "Placement that has it, which keeps the password off the command line",
+    ),
+    argument("--dry-run", action="store_true", help="do everything, say what it was, and undo it"),
+    argument(
+        "--remove",
+        action="store_true",
+        help="remove providers and consumers that only the target has; without it their presence is refused",
+    ),
+    *commands.OPTIONS,
+)
+_EVERY_SECONDS = 5.0
+LOG = logging.getLogger("placement.command")
+
+
+class ImportIncumbent(Action):
+    """Make the database hold what one of OpenStack Placement holds.
+
+    Everything is written in one transaction, compared with the source, and only then stored. What belongs to
+    clusters stays. Repeating it writes what has changed since.
+    """
+
+    arguments = _ARGUMENTS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Import and say what was done."""
+        from placement.migrate import moving
+
+        _run(parsed_args, lambda here, there, **how: moving.bring_in(there, here, **how))
+
+
+class ExportIncumbent(Action):
+    """Make a database of OpenStack Placement hold what this one holds: the way back.
+
+    The tables have to be there; `placement-manage db sync` of OpenStack Placement makes them.
+    """
+
+    arguments = _ARGUMENTS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Export and say what was done."""
+        from placement.migrate import moving
+
+        _run(parsed_args, moving.write_back)
+
+
+def _run(parsed: argparse.Namespace, move: Callable[..., Report]) -> None:
+    from placement.server import settings
+
+    loaded = commands.configure(parsed)
+    owner = loaded.placement.incomplete_consumer_project_id, loaded.placement.incomplete_consumer_user_id
+    report = move(
+        settings.connection_of(loaded),
+        _incumbent(parsed.incumbent),
+        owner=owner,
+        progress=Meter(),
+        may_remove=parsed.remove,
+        rehearse=parsed.dry_run,
+    )
+    _tell(report, parsed.dry_run)
+
+
+def _incumbent(given: str) -> str:
+    """The URL of the incumbent's database. Raises PlacementError for a file that has none."""
+    from placement.common import secrets
+    from placement.server.settings import connection_in
+
+    if "://" not in given:
+        return connection_in(given)
+    if secrets.has_password(given):
+        LOG.warning(
+            "INCUMBENT: everybody on this machine can see its password in the list of processes; "
+            "name the placement.conf that has it instead"
+        )
+    return given
+
+
+class Meter:
+    """How far it is, on standard error: one line that changes on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._told = -math.inf
+        self._width = 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """`done` of `total` are there."""
+        is_terminal = sys.stderr.isatty()
+        now = time.monotonic()
+        ends = done >= total
+        if what != self._what:
+            self._what, self._told = what, -math.inf
+        if not ends and now - self._told < (0.1 if is_terminal else _EVERY_SECONDS):
+            return
+        self._told = now
+        line = f"{what}: {done} of {total}"
+        # What is left of a longer line is written over.
+        begin = f"\r{line:{self._width}}" if is_terminal else line
+        self._width = 0 if ends else len(line)
+        end = "\n" if ends or not is_terminal else ""
+        print(begin, end=end, file=sys.stderr, flush=True)
+
+
+def _tell(report: Report, is_rehearsed: bool) -> None:
+    from placement.client.formats import table
+
+    rows = [(what, one.added, one.changed, one.removed) for what, one in report.changes.items()]
+    print(table(("What", "Added", "Changed", "Removed"), rows))
+    if report.completed_consumers:
+        print(f"{report.completed_consumers} holders without a record were given one.")
+    compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())
+    print(f"Compared with the source, and alike: {compared}.")
+    print("Nothing was stored: --dry-run." if is_rehearsed else "Stored.")
+
+
+# `placement verify`: whether two running services say the same.
+
+
+class VerifyServices(Action):
+    """Compare two running placement services, ours or OpenStack Placement's, by reading both over HTTP.
+
+    Prints what differs, and ends with 1 if anything does. Whoever asks needs the right to read everything.
+    """
+
+    arguments = (
+        argument("url_a", metavar="URL_A", help="one service"),
+        argument("url_b", metavar="URL_B", help="the other one"),
+        argument("--token-b", metavar="TOKEN", help="identification at B, if it is another than --token"),
+        argument(
+            "--sample", type=positive, metavar="N", help="read only so many providers, chosen by chance"
+        ),
+        argument(
+            "--clients", type=positive, default=4, metavar="N", help="readers at once (default %(default)s)"
+        ),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Compare and print; 1 if anything differs."""
+        from placement.client.client import Client
+
+        token = self.app.options.token
+        token_b = token if parsed_args.token_b is None else parsed_args.token_b
+        found = Comparison(
+            lambda: Client(parsed_args.url_a, token),
+            lambda: Client(parsed_args.url_b, token_b),
+            parsed_args.clients,
+        ).run(parsed_args.sample, Meter())
+        for difference in found.differences:
+            print(difference)
+        compared = ", ".join(f"{count} {what}" for what, count in found.compared.items())
+        outcome = f"{len(found.differences)} differences" if found.differences else "no difference"
+        print(f"{compared}: {outcome}.")
+        return 1 if found.differences else 0
+
+
+# Whether two running services say the same, read over HTTP as any client reads them.
+
+
+_OF_PROVIDER = ("inventories", "usages", "traits", "aggregates", "allocations")
+# Work is handed to threads in portions, so that differences are told while the comparison goes on.
+_PORTION = 2000
+
+Progress = Callable[[str, int, int], None]
+Connect = Callable[[], Client]
+
+
+@dataclass
+class Agreement:
+    """How much was compared, and what differs: a sentence each."""
+
+    compared: dict[str, int] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+
+
+class Comparison:
+    """Two services, A and B, each asked by several threads at once."""
+
+    def __init__(self, connect_a: Connect, connect_b: Connect, clients: int) -> None:
+        """`connect_a` and `connect_b` make a client, which one thread uses; there are `clients` threads."""
+        self._connect = (connect_a, connect_b)
+        self._clients = clients
+        self._own = threading.local()
+        self._found = Agreement()
+
+    def run(self, sample: int | None, progress: Progress) -> Agreement:
+        """Compare names, providers with all they have, and the consumers that hold something of them.
+
+        `sample` limits the providers, chosen by chance. What differs is read once more before it is told, as
+        both services may be written to meanwhile. Raises ServiceError.
+        """
+        self._names(
+            "resource classes", lambda client: _names(client, "/resource_classes", "resource_classes")
+        )
+        self._names("traits", lambda client: set(client.get("/traits")["traits"]))
+        providers = self._names("providers", lambda client: set(_providers(client)))
+        chosen = random.sample(providers, min(sample, len(providers))) if sample else providers
+        consumers = self._each("provider", chosen, _provider, progress)
+        self._each("consumer", sorted(consumers), _consumer, progress)
+        return self._found
+
+    def _names(self, what: str, read: Callable[[Client], set[str]]) -> list[str]:
+        """Compare two sets of names; those that both have."""
+        a, b = (read(client) for client in self._both())
+        if a != b:
+            a, b = (read(client) for client in self._both())
+        for only, where in ((a - b, "A"), (b - a, "B")):
+            self._found.differences += [f"{what}: only {where} has {name}" for name in sorted(only)]
+        self._found.compared[what] = len(a | b)
+        return sorted(a & b)
+
+    def _each(self, what: str, uuids: list[str], read: _Read, progress: Progress) -> set[str]:
+        """Compare one thing after another; the consumers that were met."""
+        met: set[str] = set()
+        with ThreadPoolExecutor(self._clients) as pool:
+            done = 0
+            for portion in portions(uuids, _PORTION):
+                for consumers, differences in pool.map(lambda uuid: self._one(what, uuid, read), portion):
+                    met |= consumers
+                    self._found.differences += differences
+                done += len(portion)
+                progress(f"{what}s", done, len(uuids))
+        self._found.compared[f"{what}s read"] = len(uuids)
+        return met
+
+    def _one(self, what: str, uuid: str, read: _Read) -> tuple[set[str], list[str]]:
+        a, b = (read(client, uuid) for client in self._both())
+        if a != b:
+            a, b = (read(client, uuid) for client in self._both())
+        differences = [
+            f"{what} {uuid}: {part} are {a.get(part)} in A and {b.get(part)} in B"
+            for part in sorted({*a, *b})
+            if a.get(part) != b.get(part)
+        ]
+        return {*(a.get("allocations") or {}), *(b.get("allocations") or {})}, differences
+
+    def _both(self) -> tuple[Client, Client]:
+        """The clients of this thread."""
+        if not hasattr(self._own, "clients"):
+            self._own.clients = tuple(connect() for connect in self._connect)
+        clients: tuple[Client, Client] = self._own.clients
+        return clients
+
+
+_Read = Callable[[Client, str], dict[str, Any]]
+
+
+def _names(client: Client, route: str, key: str) -> set[str]:
+    return {entry["name"] for entry in client.get(route)[key]}
+
+
+def _providers(client: Client) -> Iterator[str]:
+    return (entry["uuid"] for entry in client.get("/resource_providers")["resource_providers"])
+
+
+def _provider(client: Client, uuid: str) -> dict[str, Any]:
+    """The provider and all it has, without order and links."""
+    own = client.get(path("resource_providers", uuid))
+    found = {key: value for key, value in own.items() if key not in ("links", "uuid")}
+    for part in _OF_PROVIDER:
+        answer = client.get(path("resource_providers", uuid, part))[part]
+        found[part] = sorted(answer) if isinstance(answer, list) else answer
+    return found
+
+
+def _consumer(client: Client, uuid: str) -> dict[str, Any]:
+    """What a consumer is and holds, without the generations of providers."""
+    found = dict(client.get(path("allocations", uuid)))
+    held = found.pop("allocations")
+    return {**found, "resources": {provider: entry["resources"] for provider, entry in held.items()}}

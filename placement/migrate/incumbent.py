@@ -1,0 +1,284 @@
+"""Databases of the incumbent: how one is opened, read at one moment and written all or nothing.
+
+Only moving uses them, so there are no time limits of ours, no pool, and nothing of the database is changed by
+looking at it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.engine.domain.errors import BadRequest, Unavailable
+from placement.migrate.side import Side
+from placement.storage.backends.backend import described_server
+from placement.storage.failures import words_of
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg2",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+# Digits of a FLOAT that MySQL gives back; the others keep double precision.
+_SHORT_DIGITS = 6
+
+
+class IncumbentDatabase:
+    """A database with the tables of OpenStack Placement: SQLite, PostgreSQL, MySQL or MariaDB."""
+
+    def __init__(self, url: str) -> None:
+        """The database at `url`, as the incumbent's configuration has it. Raises BadRequest."""
+        try:
+            parsed = sa.engine.make_url(url)
+        except (sa.exc.ArgumentError, ValueError):
+            # Not with its cause, which may show the password.
+            raise BadRequest("the URL of the other database cannot be understood") from None
+        self._kind = parsed.get_backend_name()
+        if self._kind not in _DRIVERS:
+            raise BadRequest(f"the other database is of kind {self._kind}, not one of {', '.join(_DRIVERS)}")
+        self.url = parsed.set(drivername=_DRIVERS[self._kind])
+        self._is_file = self._kind == "sqlite"
+        self.where = f"file {parsed.database}" if self._is_file else described_server(parsed)
+        self._engine = self._made()
+
+    @property
+    def digits(self) -> int:
+        """How many digits of an allocation ratio it keeps."""
+        return _SHORT_DIGITS if _DRIVERS[self._kind] == _DRIVERS["mysql"] else 17
+
+    def _made(self) -> sa.Engine:
+        options: dict[str, Any] = {} if self._is_file else {"isolation_level": "REPEATABLE READ"}
+        try:
+            engine = sa.create_engine(self.url, poolclass=sa.NullPool, **options)
+        except ModuleNotFoundError as error:
+            raise BadRequest(
+                f"the other database needs the Python package {error.name}; the extra `mysql` brings PyMySQL"
+            ) from None
+        if self._is_file:
+            sa.event.listen(engine, "connect", _leave_transactions_to_us)
+        return engine
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that sees one state. Raises Unavailable."""
+        with self._begun("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that commits unless the block raises. Raises Unavailable."""
+        with self._begun("BEGIN IMMEDIATE") as connection:
+            yield connection
+            connection.commit()
+
+    @contextmanager
+    def _begun(self, file_statement: str) -> Iterator[sa.Connection]:
+        if self._is_file and not Path(self.url.database or "").is_file():
+            raise Unavailable(f"There is no database: {self.where}")
+        try:
+            with self._engine.connect() as connection:
+                if self._is_file:
+                    connection.exec_driver_sql(file_statement)
+                yield connection
+        except sa.exc.DBAPIError as error:
+            raise Unavailable(f"The other database failed, {self.where}: {words_of(error)}") from error
+
+    def missing(self, tables: sa.MetaData) -> list[str]:
+        """The tables and columns, as table.column, that it lacks. Raises Unavailable."""
+        with self._begun("BEGIN") as connection:
+            inspector = sa.inspect(connection)
+            present = {
+                name: {column["name"] for column in inspector.get_columns(name)}
+                for name in inspector.get_table_names()
+            }
+        lacking = [name for name in tables.tables if name not in present]
+        for name, table in tables.tables.items():
+            lacking += [
+                f"{name}.{column.name}"
+                for column in table.c
+                if column.name not in present.get(name, {column.name})
+            ]
+        return lacking
+
+    def has(self, table: str) -> bool:
+        """Whether there is a table of this name. Raises Unavailable."""
+        with self._begun("BEGIN") as connection:
+            return bool(sa.inspect(connection).has_table(table))
+
+
+def _leave_transactions_to_us(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None
+
+
+# The tables of OpenStack Placement 16, as `placement-manage db sync` of the incumbent leaves them.
+#
+# Hardly a column there refers to its table, so rows may refer to nothing (migrate.incumbent).
+
+
+metadata = sa.MetaData()
+
+
+def _columns(*columns: sa.Column[Any]) -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("created_at", sa.DateTime),
+        sa.Column("updated_at", sa.DateTime),
+        sa.Column("id", sa.Integer, primary_key=True),
+        *columns,
+    )
+
+
+def _named(table: str, column: sa.Column[Any]) -> sa.Table:
+    return sa.Table(table, metadata, *_columns(column))
+
+
+projects = _named("projects", sa.Column("external_id", sa.String(255), nullable=False, unique=True))
+users = _named("users", sa.Column("external_id", sa.String(255), nullable=False, unique=True))
+consumer_types = _named("consumer_types", sa.Column("name", sa.String(255), nullable=False, unique=True))
+resource_classes = _named("resource_classes", sa.Column("name", sa.String(255), nullable=False, unique=True))
+traits = _named("traits", sa.Column("name", sa.String(255), nullable=False, unique=True))
+aggregates = _named("placement_aggregates", sa.Column("uuid", sa.String(36), unique=True))
+
+providers = sa.Table(
+    "resource_providers",
+    metadata,
+    *_columns(
+        sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+        sa.Column("name", sa.Unicode(200), unique=True),
+        sa.Column("generation", sa.Integer),
+        sa.Column("root_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), index=True),
+        sa.Column("parent_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), index=True),
+    ),
+)
+inventories = sa.Table(
+    "inventories",
+    metadata,
+    *_columns(
+        sa.Column("resource_provider_id", sa.Integer, nullable=False),
+        sa.Column("resource_class_id", sa.Integer, nullable=False, index=True),
+        sa.Column("total", sa.Integer, nullable=False),
+        sa.Column("reserved", sa.Integer, nullable=False),
+        sa.Column("min_unit", sa.Integer, nullable=False),
+        sa.Column("max_unit", sa.Integer, nullable=False),
+        sa.Column("step_size", sa.Integer, nullable=False),
+        sa.Column("allocation_ratio", sa.Float, nullable=False),
+    ),
+    sa.UniqueConstraint("resource_provider_id", "resource_class_id"),
+)
+provider_traits = sa.Table(
+    "resource_provider_traits",
+    metadata,
+    sa.Column("created_at", sa.DateTime),
+    sa.Column("updated_at", sa.DateTime),
+    sa.Column("trait_id", sa.Integer, sa.ForeignKey("traits.id"), primary_key=True),
+    sa.Column(
+        "resource_provider_id",
+        sa.Integer,
+        sa.ForeignKey("resource_providers.id"),
+        primary_key=True,
+        index=True,
+    ),
+)
+provider_aggregates = sa.Table(
+    "resource_provider_aggregates",
+    metadata,
+    sa.Column("created_at", sa.DateTime),
+    sa.Column("updated_at", sa.DateTime),
+    sa.Column("resource_provider_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("aggregate_id", sa.Integer, primary_key=True, autoincrement=False, index=True),
+)
+consumers = sa.Table(
+    "consumers",
+    metadata,
+    *_columns(
+        sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+        sa.Column("project_id", sa.Integer, nullable=False, index=True),
+        sa.Column("user_id", sa.Integer, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("consumer_type_id", sa.Integer, sa.ForeignKey("consumer_types.id"), index=True),
+    ),
+)
+allocations = sa.Table(
+    "allocations",
+    metadata,
+    *_columns(
+        sa.Column("resource_provider_id", sa.Integer, nullable=False),
+        sa.Column("consumer_id", sa.String(36), nullable=False, index=True),
+        sa.Column("resource_class_id", sa.Integer, nullable=False, index=True),
+        sa.Column("used", sa.Integer, nullable=False),
+    ),
+    sa.Index(None, "resource_provider_id", "resource_class_id", "used"),
+)
+
+
+# Rows of the incumbent that refer to nothing, which no table here can hold.
+#
+# The incumbent's own statements join such rows away, so nobody sees them there; they cannot be moved, and are
+# told rather than dropped.
+
+
+_SHOWN = 5
+# Which column of which table refers to which other table.
+_REFERENCES = (
+    ("providers", "root_provider_id", "providers"),
+    ("providers", "parent_provider_id", "providers"),
+    ("inventories", "resource_provider_id", "providers"),
+    ("inventories", "resource_class_id", "resource_classes"),
+    ("provider_traits", "resource_provider_id", "providers"),
+    ("provider_traits", "trait_id", "traits"),
+    ("provider_aggregates", "resource_provider_id", "providers"),
+    ("provider_aggregates", "aggregate_id", "aggregates"),
+    ("allocations", "resource_provider_id", "providers"),
+    ("allocations", "resource_class_id", "resource_classes"),
+    ("consumers", "project_id", "projects"),
+    ("consumers", "user_id", "users"),
+    ("consumers", "consumer_type_id", "consumer_types"),
+)
+_NAMED = (("providers", "name"), ("aggregates", "uuid"))
+
+
+def find(source: Side) -> list[str]:
+    """A sentence for each kind of rows that cannot be moved, with the first of them."""
+    return [*_dangling(source), *_nameless(source), *_twice(source)]
+
+
+def _dangling(source: Side) -> Iterator[str]:
+    for name, column, referred in _REFERENCES:
+        table, other = getattr(source.tables, name), getattr(source.tables, referred).alias("other")
+        query = (
+            sa.select(table.c[column])
+            .outerjoin(other, other.c.id == table.c[column])
+            .where(table.c[column].is_not(None), other.c.id.is_(None))
+        )
+        yield from _told(
+            source, query.distinct(), f"rows of {table.name} have a {column} that does not exist"
+        )
+
+
+def _nameless(source: Side) -> Iterator[str]:
+    for name, column in _NAMED:
+        table = getattr(source.tables, name)
+        query = sa.select(table.c.id).where(table.c[column].is_(None))
+        yield from _told(source, query, f"rows of {table.name} have no {column}; their id")
+
+
+def _twice(source: Side) -> Iterator[str]:
+    table = source.tables.allocations
+    query = (
+        sa.select(table.c.consumer_id)
+        .group_by(table.c.consumer_id, table.c.resource_provider_id, table.c.resource_class_id)
+        .having(sa.func.count() > 1)
+    )
+    yield from _told(source, query, "consumers hold one resource class of one provider in several rows")
+
+
+def _told(source: Side, query: sa.Select[tuple[object]], sentence: str) -> Iterator[str]:
+    found = [str(row[0]) for row in source.rows(query.limit(_SHOWN + 1))]
+    if found:
+        more = ", ..." if len(found) > _SHOWN else ""
+        yield f"{sentence}: {', '.join(found[:_SHOWN])}{more}"

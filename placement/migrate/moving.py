@@ -1,0 +1,145 @@
+"""Making one database hold what another one holds, in one transaction of each."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.errors import BadRequest, Conflict
+from placement.migrate import consumers, incumbent, providers, side
+from placement.migrate import incumbent as incumbent_tables
+from placement.migrate.incumbent import IncumbentDatabase
+from placement.migrate.side import Changes, Progress, Report, Side
+from placement.server import schema
+from placement.storage import tables
+
+_SHOWN = 10
+
+
+def refuse_faulty(source: Side) -> None:
+    """Raises Conflict that lists the rows of the source which cannot be moved."""
+    _refuse("The source has rows that cannot be moved; correct or delete them there", incumbent.find(source))
+
+
+def move(
+    source: Side, target: Side, owner: tuple[str, str], progress: Progress, *, may_remove: bool
+) -> Report:
+    """Bring about in the target what the source holds, and compare both afterwards.
+
+    `owner`: project and user of consumers that have no record. What the target holds beside it stays if it
+    belongs to a cluster of this service, and is removed otherwise, but only if `may_remove`.
+
+    Raises Conflict for what clusters here have already, for what would have to be removed and may not, and if
+    the two differ in the end.
+    """
+    report = Report()
+    wanted, present = providers.read(source), providers.read(target)
+    providers.refuse_taken(wanted, present)
+    gone = providers.only_in(present, wanted)
+    ids = side.copy(source, target, report)
+    at = providers.write(wanted, present, gone, target, report, progress)
+    known = consumers.copy(source, target, ids, report, progress)
+    orphans = consumers.complete(source, target, owner, report)
+    left = consumers.only_in(target, known.union(orphans))
+    if not may_remove and (gone or left):
+        raise Conflict(
+            f"{len(gone)} providers and {len(left)} consumers are in the target and not in the source; "
+            "allow to remove them with --remove, or choose another target"
+        )
+    moved = {wanted.ids[uuid]: at[uuid] for uuid in wanted.ids}
+    fresh = {at[uuid] for uuid in wanted.ids if uuid not in present.ids}
+    _analyze(target)
+    providers.copy(source, target, ids, moved, fresh, report, progress)
+    providers.remove(gone, present, target, report, progress)
+    consumers.remove(left, target, report)
+    _analyze(target)
+    found = consumers.differences(source, target, moved, known.union(orphans), progress)
+    _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
+    report.compared = {"providers": len(wanted.ids), "consumers": len(known) + len(orphans)}
+    return report
+
+
+def _analyze(target: Side) -> None:
+    """Have the database know how full its tables are; statements on tables just filled would take ages."""
+    if target.transaction is not None:
+        target.connection.exec_driver_sql("ANALYZE")
+
+
+def _refuse(sentence: str, findings: list[str]) -> None:
+    if findings:
+        raise Conflict("\n  ".join([f"{sentence}:", *findings]))
+
+
+# Moving over from OpenStack Placement, and back: its database into ours, ours into its.
+
+
+__all__ = ["Changes", "Owner", "Progress", "Report", "bring_in", "write_back"]
+
+Owner = tuple[str, str]
+"""Project and user of consumers that have no record."""
+
+
+class _Rehearsed(Exception):
+    """Ends a transaction that was only to show what it would do."""
+
+
+def bring_in(
+    incumbent: str, connection: str, owner: Owner, progress: Progress, *, may_remove: bool, rehearse: bool
+) -> Report:
+    """Make the database at `connection` hold what the incumbent's holds; with `rehearse` undo it at the end.
+
+    Raises BadRequest for what is no database of the incumbent, Conflict for what cannot be moved,
+    SchemaOutdated, Unavailable.
+    """
+    other = _opened(incumbent)
+    schema.make_ready(connection)
+    with schema.opened(connection) as database, other.reading() as there:
+        source = Side(there, incumbent_tables, digits=other.digits)
+        refuse_faulty(source)
+        report = Report()
+        with suppress(_Rehearsed), database.write() as transaction:
+            database.backend.take_time(transaction.connection)
+            target = Side(transaction.connection, tables, transaction)
+            report = move(source, target, owner, progress, may_remove=may_remove)
+            # Millions of rows may have come: one record tells of all of them.
+            after = {
+                what: asdict(changes) for what, changes in report.changes.items() if changes != Changes()
+            }
+            if after:
+                transaction.record(Action.UPDATE, Kind.DATABASE, other.where, after=after)
+            if rehearse:
+                raise _Rehearsed
+    return report
+
+
+def write_back(
+    connection: str, incumbent: str, owner: Owner, progress: Progress, *, may_remove: bool, rehearse: bool
+) -> Report:
+    """Make the incumbent's database hold what ours at `connection` holds; otherwise like `bring_in`."""
+    other = _opened(incumbent)
+    with schema.opened(connection) as database, database.snapshot() as here:
+        database.backend.take_time(here)
+        source = Side(here, tables)
+        report = Report()
+        with suppress(_Rehearsed), other.writing() as there:
+            target = Side(there, incumbent_tables, digits=other.digits)
+            report = move(source, target, owner, progress, may_remove=may_remove)
+            if rehearse:
+                raise _Rehearsed
+    return report
+
+
+def _opened(url: str) -> IncumbentDatabase:
+    """The incumbent's database, if it is one."""
+    other = IncumbentDatabase(url)
+    if other.has(tables.clusters.name):
+        raise BadRequest(f"this is a database of this service, not one of OpenStack Placement: {other.where}")
+    missing = other.missing(incumbent_tables.metadata)
+    if missing:
+        raise BadRequest(
+            f"this is no database of OpenStack Placement 16, {', '.join(missing[:5])} is missing; "
+            f"bring it up to date with its own `placement-manage db sync`: {other.where}"
+        )
+    return other

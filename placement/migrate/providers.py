@@ -1,0 +1,351 @@
+"""Resource providers: those of the source are brought into the target as trees, others of it removed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.errors import Conflict
+from placement.engine.domain.identifiers import portions
+from placement.migrate.side import AT_ONCE, Ids, Progress, Report, Side, rounded, with_progress
+from placement.storage.feed import PROVIDER_DELETED, record_change
+
+_SHOWN = 5
+_COLUMNS = (
+    "uuid",
+    "name",
+    "generation",
+    "parent_provider_id",
+    "root_provider_id",
+    "created_at",
+    "updated_at",
+)
+# No name that anybody gave begins so; for rows whose name another one gets.
+_ASIDE = "\x01moved aside "
+
+
+class Provider(NamedTuple):
+    """What a provider is: `parent` and `root` are uuids, as ids differ between databases."""
+
+    name: str
+    generation: int
+    parent: str | None
+    root: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """The providers of a database by uuid, with their ids; `foreign` belong to clusters."""
+
+    ids: dict[str, int]
+    providers: dict[str, Provider]
+    times: dict[str, tuple[Any, Any]]
+    foreign: frozenset[str]
+
+
+def read(side: Side) -> Known:
+    """All providers, in the order of their ids."""
+    table = side.tables.providers
+    names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
+    columns = [table.c[name] for name in (*names, "created_at", "updated_at")]
+    rows = side.rows(sa.select(*columns).order_by(table.c.id))
+    uuids = {row.id: row.uuid for row in rows}
+    parents = {row.id: row.parent_provider_id for row in rows}
+    providers = {
+        row.uuid: Provider(
+            row.name,
+            row.generation or 0,
+            uuids.get(row.parent_provider_id),
+            uuids[row.root_provider_id or _top(row.id, parents)],
+        )
+        for row in rows
+    }
+    return Known(
+        ids={row.uuid: row.id for row in rows},
+        providers=providers,
+        times={row.uuid: (row.created_at, row.updated_at) for row in rows},
+        foreign=frozenset(uuids[row.id] for row in side.rows(foreign_ids(side)))
+        if side.is_ours
+        else frozenset(),
+    )
+
+
+def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
+    """The ids of providers that belong to clusters of this service, and of those below them."""
+    table, root = side.tables.providers, side.tables.providers.alias("root")
+    return (
+        sa.select(table.c.id)
+        .outerjoin(root, root.c.id == table.c.root_provider_id)
+        .where(sa.or_(table.c.cluster_id.is_not(None), root.c.cluster_id.is_not(None)))
+    )
+
+
+def _top(id_: int, parents: dict[int, int | None]) -> int:
+    """The root of a provider of which old releases wrote no root."""
+    seen = {id_}
+    while (parent := parents.get(id_)) is not None and parent not in seen:
+        seen.add(parent)
+        id_ = parent
+    return id_
+
+
+def refuse_taken(wanted: Known, present: Known) -> None:
+    """Raises Conflict if a provider belongs to a cluster here, or one there has the name."""
+    taken = sorted(uuid for uuid in present.foreign if uuid in wanted.providers)
+    if taken:
+        raise Conflict(f"providers that belong to clusters of this service: {_some(taken)}")
+    names = {present.providers[uuid].name for uuid in present.foreign}
+    named = sorted(row.name for row in wanted.providers.values() if row.name in names)
+    if named:
+        raise Conflict(f"names of providers that clusters of this service have: {_some(named)}")
+
+
+def only_in(present: Known, wanted: Known) -> list[str]:
+    """The providers that the target has alone, without those of clusters."""
+    return [
+        uuid for uuid in present.providers if uuid not in wanted.providers and uuid not in present.foreign
+    ]
+
+
+def write(
+    wanted: Known, present: Known, gone: Iterable[str], target: Side, report: Report, progress: Progress
+) -> dict[str, int]:
+    """Add and change providers of the target until those of the source are there; their ids by uuid.
+
+    `gone` are those that the target has alone: their names may be taken.
+    """
+    changed = [
+        uuid
+        for uuid, row in wanted.providers.items()
+        if uuid in present.providers and present.providers[uuid] != row
+    ]
+    _free_names([*changed, *gone], wanted, present, target)
+    ids = {uuid: id_ for uuid, id_ in present.ids.items() if uuid in wanted.providers}
+    new = [uuid for uuid in wanted.providers if uuid not in present.providers]
+    _insert(new, wanted, target, ids, progress)
+    _update(changed, wanted, target, ids)
+    report.of("providers").added += len(new)
+    report.of("providers").changed += len(changed)
+    return ids
+
+
+def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Side) -> None:
+    """Names are unique at every moment, and may change their owners."""
+    aside = [
+        {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
+        for uuid in uuids
+        if uuid not in wanted.providers or wanted.providers[uuid].name != present.providers[uuid].name
+    ]
+    target.update(target.tables.providers, aside)
+
+
+def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], progress: Progress) -> None:
+    """Roots first, then their children, level by level; `ids` gets the new ones."""
+    done = 0
+    while new:
+        # A provider that becomes a root again may still be below another one: parents are known, not roots.
+        ready = [
+            uuid
+            for uuid in new
+            if (row := wanted.providers[uuid]).parent is None or (row.parent in ids and row.root in ids)
+        ]
+        if not ready:
+            raise Conflict(f"providers whose parents lead round in a circle: {_some(new)}")
+        for some in portions(ready, AT_ONCE):
+            rows = [_values(uuid, wanted, ids) for uuid in some]
+            target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)
+            ids.update(_ids(target, some))
+            done += len(some)
+            progress("providers", done, len(wanted.providers))
+        _root_themselves([ids[uuid] for uuid in ready if wanted.providers[uuid].parent is None], target)
+        left = set(ready)
+        new = [uuid for uuid in new if uuid not in left]
+
+
+def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
+    """The values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
+    provider = wanted.providers[uuid]
+    parent = ids[provider.parent] if provider.parent else None
+    return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
+
+
+def _ids(target: Side, uuids: list[str]) -> dict[str, int]:
+    table = target.tables.providers
+    query = sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(uuids))
+    return dict(map(tuple, target.rows(query)))
+
+
+def _root_themselves(ids: list[int], target: Side) -> None:
+    table = target.tables.providers
+    for some in portions(ids, AT_ONCE):
+        target.connection.execute(
+            sa.update(table).where(table.c.id.in_(some)).values(root_provider_id=table.c.id)
+        )
+
+
+def _update(changed: list[str], wanted: Known, target: Side, ids: dict[str, int]) -> None:
+    rows = [
+        {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
+    ]
+    target.update(target.tables.providers, rows, **target.stamped)
+
+
+def remove(gone: list[str], present: Known, target: Side, report: Report, progress: Progress) -> None:
+    """Remove providers and everything about them."""
+    tables = target.tables
+    of_provider = (tables.allocations, tables.inventories, tables.provider_traits, tables.provider_aggregates)
+    ids = [present.ids[uuid] for uuid in gone]
+    for some in with_progress(progress, "providers to remove", ids):
+        for table in of_provider:
+            target.connection.execute(sa.delete(table).where(table.c.resource_provider_id.in_(some)))
+        alone = {"parent_provider_id": None, "root_provider_id": None}
+        target.connection.execute(
+            sa.update(tables.providers).where(tables.providers.c.id.in_(some)).values(**alone)
+        )
+    for some in portions(ids, AT_ONCE):
+        target.connection.execute(sa.delete(tables.providers).where(tables.providers.c.id.in_(some)))
+    if target.transaction is not None and ids:
+        record_change(target.transaction, PROVIDER_DELETED, ids)
+    report.of("providers").removed += len(ids)
+
+
+def touch(ids: Iterable[int], target: Side) -> None:
+    """Stamp providers about which something changed, so that running services look at them again."""
+    if target.transaction is None:
+        return
+    table = target.tables.providers
+    for some in portions(ids, AT_ONCE):
+        target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+# What providers have: inventories, traits, aggregates and allocations, some providers at a time.
+#
+# Rows of both databases are compared by their contents in the ids of the target. A row that differs is
+# deleted and inserted again: nothing outside knows these rows by an id.
+
+
+_PROVIDER = "resource_provider_id"
+_RATIO = "allocation_ratio"
+_CAPACITY = ("total", "reserved", "min_unit", "max_unit", "step_size", _RATIO)
+_PROVIDERS_AT_ONCE = 5000
+
+Content = tuple[Any, ...]
+Rows = dict[Content, tuple[Any, Any]]
+"""When rows were made and changed, by their contents."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A table of such rows: what people call them, their columns, and how many of them are the key."""
+
+    title: str
+    table: str
+    columns: tuple[str, ...]
+    key: int
+
+
+_ALLOCATIONS = _Kind(
+    "allocations", "allocations", (_PROVIDER, "resource_class_id", "consumer_id", "used"), key=3
+)
+_INVENTORIES = _Kind("inventories", "inventories", (_PROVIDER, "resource_class_id", *_CAPACITY), key=2)
+_USED_INVENTORIES = _Kind("inventories", "inventories", (*_INVENTORIES.columns, "used"), key=2)
+_TRAITS = _Kind("traits of providers", "provider_traits", (_PROVIDER, "trait_id"), key=2)
+_AGGREGATES = _Kind("aggregates of providers", "provider_aggregates", (_PROVIDER, "aggregate_id"), key=2)
+
+
+def copy(
+    source: Side,
+    target: Side,
+    ids: Ids,
+    moved: Mapping[int, int],
+    fresh: Set[int],
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Bring about in the target what the providers `moved` (target ids by source ids) have in the source.
+
+    `fresh` ones were just written: they carry the stamp already.
+    """
+    for some in with_progress(progress, "what providers have", list(moved), _PROVIDERS_AT_ONCE):
+        here = [moved[id_] for id_ in some]
+        held = _translated(source, _ALLOCATIONS, some, moved, ids.resource_classes)
+        touched = _write(target, _ALLOCATIONS, held, here, report)
+        offered = _translated(source, _INVENTORIES, some, moved, ids.resource_classes)
+        if target.is_ours:
+            touched |= _write(target, _USED_INVENTORIES, _with_use(offered, held), here, report)
+        else:
+            touched |= _write(target, _INVENTORIES, offered, here, report)
+        for kind, names in ((_TRAITS, ids.traits), (_AGGREGATES, ids.aggregates)):
+            touched |= _write(target, kind, _translated(source, kind, some, moved, names), here, report)
+        touch(sorted(touched - fresh), target)
+
+
+def _with_use(offered: Rows, held: Rows) -> Rows:
+    """The inventories with the sums of their allocations, which this service keeps."""
+    used: dict[tuple[int, int], int] = defaultdict(int)
+    for provider, resource_class, _, amount in held:
+        used[provider, resource_class] += amount
+    return {(*row, used.get((row[0], row[1]), 0)): times for row, times in offered.items()}
+
+
+def _translated(
+    source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
+) -> Rows:
+    """The rows of the source, with the ids of the target."""
+    rows = _read(source, kind, some)
+    return {(moved[row[0]], names[row[1]], *row[2:-2]): (row[-2], row[-1]) for row in rows}
+
+
+def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence[Any]]:
+    columns = (*kind.columns, "created_at", "updated_at")
+    return side.rows_of(getattr(side.tables, kind.table), columns, _PROVIDER, some)
+
+
+def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
+    """Replace the rows that differ, of the providers `here`; the providers they are of."""
+    present = {tuple(row[:-2]) for row in _read(target, kind, here)}
+    surplus, missing = _differing(kind, present, wanted.keys(), target.digits)
+    table = getattr(target.tables, kind.table)
+    target.delete(table, kind.columns[: kind.key], [row[: kind.key] for row in surplus])
+    # In the order of the source, as far as it has one.
+    rows = [(*row, *times) for row, times in wanted.items() if row in missing]
+    target.insert(table, (*kind.columns, "created_at", "updated_at"), rows)
+    _count(kind, surplus, missing, report)
+    return {row[0] for row in missing} | {row[0] for row in surplus}
+
+
+def _differing(
+    kind: _Kind, present: Set[Content], wanted: Set[Content], digits: int
+) -> tuple[Set[Content], Set[Content]]:
+    """Rows that only one has, where ratios count by the digits that the target keeps."""
+    if not present or _RATIO not in kind.columns:
+        return present - wanted, wanted - present
+    place = kind.columns.index(_RATIO)
+
+    def kept(row: Content) -> Content:
+        return (*row[:place], rounded(row[place], digits), *row[place + 1 :])
+
+    here, there = {kept(row): row for row in present}, {kept(row): row for row in wanted}
+    return (
+        {here[row] for row in here.keys() - there.keys()},
+        {there[row] for row in there.keys() - here.keys()},
+    )
+
+
+def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: Report) -> None:
+    """A row whose key goes and comes was changed."""
+    gone = {row[: kind.key] for row in surplus}
+    changed = sum(row[: kind.key] in gone for row in missing)
+    changes = report.of(kind.title)
+    changes.added += len(missing) - changed
+    changes.changed += changed
+    changes.removed += len(surplus) - changed

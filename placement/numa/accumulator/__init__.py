@@ -1,1 +1,0 @@
-"""Choosing logical CPUs for a pod: whole cores, spread, or what is left."""

@@ -1,1 +1,0 @@
-"""Running it: settings, the command line, gunicorn, logging, the demonstration data."""

@@ -1,0 +1,1 @@
+"""How many more fit, what would be, and which moves make room."""

@@ -1,0 +1,260 @@
+"""How many more of several kinds there is room for, as all is or as it would be; nothing is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement.allocations.candidates import Candidates, Search
+from placement.allocations.search_options import SearchOptions
+from placement.allocations.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined, imagining
+from placement.common.manifest import ManifestError
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import (
+    BadRequest,
+    PlacementError,
+    RequestTimeout,
+    SearchTimeout,
+    Unavailable,
+)
+from placement.engine.domain.groups import CandidateQuery
+from placement.engine.search.budget import Budget, SearchEnded
+from placement.flavors.nova import FlavorRefused
+from placement.flavors.service import Flavors, ParseQuery, query_of
+from placement.planning.pod_capacity import PodCapacity
+from placement.planning.pod_world import ImaginedCluster, imagined_cluster
+from placement.planning.room import KindRoom, QueryCapacity
+from placement.pods.cache import ClusterCache
+from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.statements import clusters, providers
+from placement.providers.statements.clusters import found
+from placement.storage.database import Database
+
+BY_CLUSTER, BY_AGGREGATE, BY_HOST = "cluster", "aggregate", "host"
+BY = (BY_CLUSTER, BY_AGGREGATE, BY_HOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is counted: a query, a flavor (a translation request) or a pod (a manifest), one of these."""
+
+    query: CandidateQuery | None = None
+    flavor: Mapping[str, Any] | None = None
+    pod: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Kinds by name, counted in one cluster or everywhere, and summed `by` what.
+
+    Pods need a cluster. `place` says where a kind is in what the caller sent.
+    """
+
+    kinds: Mapping[str, Kind]
+    cluster: str | None = None
+    by: Collection[str] = (BY_CLUSTER,)
+    world: WorldRequest = NOTHING_DIFFERENT
+    place: Callable[[str], str] = field(default=lambda name: f"kinds[{name!r}]")
+
+
+class Planning:
+    """Answers what there is room for."""
+
+    def __init__(
+        self,
+        database: Database,
+        keeper: ForestKeeper,
+        cluster_cache: ClusterCache,
+        candidates: Candidates,
+        seconds: float,
+    ) -> None:
+        self._database = database
+        self._keeper = keeper
+        self._cluster_cache = cluster_cache
+        self._candidates = candidates
+        self._seconds = seconds
+
+    def capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
+        """How many more of each kind; `parse` reads the query string of a flavor.
+
+        Raises NotFound for the cluster, BadRequest naming the field, FlavorRefused, ManifestError,
+        SearchTimeout, Unavailable.
+        """
+        with imagining(question.world):
+            return self._capacity(question, parse)
+
+    def _capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
+        aggregate = self._cluster_aggregate(question.cluster)
+        options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
+        budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
+        seen = self._seen(question, aggregate, budget)
+        nodes = self._nodes_seen(question, budget)
+        rooms = {}
+        for name, kind in question.kinds.items():
+            # Pods that there is no time to count get sums, which take time, too.
+            if deadline.is_over():
+                raise RequestTimeout("counting")
+            try:
+                if kind.pod is not None:
+                    rooms[name] = self._of_pod(nodes, kind.pod, question, budget)
+                else:
+                    query = kind.query or query_of(Flavors.translate(kind.flavor), parse)
+                    rooms[name] = self._of_query(seen, query, options, question, budget)
+            except BadRequest as error:
+                raise _placed(error, question.place(name)) from None
+            except SearchEnded as ended:
+                raise self._timeout(question.place(name), ended) from ended
+        return rooms
+
+    def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Search:
+        """Where a query would fit. Raises BadRequest naming the member of the world, as Candidates.find."""
+        with imagining(world):
+            view, budget = self._keeper.current(), self._candidates.budget()
+            seen = imagined(self._database, view, world, options.cluster_aggregate, budget)
+            return self._candidates.find_in(seen.view, query, options)
+
+    def _cluster_aggregate(self, cluster: str | None) -> str | None:
+        if cluster is None:
+            return None
+        with self._database.read() as connection:
+            return found(connection, cluster).aggregate_uuid
+
+    def _seen(self, question: Question, aggregate: str | None, budget: Budget) -> Imagined | None:
+        """The forest that is asked about, None if only pods are."""
+        if all(kind.pod is not None for kind in question.kinds.values()):
+            return None
+        view = self._keeper.current()
+        if question.world == NOTHING_DIFFERENT:
+            return Imagined(view, {})
+        return imagined(self._database, view, question.world, aggregate, budget)
+
+    def _of_query(
+        self,
+        seen: Imagined | None,
+        query: CandidateQuery,
+        options: SearchOptions,
+        question: Question,
+        budget: Budget,
+    ) -> KindRoom:
+        assert seen is not None
+        # All kinds of a question share the time of one search.
+        wanted = [replace(each, budget=budget) for each in self._candidates.wanted(seen.view, query, options)]
+        counted = QueryCapacity(seen.view, wanted)
+        groups = self._groups(counted, question)
+        sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
+        hosts = None
+        if BY_HOST in question.by:
+            with self._database.read() as connection:
+                called = providers.root_names(connection)
+            hosts = list(counted.hosts(called, seen.like))
+        return KindRoom(counted.room(), sums.get(BY_CLUSTER), sums.get(BY_AGGREGATE), hosts)
+
+    def _groups(self, counted: QueryCapacity, question: Question) -> dict[str, dict[str, int]]:
+        """The aggregates to sum by: those of clusters by their names, others by uuid."""
+        groups: dict[str, dict[str, int]] = {
+            kind: {} for kind in (BY_CLUSTER, BY_AGGREGATE) if kind in question.by
+        }
+        if not groups:
+            return groups
+        present = counted.aggregates()
+        with self._database.read() as connection:
+            known = clusters.aggregates_called(connection)
+        for id_, uuid, cluster in sorted(known, key=lambda each: each[2] or each[1]):
+            kind = BY_AGGREGATE if cluster is None else BY_CLUSTER
+            if id_ in present and kind in groups:
+                groups[kind][cluster or uuid] = id_
+        return groups
+
+    def _nodes_seen(self, question: Question, budget: Budget) -> ImaginedCluster | None:
+        """The nodes that are asked about, None if no pods or no cluster are."""
+        if question.cluster is None or all(kind.pod is None for kind in question.kinds.values()):
+            return None
+        view = self._cluster_cache.view(question.cluster)
+        return imagined_cluster(self._database, self._cluster_cache.loader, view, question.world, budget)
+
+    def _of_pod(
+        self, nodes: ImaginedCluster | None, pod: Mapping[str, Any], question: Question, budget: Budget
+    ) -> KindRoom:
+        if nodes is None or question.cluster is None:
+            raise BadRequest("a pod is for a cluster: cluster is missing")
+        counted = PodCapacity(nodes, pod, budget)
+        room = counted.room()
+        by_cluster = {question.cluster: room} if BY_CLUSTER in question.by else None
+        hosts = list(counted.hosts()) if BY_HOST in question.by else None
+        return KindRoom(room, by_cluster, hosts=hosts)
+
+    def _timeout(self, place: str, ended: SearchEnded) -> Unavailable:
+        if ended.abandoned:
+            return SearchTimeout("The caller went away, so counting was ended.")
+        if deadline.is_over():
+            return RequestTimeout("counting")
+        return SearchTimeout(
+            f"{place or 'query'}: counting took longer than {self._seconds:g} s ([placement] search_timeout) "
+            "and was ended."
+        )
+
+
+def _placed(error: BadRequest, place: str) -> BadRequest:
+    """The error with the place of the kind that it is about."""
+    if not place:
+        return error
+    if isinstance(error, FlavorRefused):
+        problems = (each._replace(message=f"{place}: {each.message}") for each in error.problems)
+        return FlavorRefused(tuple(problems))
+    if isinstance(error, ManifestError):
+        return ManifestError([f"{place}.pod: {each}" for each in error.findings])
+    return BadRequest(f"{place}: {error}")
+
+
+# Kinds that are watched: how many more of them there is room for, counted beside requests.
+#
+# Who asks is told what was counted last. If that is old, a thread counts again, so that nobody waits for it.
+
+
+LOG = logging.getLogger(__name__)
+_OLD_SECONDS = 15.0
+# A kind that takes longer is left out.
+_MOST_SECONDS = 10.0
+
+
+class Watch:
+    """The rooms of some questions, at most seconds old where somebody asks again and again."""
+
+    def __init__(self, planning: Planning, questions: Sequence[Question], parse: ParseQuery) -> None:
+        self._planning = planning
+        self._questions = questions
+        self._parse = parse
+        self._counted: dict[str, KindRoom] = {}
+        self._since = -_OLD_SECONDS
+        self._counting = threading.Lock()
+
+    def latest(self) -> Mapping[str, KindRoom]:
+        """What was counted last, by kind; nothing before the first count."""
+        is_old = time.monotonic() - self._since >= _OLD_SECONDS
+        if self._questions and is_old and self._counting.acquire(blocking=False):
+            threading.Thread(target=self._count_all, name="capacity", daemon=True).start()
+        return self._counted
+
+    def _count_all(self) -> None:
+        try:
+            counted: dict[str, KindRoom] = {}
+            for question in self._questions:
+                counted |= self._count(question)
+            self._counted = counted
+        finally:
+            self._since = time.monotonic()
+            self._counting.release()
+
+    def _count(self, question: Question) -> Mapping[str, KindRoom]:
+        try:
+            with deadline.within(_MOST_SECONDS):
+                return self._planning.capacity(question, self._parse)
+        except PlacementError as error:
+            LOG.warning("%s is left out of /metrics: %s", ", ".join(question.kinds), error)
+        except Exception:
+            LOG.exception("%s is left out of /metrics", ", ".join(question.kinds))
+        return {}

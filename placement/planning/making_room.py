@@ -1,0 +1,306 @@
+"""Which moves make room for a request, fewest first.
+
+A request takes a spot, and who is in the way of it goes to a spot of its own, for which others may have to go
+in turn. Whoever is moved finds the board as it is then, with what is promised kept, so each move is possible
+when those before it are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import combinations, permutations
+
+from placement.engine.search.budget import Budget
+from placement.planning.board import Board, Consumer, Spot
+from placement.planning.plan import Limits, Wish
+
+NEVER = 1_000_000
+"""More moves than any plan has."""
+
+_InTheWay = tuple[tuple[Consumer, ...], Spot]
+"""Who has to leave for a spot."""
+
+
+class RoomMaker:
+    """Looks for moves on a board, one number of moves after another."""
+
+    def __init__(self, board: Board, limits: Limits, budget: Budget) -> None:
+        self._board = board
+        self.choose: Callable[[Iterable[Spot]], Iterable[Spot]] = lambda spots: spots
+        """Which spots consumers are moved to, and in which order."""
+        self._limits = limits
+        self._budget = budget
+        self._moving: set[str] = set()
+        self._needed: dict[Hashable, tuple[int, float]] = {}
+        self._ways: dict[Hashable, list[_InTheWay]] = {}
+
+    def may_move(self, consumer: Consumer) -> bool:
+        """Whether a consumer may be moved next."""
+        return consumer.uuid not in self._moving and not self.why_not(consumer)
+
+    def why_not(self, consumer: Consumer) -> str:
+        """Why a consumer may not be moved next; empty if it may."""
+        return self._limits.why_not(consumer, self._board.moved)
+
+    def forget(self) -> None:
+        """Begin anew after the time was up in the middle of something."""
+        self._moving.clear()
+
+    def look(self) -> None:
+        """Look whether there is time left. Raises SearchEnded."""
+        self._budget.look()
+
+    def state(self) -> Hashable:
+        """Equal when the same is placed, and consumers that can stand for each other went to equal places."""
+        board = self._board
+        moved = Counter((self._look(each.consumer), each.to.root, each.to.draws) for each in board.moved)
+        return frozenset(moved.items()), tuple(sorted(spot.draws for spot in board.placed))
+
+    def tells_all(self, consumers: Iterable[Consumer]) -> bool:
+        """Whether no way is left out where it would be these that are moved.
+
+        Of trees with too many candidates some are left out, and so are moves of consumers elsewhere that
+        would make room on providers that are shared.
+        """
+        board = self._board
+        wishes = {each.wish.key: each.wish for each in consumers if each.wish is not None}
+        return (
+            not board.ground.was_cut
+            and all(wish.tells_all(board) for wish in wishes.values())
+            and not any(board.ground.is_shared(draw.row) for each in consumers for draw in each.spot.draws)
+        )
+
+    # -- ways ---------------------------------------------------------------------------------------
+
+    def requests(self, wish: Wish, spare: int) -> Iterator[int]:
+        """Each way to place a request with at most so many moves, and how many it takes.
+
+        At each the board is as it would be; whoever goes on finds it as it was. Raises SearchEnded.
+        """
+        board = self._board
+        for spot in wish.spots(board):
+            mark = board.mark()
+            board.reserve(spot)
+            board.place(spot)
+            yield 0
+            board.back(mark)
+        for evicted, spot in self._evictions(wish, spare, None):
+            for moves in self.replacing(evicted, spot, spare):
+                mark = board.mark()
+                board.place(spot)
+                yield moves
+                board.back(mark)
+
+    def moves(self, consumer: Consumer, spare: int) -> Iterator[int]:
+        """Each way to move a consumer with at most so many moves of others, and how many these are."""
+        board, wish = self._board, consumer.wish
+        assert wish is not None
+        mark = board.mark()
+        board.leave(consumer)
+        for spot in self.choose(wish.spots(board)):
+            if self._is_elsewhere(consumer, spot):
+                here = board.mark()
+                board.arrive(consumer, spot)
+                yield 0
+                board.back(here)
+        board.back(mark)
+        for evicted, spot in self._evictions(wish, spare, consumer):
+            self._moving.add(consumer.uuid)
+            for moves in self.replacing(evicted, spot, spare, consumer):
+                if self.why_not(consumer):
+                    # Those that moved for it were the last of its kind that may.
+                    continue
+                here = board.mark()
+                board.leave(consumer)
+                board.settle(consumer, spot)
+                if self._is_within(spot):
+                    self._moving.discard(consumer.uuid)
+                    yield moves
+                    self._moving.add(consumer.uuid)
+                board.back(here)
+            self._moving.discard(consumer.uuid)
+
+    def _is_within(self, spot: Spot) -> bool:
+        """Whether a spot that was kept is there by now, and not only once those that still wait have left.
+
+        Of pods that is not asked: nothing comes to a node while a spot is kept on it.
+        """
+        free = self._board.ground.free
+        return spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws)
+
+    def _is_elsewhere(self, consumer: Consumer, spot: Spot) -> bool:
+        """Whether going there is a move: pods cannot be given other CPUs where they are."""
+        if spot.root != consumer.root:
+            return True
+        ground = self._board.ground
+        return spot.node is None and ground.look_of(spot.draws) != ground.look_of(consumer.spot.draws)
+
+    def replacing(
+        self, evicted: Sequence[Consumer], spot: Spot, spare: int, mover: Consumer | None = None
+    ) -> Iterator[int]:
+        """Each way to have those away who are in the way of a spot, in any order, and all moves of it.
+
+        The spot is kept for a request, or for `mover`.
+        """
+        board = self._board
+        for order in permutations(evicted):
+            self._budget.spend()
+            mark = board.mark()
+            board.reserve(spot, evicted, mover)
+            if spot.node is not None:
+                board.close(spot.root)
+            for others in self._all_moved(order, spare - len(order)):
+                here = board.mark()
+                if spot.node is not None:
+                    board.open(spot.root)
+                yield len(order) + others
+                board.back(here)
+            board.back(mark)
+
+    def _all_moved(self, order: Sequence[Consumer], spare: int) -> Iterator[int]:
+        if not order:
+            yield 0
+            return
+        first, *rest = order
+        if not self.may_move(first):
+            return
+        # Those that move later are not in anybody's way.
+        waiting = {each.uuid for each in rest} - self._moving
+        self._moving |= waiting
+        for moves in self.moves(first, spare):
+            self._moving -= waiting
+            for others in self._all_moved(rest, spare - moves):
+                yield moves + others
+            self._moving |= waiting
+        self._moving -= waiting
+
+    # -- who is in the way --------------------------------------------------------------------------
+
+    def _evictions(
+        self, wish: Wish, spare: int, mover: Consumer | None
+    ) -> Iterator[tuple[Sequence[Consumer], Spot]]:
+        """Sets of consumers that are all in the way of a spot, the smallest first, and that spot.
+
+        Hosts come in the order of what they lack. `mover` is thought away.
+        """
+        board = self._board
+        fullest = max(map(len, board.on.values()), default=0)
+        for size in range(1, min(spare, fullest) + 1):
+            for root in self._hosts(wish, size, mover):
+                self._budget.look()
+                mark = board.mark()
+                if mover is not None:
+                    board.leave(mover)
+                found = self._known_in_the_way(wish, root, size)
+                board.back(mark)
+                for evicted, spot in found:
+                    if mover is None or self._is_elsewhere(mover, spot):
+                        yield evicted, spot
+
+    def _hosts(self, wish: Wish, size: int, mover: Consumer | None) -> list[int]:
+        """The hosts on which so many moves may make room; those that lack least come first."""
+        ranked = []
+        self._budget.look()
+        for root in wish.hosts(self._board):
+            self._budget.spend()
+            if self._board.closed[root] > 0 or (mover is not None and mover.pod and root == mover.root):
+                continue
+            # Who is thought away leaves more than sums tell.
+            needed, lacks = self._need(wish, root) if mover is None or root != mover.root else (1, 0.0)
+            if needed <= size:
+                ranked.append((needed, lacks, root))
+        # Stable: equal ones stay in the order of their ids.
+        return [root for _, _, root in sorted(ranked, key=lambda each: each[:2])]
+
+    def _need(self, wish: Wish, root: int) -> tuple[int, float]:
+        """How many have to leave a host at least, as far as sums tell, and how much it lacks, as a share."""
+        board = self._board
+        key = (wish.key, root, board.ground.state(root), board.who[root])
+        if key not in self._needed:
+            self._needed[key] = self._worked_out(wish, root)
+        return self._needed[key]
+
+    def _worked_out(self, wish: Wish, root: int) -> tuple[int, float]:
+        lacking = wish.lacking(self._board, root)
+        here = [wish.freed(self._board, each) for each in self._board.on.get(root, {}).values()]
+        needed, lacks = 1, 0.0
+        for name, amount in lacking.items():
+            largest = sorted((each.get(name, 0) for each in here), reverse=True)
+            count, left = 0, amount
+            while left > 0 and count < len(largest) and largest[count] > 0:
+                left -= largest[count]
+                count += 1
+            needed = max(needed, NEVER if left > 0 else count)
+            lacks = max(lacks, amount / (sum(largest) or 1))
+        return needed, lacks
+
+    def bound(self, wish: Wish) -> int:
+        """How many moves making room takes at least, as far as sums tell, where it does not fit as it is."""
+        return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=NEVER)
+
+    def _known_in_the_way(self, wish: Wish, root: int, size: int) -> Sequence[_InTheWay]:
+        """What `in_the_way` tells, remembered: chains of moves come to the same hosts over and over.
+
+        Never what it told when the host held something else or others could be moved from it. Of nodes with
+        pods nothing is remembered.
+        """
+        board = self._board
+        here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
+        if root in board.nodes:
+            return list(self._in_the_way(wish, root, here, size))
+        movable = frozenset(each.uuid for each in here)
+        key = (wish.key, root, size, board.ground.state(root), movable)
+        if key not in self._ways:
+            self._ways[key] = list(self._in_the_way(wish, root, here, size))
+        return self._ways[key]
+
+    def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[_InTheWay]:
+        """Sets of so many consumers of a host, all of whom have to leave for a spot."""
+        here = [each for each in self._board.on.get(root, {}).values() if self.may_move(each)]
+        return self._in_the_way(wish, root, here, size)
+
+    def _in_the_way(self, wish: Wish, root: int, here: list[Consumer], size: int) -> Iterator[_InTheWay]:
+        board = self._board
+        here.sort(key=lambda each: (sum(draw.amount for draw in each.spot.draws), each.uuid))
+        lacking = wish.lacking(board, root).items()
+        freed = {each.uuid: wish.freed(board, each) for each in here}
+        known = set()
+        for some in combinations(here, size):
+            self._budget.spend()
+            gone = [freed[each.uuid] for each in some]
+            if any(sum(each.get(name, 0) for each in gone) < least for name, least in lacking):
+                continue
+            look = tuple(sorted(self._look(each) for each in some))
+            if look in known:
+                continue
+            known.add(look)
+            mark = board.mark()
+            for each in some:
+                board.leave(each)
+            spots = [spot for spot in wish.spots_on(board, root) if self._all_needed(some, spot)]
+            board.back(mark)
+            for spot in spots:
+                yield some, spot
+
+    def _look(self, consumer: Consumer) -> tuple[int, ...]:
+        """Equal for consumers of a host that can stand for each other."""
+        assert consumer.wish is not None
+        if consumer.pod is not None and consumer.pod.holding.cpus:
+            return (hash(consumer.uuid),)
+        tags = tuple(self._limits.tags(consumer).items())
+        return (hash((consumer.wish.key, consumer.spot.draws, tags)),)
+
+    def _all_needed(self, some: Sequence[Consumer], spot: Spot) -> bool:
+        """Whether none of those who left may as well come back; of pods that is not asked."""
+        if spot.node is not None:
+            return True
+        ground = self._board.ground
+        wanted = {(draw.row, draw.class_id): draw.amount for draw in spot.draws}
+        return all(
+            any(
+                ground.free(draw.row, draw.class_id) - wanted.get((draw.row, draw.class_id), 0) < draw.amount
+                for draw in each.spot.draws
+            )
+            for each in some
+        )

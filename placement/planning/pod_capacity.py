@@ -1,0 +1,272 @@
+"""Capacity for a pod: what columns tell exactly, and where they do not, by placing pods one after another.
+
+Pods are placed on pictures of nodes; nothing is written. Reservations keep what they hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.engine.numa.demand import BindPolicy, NumaPolicy, Refused
+from placement.engine.numa.host import FACE_VALUE
+from placement.engine.search.budget import Budget, SearchEnded
+from placement.planning.pod_world import ImaginedCluster
+from placement.planning.room import Classes, HostRoom, Room
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.column_filter import (
+    Asked,
+    amplified_cpu,
+    has_room,
+    host_amounts,
+    is_aligned,
+    on_all_numa_nodes,
+    own_cpus,
+    selected,
+)
+from placement.pods.columns import VAST, Table, binds, free_cpus, thinning
+from placement.pods.cycle import PodShape, Ranked, ShapeRanking
+from placement.pods.documents import PodDocument
+from placement.pods.koordinator.pod import PodImport, PodRequest, import_pod
+from placement.pods.node_info import NodeInfo
+from placement.pods.numa_fit import Fit
+from placement.pods.placing import best_place, placed
+from placement.pods.ranking import RuledRanking
+from placement.pods.rules.between_pods import keep_off
+from placement.pods.snapshot import NodeColumns
+
+# How many more pods of one shape each node has room for, as far as columns can tell.
+#
+# On nodes where only amounts count that is exact. Where a pod gets CPUs of its own or is aligned to NUMA
+# nodes, it is what there is at most: what really fits is found out by placing one after another.
+
+
+_MOST = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What a node has of a class for pods: `free` and `wanted` by each, in its units."""
+
+    resource_class: str
+    free: int
+    wanted: int
+
+
+class PodColumns:
+    """The nodes that a pod may go to by names, labels and taints, and how many more pods each could take."""
+
+    def __init__(self, columns: NodeColumns, shape: PodShape) -> None:
+        self.rows: Rows = np.flatnonzero(selected(columns, shape.selection))
+        table = columns.table.rows(self.rows)
+        request = shape.request
+        self._asked = [asked for asked in _asked(table, request) if (asked.wanted > 0).any()]
+        fits = has_room(table, request)
+        self._most = np.full(len(self.rows), _MOST, np.int64)
+        for asked in self._asked:
+            np.minimum(self._most, _times(asked), out=self._most)
+        self._most = np.where(fits, self._most, 0)
+        self._exact = _is_plain(table, request) & ~(table[VAST] > 0) | (self._most == 0)
+
+    def counts(self) -> Sequence[tuple[int, bool]]:
+        """For each row how many pods at most, and whether exactly so many."""
+        return list(zip(self._most.tolist(), self._exact.tolist(), strict=True))
+
+    def sums(self, taking: Sequence[bool]) -> dict[str, tuple[Amount, int]]:
+        """All rows together by class, the most that is wanted, and what those have of it that take no pod."""
+        refusing = ~np.array(taking, np.bool_)
+        found: dict[str, tuple[Amount, int]] = {}
+        for asked in self._asked:
+            concerned = asked.wanted > 0
+            if concerned.any() and asked.resource_class not in found:
+                free = np.where(concerned, np.maximum(asked.free, 0) // asked.unit, 0)
+                wanted = -(-int(asked.wanted.max()) // asked.unit)
+                amount = Amount(asked.resource_class, int(free.sum()), wanted)
+                found[asked.resource_class] = (amount, int(free[refusing].sum()))
+        return found
+
+    def amounts(self, at: int) -> Iterator[Amount]:
+        """What the node at this place among the rows has of each class, what runs out first first."""
+        order = sorted(self._asked, key=lambda asked: int(_times(asked)[at]))
+        told = set()
+        for asked in order:
+            if asked.wanted[at] > 0 and asked.resource_class not in told:
+                told.add(asked.resource_class)
+                yield Amount(asked.resource_class, asked.free_units(at), max(1, asked.wanted_units(at)))
+
+
+def _asked(table: Table, request: PodRequest | None) -> Iterator[Asked]:
+    yield from host_amounts(table, request)
+    if request is None:
+        return
+    yield amplified_cpu(table, request)
+    yield _cpus_one_after_another(table, request)
+    aligned = is_aligned(table, request)
+    for asked in on_all_numa_nodes(table, request):
+        yield asked._replace(wanted=np.where(aligned, asked.wanted, 0))
+
+
+def _cpus_one_after_another(table: Table, request: PodRequest) -> Asked:
+    """Beside a CPU that alone of its core was given to one pod, its sibling may be given to the next."""
+    asked = own_cpus(table, request)
+    spread = table.where_kind(lambda kind: thinning(request, kind) is BindPolicy.SPREAD_BY_PCPUS)
+    return asked._replace(free=np.where(spread, table[free_cpus(BindPolicy.NONE)], asked.free))
+
+
+def _times(asked: Asked) -> Amounts:
+    times: Amounts = np.where(
+        asked.wanted > 0, np.maximum(asked.free, 0) // np.maximum(asked.wanted, 1), _MOST
+    )
+    return np.minimum(times, _MOST)
+
+
+def _is_plain(table: Table, request: PodRequest | None) -> Mask:
+    """Where nothing but amounts of the host as a whole decides."""
+    if request is None:
+        return np.ones(len(table), np.bool_)
+    if request.designated is not None or request.burst_limit is not None:
+        return np.zeros(len(table), np.bool_)
+    return table.where_kind(
+        lambda kind: (
+            not binds(request, kind)
+            and {kind.numa_policy, request.numa.policy} == {NumaPolicy.NONE}
+            and kind.ratio <= FACE_VALUE
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    node: NodeInfo
+    lower: int
+    upper: int
+
+
+class PodCapacity:
+    """Counts pods like one on the nodes of a cluster, as it is or as it would be.
+
+    When the budget is used up, what is known by then counts. Raises ManifestError.
+    """
+
+    def __init__(self, seen: ImaginedCluster, manifest: Mapping[str, Any], budget: Budget) -> None:
+        view, self._like = seen.view, seen.like
+        cluster = view.facts.name
+        self._document = PodDocument.unnamed(cluster, manifest)
+        self._incoming: PodImport = import_pod(self._document.manifest, view.facts.settings)
+        self._budget = budget
+        self._known: dict[Hashable, tuple[int, int]] = {}
+        columns = view.columns
+        shape = PodShape(self._incoming.request, self._incoming.selection, view.facts.settings)
+        self._ranking = ShapeRanking(shape)
+        self._columns = PodColumns(columns, shape)
+        is_ruled = self._incoming.rules.refuse or keep_off(columns, self._incoming.rules, view.placed)
+        self._counted = list(self._ruled(view, columns) if is_ruled else self._count(columns))
+
+    def _count(self, columns: NodeColumns) -> Iterator[_Counted]:
+        for row, (most, exact) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
+            node = columns.nodes[row]
+            lower = upper = most
+            if not exact:
+                lower, upper = self._tried(node, most)
+            yield _Counted(node, lower, upper)
+
+    def _ruled(self, view: ClusterSnapshot, columns: NodeColumns) -> Iterator[_Counted]:
+        """Where rules are about other pods, all are placed one after another as the scheduler would."""
+        counts: Counter[str] = Counter()
+        now, finished = columns, False
+        try:
+            while not finished:
+                self._budget.look()
+                ranking = RuledRanking(self._ranking, self._incoming.rules, view.placed, now)
+                place = best_place(ranking.best_first(now), self._incoming, self._document, {})
+                finished = place is None
+                if place is not None:
+                    name = place.state.name
+                    consumer = f"{place.recorded.consumer}-{counts.total()}"
+                    counts[name] += 1
+                    now = now.updated(
+                        [now.by_name[name].with_pod(replace(place.recorded, consumer=consumer))]
+                    )
+        except SearchEnded:
+            pass
+        for row, (most, _) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
+            node = columns.nodes[row]
+            yield _Counted(node, counts[node.name], counts[node.name] if finished else most)
+
+    def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
+        """How many pods fit on a node one after another; the same on nodes that look the same to pods."""
+        # No more than `most` are tried.
+        key = (_look(node), most)
+        if key not in self._known:
+            count, finished = self._placed(node, most)
+            self._known[key] = (count, count if finished else max(most, count))
+        return self._known[key]
+
+    def _placed(self, node: NodeInfo, most: int) -> tuple[int, bool]:
+        """How many pods were placed, and whether no more fit."""
+        count = 0
+        try:
+            while count < most:
+                self._budget.look()
+                result = self._ranking.look(node)
+                if not isinstance(result.answer, Fit):
+                    break
+                ranked = Ranked(node, result.missed, result.score, result.answer)
+                try:
+                    recorded = placed(ranked, self._incoming, self._document).recorded
+                except Refused:
+                    break
+                count += 1
+                node = node.with_pod(replace(recorded, consumer=f"{recorded.consumer}-{count}"))
+        except SearchEnded:
+            return count, False
+        return count, True
+
+    def room(self) -> Room:
+        """All nodes together."""
+        counted = self._counted
+        sums = self._columns.sums([each.upper > 0 for each in counted])
+        classes = {
+            name: Classes(amount.free, amount.wanted, stranded) for name, (amount, stranded) in sums.items()
+        }
+        lower = sum(each.lower for each in counted)
+        ideal = min((each.free // each.wanted for each in classes.values()), default=0)
+        first = min(classes, key=lambda name: classes[name].free // classes[name].wanted, default=None)
+        return Room(
+            lower,
+            sum(each.upper for each in counted),
+            len(counted),
+            sum(each.upper > 0 for each in counted),
+            first,
+            ideal,
+            round(max(0.0, 1 - lower / ideal), 4) if ideal else 0.0,
+            classes,
+        )
+
+    def hosts(self) -> Iterator[HostRoom]:
+        """Each node."""
+        for at, each in enumerate(self._counted):
+            # What runs out first comes first.
+            classes = {
+                amount.resource_class: Classes(amount.free, amount.wanted, 0 if each.upper else amount.free)
+                for amount in self._columns.amounts(at)
+            }
+            first, node = next(iter(classes)), each.node
+            like = self._like.get(node.name)
+            called = None if like else node.provider_name
+            yield HostRoom(node.root_uuid, called, each.lower, each.upper, first, classes, like)
+
+
+def _look(node: NodeInfo) -> Hashable:
+    """All that decides how many pods fit on a node."""
+    if node.reservations:
+        return node
+    left = tuple(node.left(place) for place in node.offers.inventories)
+    totals = node.totals
+    amounts = (node.free, totals.allocatable, totals.requested)
+    return node.template, node.host, left, *(frozenset(each.items()) for each in amounts)

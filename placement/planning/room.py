@@ -1,0 +1,121 @@
+"""How many more there is room for, as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, together
+from placement.engine.search.query import ForestQuery
+from placement.providers.forest_keeper import View
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """What some hosts offer of a class, in its units: `stranded` is free where nothing more fits."""
+
+    free: int
+    wanted: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many more some hosts have room for together; `lower` and `upper` are equal where that is exact.
+
+    `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
+    everything that is free were one host; `fragmentation` is the share of that which cannot.
+    Stranded amounts and fragmentation are those of docs/packing.md.
+    """
+
+    lower: int
+    upper: int
+    hosts: int
+    taking: int
+    runs_out_first: str | None
+    ideal: int
+    fragmentation: float
+    classes: Mapping[str, Classes]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoom:
+    """How many more one host has room for; `like`: it is imagined, and like the host of this uuid."""
+
+    uuid: str
+    name: str | None
+    lower: int
+    upper: int
+    runs_out_first: str
+    classes: Mapping[str, Classes]
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KindRoom:
+    """How many more of one kind: in all, and by cluster, aggregate of roots (uuid), host, where asked for."""
+
+    total: Room
+    clusters: Mapping[str, Room] | None = None
+    aggregates: Mapping[str, Room] | None = None
+    hosts: Sequence[HostRoom] | None = None
+
+
+# Capacity for a query, summed by cluster and aggregate.
+
+
+class QueryCapacity:
+    """Counts one query, which may ask core trees something else than others. Raises SearchEnded."""
+
+    def __init__(self, view: View, queries: Sequence[ForestQuery]) -> None:
+        self._names = view.names.classes
+        self._counted = [Capacity(view.forest, view.sharing, query) for query in queries]
+        self._shares = any(each.shares for each in self._counted)
+
+    def room(self) -> Room:
+        """All hosts together."""
+        return self._told([each.everywhere for each in self._counted])
+
+    def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, Room]:
+        """The hosts whose roots are in each aggregate, by its name; those without such hosts are left out."""
+        found = [each.by_aggregate(groups.values()) for each in self._counted]
+        rooms = {name: self._told([each[at] for each in found]) for at, name in enumerate(groups)}
+        return {name: room for name, room in rooms.items() if room.hosts}
+
+    def aggregates(self) -> set[int]:
+        """The ids of the aggregates that hosts are in by their roots."""
+        return set().union(*(each.aggregates() for each in self._counted))
+
+    def hosts(self, called: Mapping[int, str], like: Mapping[int, str]) -> Iterator[HostRoom]:
+        """Each host; `called` are names of roots by id, `like` what imagined roots are like, by row."""
+        for counted in self._counted:
+            for host in counted.hosts():
+                yield HostRoom(
+                    host.uuid,
+                    None if host.row in like else called.get(host.id),
+                    host.lower,
+                    host.upper,
+                    self._names[host.runs_out_first],
+                    self._classes(host.offered),
+                    like.get(host.row),
+                )
+
+    def _told(self, summaries: Sequence[Summary]) -> Room:
+        summary = summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
+        first = summary.runs_out_first
+        return Room(
+            summary.lower,
+            summary.upper,
+            summary.hosts,
+            summary.taking,
+            None if first is None else self._names[first],
+            summary.ideal,
+            round(summary.fragmentation, 4),
+            self._classes(summary.offered),
+        )
+
+    def _classes(self, offered: Mapping[int, Offered]) -> dict[str, Classes]:
+        return {
+            self._names[class_id]: Classes(each.free, each.wanted, each.stranded)
+            for class_id, each in offered.items()
+        }

@@ -1,0 +1,374 @@
+"""/ext/v1/capacity: how many more there is room for, as everything is or as it would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response
+
+from placement.allocations import candidate_query, extended_query
+from placement.allocations.extended_query import world_of
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.groups import CandidateQuery
+from placement.flavors.routes import parse_flavor_query
+from placement.http.bodies import Parameters, parameters, read, single, validated
+from placement.http.context import use_cases
+from placement.http.described import Operation, Parameter
+from placement.http.gate import route
+from placement.http.microversions import NEWEST
+from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
+from placement.http.responses import json_response
+from placement.http.schemas import load
+from placement.http.targets import cluster_of_body, cluster_of_query
+from placement.planning.capacity import BY, BY_CLUSTER, Kind, Question
+from placement.planning.checking import IMPOSSIBLE, Checked
+from placement.planning.plan import AtMost, Limits, Move, Plan, PlannedHost, PodMove, Resources
+from placement.planning.plans import EMPTY, FIT, FREE, Goal, PlanRequest
+from placement.planning.room import HostRoom, KindRoom, Room
+from placement.planning.schemas import Capacities, CapacityBody, MovesBody, PlanBody, PlanChecked, PlanShown
+from placement.pods.koordinator.lists import pod_manifest
+
+# Questions how many more there is room for, from a query string or a body.
+
+
+ONLY = "query"
+"""The name of the only kind of a query string."""
+_OWN = ("by", "cluster")
+_KINDS = {"query", "querystring", "flavor", "pod"}
+
+
+def of_parameters(parameters: Parameters) -> Question:
+    """One query, everywhere or in a cluster. Raises BadRequest naming the parameter."""
+    query = _query([pair for pair in parameters if pair[0] not in _OWN])
+    given = single(parameters, "by")
+    by = [BY_CLUSTER] if given is None else given.split(",")
+    unknown = sorted(set(by) - set(BY))
+    if unknown:
+        raise BadRequest(f"by: must be some of {', '.join(BY)}, by commas, not {', '.join(unknown)!r}")
+    return Question({ONLY: Kind(query=query)}, single(parameters, "cluster"), by, place=lambda _: "")
+
+
+def _query(parameters: Parameters) -> CandidateQuery:
+    rest, splits = candidate_query.taken_out(parameters)
+    if any(key == "limit" for key, _ in rest):
+        raise BadRequest("limit: makes no sense where everything is counted")
+    query = candidate_query.parse(rest, NEWEST)
+    return candidate_query.with_splits(query, splits) if splits else query
+
+
+def of_body(body: Mapping[str, Any]) -> Question:
+    """Several kinds. Raises BadRequest naming the place in the body, which keeps to its schema."""
+    kinds = {}
+    for name, given in body["kinds"].items():
+        kinds[name] = kind_of(given, f"kinds[{name!r}]")
+    by = tuple(body.get("by", (BY_CLUSTER,)))
+    return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
+
+
+def kind_of(given: Mapping[str, Any], place: str) -> Kind:
+    """What is asked for at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
+    if len(given.keys() & _KINDS) != 1:
+        raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
+    beside = sorted(given.keys() - _KINDS)
+    if beside and "flavor" not in given:
+        raise BadRequest(f"{place}.{beside[0]}: is for flavors")
+    try:
+        return _kind(given)
+    except BadRequest as error:
+        raise BadRequest(f"{place}.{error}") from None
+
+
+def of_setting(text: str) -> Question:
+    """What a line of `[capacity] watch` asks for: NAME QUERY, or NAME and a kind as JSON with its `cluster`.
+
+    Raises BadRequest.
+    """
+    name, _, rest = text.strip().partition(" ")
+    kind: Any = {"querystring": rest.strip()}
+    cluster = None
+    if rest.lstrip().startswith("{"):
+        try:
+            kind = orjson.loads(rest)
+        except ValueError as error:
+            raise BadRequest(f"{name}: is no JSON: {error}") from None
+        cluster = kind.pop("cluster", None)
+    body = {"kinds": {name: kind}} | ({} if cluster is None else {"cluster": cluster})
+    return of_body(load(CapacityBody, NEWEST, body, ""))
+
+
+def _kind(given: Mapping[str, Any]) -> Kind:
+    if "pod" in given:
+        try:
+            return Kind(pod=pod_manifest([given["pod"]]))
+        except BadRequest as error:
+            raise BadRequest(f"pod: {error}") from None
+    if "querystring" in given:
+        try:
+            return Kind(query=_query(read(given["querystring"])))
+        except BadRequest as error:
+            raise BadRequest(f"querystring: {error}") from None
+    if "flavor" in given:
+        return Kind(flavor=given)
+    try:
+        return Kind(query=extended_query.parse_query(given["query"]))
+    except BadRequest as error:
+        raise BadRequest(f"query.{error}") from None
+
+
+# How many more there is room for, as JSON.
+
+
+def capacity_body(rooms: Mapping[str, KindRoom]) -> dict[str, Any]:
+    """The answer for some kinds by name."""
+    return {"kinds": {name: _capacity_kind(room) for name, room in rooms.items()}}
+
+
+def _capacity_kind(room: KindRoom) -> dict[str, Any]:
+    body: dict[str, Any] = {"total": _room(room.total)}
+    if room.clusters is not None:
+        body["clusters"] = [{"cluster": name, **_room(each)} for name, each in room.clusters.items()]
+    if room.aggregates is not None:
+        body["aggregates"] = [{"aggregate": uuid, **_room(each)} for uuid, each in room.aggregates.items()]
+    if room.hosts is not None:
+        body["hosts"] = [_host(each) for each in room.hosts]
+    return body
+
+
+def _room(room: Room) -> dict[str, Any]:
+    return {**asdict(room), "exact": room.lower == room.upper}
+
+
+def _host(room: HostRoom) -> dict[str, Any]:
+    body = {**asdict(room), "exact": room.lower == room.upper}
+    if room.like is None:
+        del body["like"]
+    return body
+
+
+capacity_blueprint = Blueprint("capacity", __name__)
+_PATH, _RULE = "/ext/v1/capacity", "placement:capacity:show"
+_BY = Parameter("by", f"What to sum by beside all hosts, by commas: {', '.join(BY)}; cluster if not given.")
+_CLUSTER = next(each for each in OWN if each.name == "cluster")
+_ASKED = tuple(each for each in PARAMETERS if each not in OF_ALL or each.name != "limit")
+
+
+@route(
+    capacity_blueprint,
+    _PATH,
+    "GET",
+    _RULE,
+    gives_json=True,
+    target=cluster_of_query,
+    described=Operation({200: Capacities}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, _BY)),
+)
+def capacity() -> Response:
+    """How many more of a query could be placed one after another, and what runs out first."""
+    return _answered(of_parameters(parameters()))
+
+
+@route(
+    capacity_blueprint,
+    _PATH,
+    "POST",
+    _RULE,
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+    target=cluster_of_body,
+    described=Operation({200: Capacities}, errors=[404], body=CapacityBody),
+)
+def capacity_of_kinds() -> Response:
+    """The same of several kinds - queries, flavors, pods - and in a world that differs."""
+    return _answered(of_body(validated()))
+
+
+def _answered(question: Question) -> Response:
+    return json_response(capacity_body(use_cases().planning.capacity(question, parse_flavor_query)))
+
+
+# Bodies of plans as what they ask for.
+
+
+_MOVES = 100
+
+
+def plan_of_body(body: Mapping[str, Any]) -> PlanRequest:
+    """What a body, which keeps to its schema, asks for. Raises BadRequest naming the place."""
+    limits = body.get("limits", {})
+    return PlanRequest(
+        _goal(body["goal"]),
+        Limits(
+            limits.get("moves", _MOVES),
+            frozenset(limits.get("never", ())),
+            tuple(limits["clusters"]) if "clusters" in limits else None,
+            [_at_most(at, each) for at, each in enumerate(limits.get("at_most", ()))],
+        ),
+        body.get("cluster"),
+        limits.get("seconds"),
+    )
+
+
+def _at_most(at: int, given: Mapping[str, Any]) -> AtMost:
+    if "label" in given and "=" not in given["label"]:
+        raise BadRequest(f"limits.at_most[{at}].label: must be KEY=VALUE, not {given['label']!r}")
+    if len(given) < 2:
+        raise BadRequest(f"limits.at_most[{at}]: must have project_id, consumer_type or label")
+    return AtMost(**given)
+
+
+def _goal(given: Mapping[str, Any]) -> Goal:
+    if len(given) != 1:
+        raise BadRequest("goal: must have one of fit, empty, free and defragment")
+    ((name, said),) = given.items()
+    if name == EMPTY:
+        return Goal(EMPTY, hosts=said)
+    if name == FREE:
+        return Goal(FREE, count=said)
+    kind = {key: part for key, part in said.items() if key not in ("count", "resource_class")}
+    count = said.get("count", 1) if name == FIT else 1
+    return Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=said.get("resource_class"))
+
+
+def moves_of(given: Sequence[Mapping[str, Any]]) -> list[Move]:
+    """The moves of a plan that was written as JSON and keeps to its schema."""
+    return [_move(each) for each in given]
+
+
+def _move(given: Mapping[str, Any]) -> Move:
+    pod = given.get("pod")
+    rest = {
+        name: given[name]
+        for name in (
+            "consumer",
+            "project_id",
+            "user_id",
+            "consumer_type",
+            "kind",
+            "by",
+            "from_host",
+            "to_host",
+        )
+    }
+    return Move(
+        **rest,
+        generation=given["consumer_generation"],
+        before=_resources(given["from_allocations"]),
+        after=_resources(given["to_allocations"]),
+        pod=None if pod is None else PodMove(**pod),
+    )
+
+
+def _resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {uuid.lower(): dict(each["resources"]) for uuid, each in allocations.items()}
+
+
+# Plans as JSON.
+
+
+def plan_body(plan: Plan, cluster: str | None) -> dict[str, Any]:
+    """A plan, which was made for a cluster or for all hosts."""
+    return {
+        "goal": plan.goal,
+        "wanted": plan.wanted,
+        "achieved": plan.achieved,
+        "reached": plan.achieved >= plan.wanted,
+        "complete": plan.complete,
+        "cluster": cluster,
+        "bound": asdict(plan.bound),
+        "why": plan.why,
+        "moves": [_plans_move(each) for each in plan.moves],
+        "placements": [_allocations(each) for each in plan.placements],
+        "emptied": list(plan.emptied),
+        "left": [asdict(each) for each in plan.left],
+        "stranded": {
+            name: {"before": before, "after": after} for name, (before, after) in plan.stranded.items()
+        },
+        "hosts": [_plans_host(each) for each in plan.hosts],
+    }
+
+
+def _plans_move(move: Move) -> dict[str, Any]:
+    body = {
+        "consumer": move.consumer,
+        "consumer_generation": move.generation,
+        "project_id": move.project_id,
+        "user_id": move.user_id,
+        "consumer_type": move.consumer_type,
+        "kind": move.kind,
+        "by": move.by,
+        "from_host": move.from_host,
+        "to_host": move.to_host,
+        "from_allocations": _allocations(move.before),
+        "to_allocations": _allocations(move.after),
+    }
+    return body if move.pod is None else {**body, "pod": asdict(move.pod)}
+
+
+def _allocations(resources: Resources) -> dict[str, Any]:
+    """Return what is held, by provider, in one order: equal questions have equal answers in every process."""
+    return {uuid: {"resources": dict(sorted(resources[uuid].items()))} for uuid in sorted(resources)}
+
+
+def _plans_host(host: PlannedHost) -> dict[str, Any]:
+    before, after = host.consumers
+    classes = {name: asdict(use) for name, use in sorted(host.classes.items())}
+    return {
+        "uuid": host.uuid,
+        "name": host.name,
+        "consumers_before": before,
+        "consumers_after": after,
+        "classes": classes,
+    }
+
+
+def checked_body(checked: Sequence[Checked]) -> dict[str, Any]:
+    """What became of the moves of a plan."""
+    return {
+        "valid": all(each.state != IMPOSSIBLE for each in checked),
+        "moves": [asdict(each) for each in checked],
+    }
+
+
+# /ext/v1/plans: which moves would make room or leave hosts empty; nothing is written.
+
+
+plans_blueprint = Blueprint("plans", __name__)
+_PLANS_RULE = "placement:plans:make"
+
+
+@route(
+    plans_blueprint,
+    "/ext/v1/plans",
+    "POST",
+    _PLANS_RULE,
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+    target=cluster_of_body,
+    described=Operation({200: PlanShown}, errors=[404], body=PlanBody),
+)
+def make() -> Response:
+    """An ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
+    request = plan_of_body(validated())
+    return json_response(plan_body(use_cases().plans.make(request, parse_flavor_query), request.cluster))
+
+
+@route(
+    plans_blueprint,
+    "/ext/v1/plans/check",
+    "POST",
+    _PLANS_RULE,
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+    target=cluster_of_body,
+    described=Operation({200: PlanChecked}, errors=[404], body=MovesBody),
+)
+def check() -> Response:
+    """Whether the moves of a plan are still possible, each after those before it."""
+    body = validated()
+    moves = moves_of(body["moves"])
+    return json_response(checked_body(use_cases().plans.check(moves, body.get("cluster"))))

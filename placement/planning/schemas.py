@@ -1,0 +1,289 @@
+"""Bodies of plans of moves."""
+
+from __future__ import annotations
+
+from placement.allocations.candidate_schemas import QueryBody, WorldBody
+from placement.engine.domain.inventories import MAX_INT
+from placement.http import fields
+from placement.http.fields import (
+    Anything,
+    Boolean,
+    Choice,
+    Integer,
+    Mapping,
+    Number,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+)
+from placement.http.schemas import OPTIONAL, Answer, VersionedSchema
+from placement.planning.capacity import BY
+from placement.planning.checking import DONE, IMPOSSIBLE, POSSIBLE
+from placement.planning.consumers import GUESSED, POD, QUERY
+from placement.planning.goals import IMPOSSIBLE as NO_WAY
+from placement.planning.goals import SEARCH, SUMS
+from placement.planning.plan import EVICTION, REWRITING
+from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
+
+# Bodies of questions how many more there is room for.
+
+
+_KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+
+
+class KindBody(VersionedSchema):
+    """A query or its string, a flavor (with image and options as for its translation) or a pod's manifest."""
+
+    query = Object(QueryBody)
+    querystring = String(1, 65_000)
+    flavor = Anything()
+    image = Anything()
+    options = Anything()
+    pod = Anything()
+
+
+class CapacityBody(VersionedSchema):
+    """POST /ext/v1/capacity; kinds by names of the caller's choice."""
+
+    kinds = Mapping(_KIND_NAME, Object(KindBody), required=True, least=1)
+    cluster = String(1, 255)
+    by = Sequence(Choice(list(BY)))
+    world = Object(WorldBody)
+
+
+MOST_MOVES = 10_000
+_MOST_SECONDS = 600
+
+
+class FitBody(KindBody):
+    """A query or its string, a flavor or a pod, and how many of these shall fit."""
+
+    count = Integer(1, MOST_MOVES)
+
+
+class DefragmentBody(KindBody):
+    """The request for which less shall be stranded, and of which class."""
+
+    resource_class = String(1, 255, fields.NAME)
+
+
+class GoalBody(VersionedSchema):
+    """One of: let requests fit, empty these hosts (by name or uuid), free so many hosts, strand less."""
+
+    fit = Object(FitBody)
+    empty = Sequence(String(1, 255), least=1)
+    free = Integer(1, MOST_MOVES)
+    defragment = Object(DefragmentBody)
+
+
+class AtMostBody(VersionedSchema):
+    """At most so many moves of the consumers that meet all that is said; `label` of pods, KEY=VALUE."""
+
+    moves = Integer(0, MOST_MOVES, required=True)
+    project_id = String(1, 255)
+    consumer_type = String(1, 255)
+    label = String(1, 512)
+
+
+class LimitsBody(VersionedSchema):
+    """What bounds a plan."""
+
+    moves = Integer(0, MOST_MOVES)
+    never = Sequence(Uuid())
+    clusters = Sequence(String(1, 255))
+    at_most = Sequence(Object(AtMostBody))
+    seconds = Number(0, _MOST_SECONDS)
+
+
+class PlanBody(VersionedSchema):
+    """POST /ext/v1/plans."""
+
+    goal = Object(GoalBody, required=True)
+    limits = Object(LimitsBody)
+    cluster = String(1, 255)
+
+
+def _allocations() -> Mapping:
+    return Mapping(fields.UUID, Object(_Resources))
+
+
+class _Resources(Answer):
+    """Amounts of one provider."""
+
+    resources = Mapping(fields.NAME, Integer(1, MAX_INT))
+
+
+class PodOfMove(Answer):
+    """The pod that is moved, and the CPUs that it would be given."""
+
+    cluster = String()
+    namespace = String()
+    name = String()
+    uid = String()
+    from_node = String()
+    to_node = String()
+    cpuset = String()
+
+
+class MoveShown(Answer):
+    """A consumer goes from what it holds to something else."""
+
+    consumer = Uuid()
+    consumer_generation = Integer(0, MAX_INT)
+    project_id = String()
+    user_id = String()
+    consumer_type = String(nullable=True)
+    kind = Choice([QUERY, POD, GUESSED])
+    by = Choice([REWRITING, EVICTION])
+    from_host = Uuid()
+    to_host = Uuid()
+    from_allocations = _allocations()
+    to_allocations = _allocations()
+    pod = Object(PodOfMove, metadata=OPTIONAL)
+
+
+class MovesBody(VersionedSchema):
+    """POST /ext/v1/plans/check: the moves of a plan."""
+
+    moves = Sequence(Object(MoveShown), most=MOST_MOVES, required=True)
+    cluster = String(1, 255)
+
+
+class BoundShown(Answer):
+    """No plan has fewer moves; `impossible`: within the other limits no number of moves does it."""
+
+    moves = Integer()
+    by = Choice([SUMS, SEARCH, NO_WAY])
+
+
+class UseShown(Answer):
+    """What a host offers of a class, and what is in use before and after the plan."""
+
+    capacity = Integer()
+    before = Integer()
+    after = Integer()
+
+
+class HostShown(Answer):
+    """A host that the plan concerns, with its consumers before and after."""
+
+    uuid = Uuid()
+    name = String(nullable=True)
+    consumers_before = Integer()
+    consumers_after = Integer()
+    classes = Mapping(fields.NAME, Object(UseShown))
+
+
+class LeftShown(Answer):
+    """A consumer that should have been moved and is not, and why."""
+
+    consumer = Uuid()
+    host = Uuid()
+    why = String()
+
+
+class StrandedShown(Answer):
+    """What is stranded before and after the plan."""
+
+    before = Integer()
+    after = Integer()
+
+
+class PlanShown(Answer):
+    """Moves in their order, what they achieve, and why that is less than was wanted, if it is."""
+
+    goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
+    wanted = Integer()
+    achieved = Integer()
+    reached = Boolean()
+    complete = Boolean()
+    cluster = String(nullable=True)
+    bound = Object(BoundShown)
+    why = String()
+    moves = Sequence(Object(MoveShown))
+    placements = Sequence(_allocations())
+    emptied = Sequence(Uuid())
+    left = Sequence(Object(LeftShown))
+    stranded = Mapping(fields.NAME, Object(StrandedShown))
+    hosts = Sequence(Object(HostShown))
+
+
+class CheckedShown(Answer):
+    """The state of a move, made after those before it; `why` of one that is impossible."""
+
+    consumer = Uuid()
+    state = Choice([POSSIBLE, DONE, IMPOSSIBLE])
+    why = String()
+
+
+class PlanChecked(Answer):
+    """The moves in their order, and whether none of them is impossible."""
+
+    valid = Boolean()
+    moves = Sequence(Object(CheckedShown))
+
+
+# Answers how many more there is room for.
+
+
+class ClassRoom(Answer):
+    """What is offered of a class: free, taken by each request, and free where no request fits any more."""
+
+    free = Integer()
+    wanted = Integer()
+    stranded = Integer()
+
+
+class _Counted(Answer):
+    """At least and at most so many."""
+
+    lower = Integer()
+    upper = Integer()
+    exact = Boolean()
+    runs_out_first = String(nullable=True)
+    classes = Mapping(fields.NAME, Object(ClassRoom))
+
+
+class RoomShown(_Counted):
+    """How many more some hosts have room for together."""
+
+    hosts = Integer()
+    taking = Integer()
+    ideal = Integer()
+    fragmentation = Number()
+
+
+class ClusterRoom(RoomShown):
+    """The hosts of a cluster."""
+
+    cluster = String()
+
+
+class AggregateRoom(RoomShown):
+    """The hosts whose roots are in an aggregate."""
+
+    aggregate = Uuid()
+
+
+class HostRoomShown(_Counted):
+    """How many more one host has room for; `like`: it is imagined."""
+
+    uuid = Uuid()
+    name = String(nullable=True)
+    like = Uuid(metadata=OPTIONAL)
+
+
+class KindRoomShown(Answer):
+    """How many more of a kind, summed by what was asked for."""
+
+    total = Object(RoomShown)
+    clusters = Sequence(Object(ClusterRoom), metadata=OPTIONAL)
+    aggregates = Sequence(Object(AggregateRoom), metadata=OPTIONAL)
+    hosts = Sequence(Object(HostRoomShown), metadata=OPTIONAL)
+
+
+class Capacities(Answer):
+    """The kinds by their names; that of a query string is called query."""
+
+    kinds = Mapping("^.*$", Object(KindRoomShown))

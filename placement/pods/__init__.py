@@ -1,0 +1,1 @@
+"""Kubernetes nodes and pods: read, filtered, scored, placed and written."""

@@ -1,0 +1,364 @@
+"""What the pods on a node hold of its providers.
+
+Nothing is ever counted beyond what there is: a pod that runs somewhere is a fact, whatever the node has
+left, and its share is cut where it would not fit. So capacities are never exceeded, and what one pod gives
+back the others that had been cut get, in the order in which they were recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS, numa_class
+from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, summed
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.host import Holding
+from placement.engine.numa.reservations import amounts_left, what_is_left
+from placement.pods.host import (
+    HOST,
+    PODS_CLASS,
+    NodeOffers,
+    Place,
+    counted_holding,
+    host_place,
+    numa_place,
+    unknown_pods,
+)
+from placement.pods.koordinator.host_cpus import KubeletPod
+from placement.pods.koordinator.node import NodeImport
+from placement.pods.koordinator.records import RecordedPod
+
+_PODS = Place(HOST, PODS_CLASS)
+
+Shares = dict[Place, int]
+"""What one consumer holds on a node: units by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOwner:
+    """The consumer that owns a logical CPU, and the exclusive level under which."""
+
+    consumer: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocations:
+    """Who holds what on a node: shares by consumer, and the owner of each CPU that is somebody's."""
+
+    shares: Mapping[str, Shares] = field(default_factory=dict)
+    cpus: Mapping[int, CpuOwner] = field(default_factory=dict)
+
+
+class Accountant:
+    """Counts what is held on a node: recorded pods in their order, then those that kubelet alone knows.
+
+    `others` is what consumers beside pods hold there. Source: koordinator.md, "Resource classes".
+    """
+
+    def __init__(self, offers: NodeOffers, others: Mapping[Place, int]) -> None:
+        self._offers = offers
+        self._taken: Counter[Place] = Counter(others)
+        self._shares: dict[str, Shares] = {}
+        self._owners: dict[int, CpuOwner] = {}
+
+    def left(self, place: Place) -> int:
+        """The units of an inventory that nobody holds."""
+        inventory = self._offers.inventories.get(place)
+        return 0 if inventory is None else max(0, inventory.capacity - self._taken[place])
+
+    def record(self, pod: RecordedPod) -> None:
+        """Count a recorded pod; CPUs that another one owns already stay with that one."""
+        holding = pod.holding
+        own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
+        self._take(pod.consumer, _due(self._offers, pod, own))
+
+    def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
+        """Count CPUs that a pod is reported with, as far as nobody else owns them."""
+        own = self._own(consumer, cpus, "")
+        if own:
+            self._take(consumer, bound_shares(self._offers, own))
+
+    def accounts(self) -> NodeAllocations:
+        """What was counted so far; recorded pods may hold nothing."""
+        return NodeAllocations(dict(self._shares), dict(self._owners))
+
+    def shares_of(self, consumer: str) -> Shares:
+        """What a recorded pod got; only to be read."""
+        return self._shares[consumer]
+
+    def copy(self) -> Accountant:
+        """Another one that has counted the same and goes on by itself."""
+        other = Accountant(self._offers, self._taken)
+        other._shares, other._owners = dict(self._shares), dict(self._owners)
+        return other
+
+    def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
+        if not cpus:
+            return cpus
+        own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
+        self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
+        return own
+
+    def _take(self, consumer: str, shares: Shares) -> None:
+        mine = dict(self._shares.get(consumer, {}))
+        for place, wanted in shares.items():
+            inventory = self._offers.inventories.get(place)
+            if inventory is None or not wanted:
+                continue
+            step, most = inventory.step_size, min(self.left(place), inventory.max_unit)
+            share = min(-(-wanted // step) * step, most // step * step)
+            if share >= inventory.min_unit:
+                self._taken[place] += share
+                mine[place] = mine.get(place, 0) + share
+        self._shares[consumer] = mine
+
+
+def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Accountant:
+    """Recorded pods, counted in their order."""
+    accountant = Accountant(offers, others)
+    for pod in pods:
+        accountant.record(pod)
+    return accountant
+
+
+def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
+    """The accounts of a node: recorded pods as counted, then (consumer, pod) that are only reported."""
+    later = accountant.copy()
+    for consumer, pod in reported_pods:
+        later.record_reported_pod(consumer, pod.cpus)
+    return later.accounts()
+
+
+def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
+    """What a pod takes that owns these CPUs, if nothing of it is cut."""
+    shares = host_units(offers, pod)
+    for numa, amounts in (*pod.holding.amounts.items(), *pod.loose.items()):
+        for resource, amount in amounts.items():
+            if resource != "cpu" or not pod.holding.cpus:
+                kind = numa_class(resource)
+                shares[numa_place(numa, kind.name)] = -(-amount // kind.unit)
+    return shares | bound_shares(offers, own)
+
+
+def beyond_offers(
+    offers: NodeOffers, pods: Sequence[RecordedPod], others: Mapping[Place, int]
+) -> Iterator[str]:
+    """Yield a sentence for the CPUs of each pod that its node withholds or lacks, and for each amount.
+
+    A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
+    have, and so do `others`, consumers beside pods; nothing of it is given to another consumer.
+    """
+    wanted: Counter[Place] = Counter()
+    for pod in pods:
+        title = f"reservation {pod.name}" if pod.keeps is not None else f"pod {pod.full_name}"
+        present = pod.holding.cpus & offers.cores.keys()
+        if gone := pod.holding.cpus - present:
+            yield f"CPUs {format_cpu_list(gone)} of {title} are not there"
+        if reserved := present & offers.reserved:
+            yield f"CPUs {format_cpu_list(reserved)} of {title} are reserved on the node"
+        wanted.update(_due(offers, pod, present))
+    for place in sorted(wanted.keys() | others.keys()):
+        inventory = offers.inventories.get(place)
+        capacity = 0 if inventory is None else inventory.capacity
+        held = {"pods": wanted[place], "consumers beside pods": others.get(place, 0)}
+        if sum(held.values()) > capacity:
+            shares = " and ".join(f"{holders} hold {amount}" for holders, amount in held.items() if amount)
+            where = place.path or "the host"
+            yield f"{shares} {place.resource_class} of {where}, which offers {capacity}"
+
+
+def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
+    """What a pod takes of the host as a whole: its requests, rounded up to units, and one of `pods`."""
+    shares = {_PODS: pod.slots}
+    for resource, amount in pod.requests.items():
+        place, unit = host_place(resource)
+        if place in offers.inventories:
+            taken = cpu_cost(offers, pod) if resource == "cpu" else amount
+            shares[place] = -(-taken // unit)
+    return shares
+
+
+def host_room(
+    offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
+) -> Mapping[str, int]:
+    """What recorded pods and others leave of each class of the host itself, in units.
+
+    Pods count with all that they are due, not with what they were cut to.
+    """
+    taken = dict(others)
+    for pod in pods:
+        for place, units in host_units(offers, pod).items():
+            taken[place] = taken.get(place, 0) + units
+    return {
+        place.resource_class: max(0, inventory.capacity - taken.get(place, 0))
+        for place, inventory in offers.inventories.items()
+        if place.path == HOST
+    }
+
+
+def cpu_cost(offers: NodeOffers, pod: RecordedPod) -> int:
+    """The millicores a recorded pod takes of its host: CPUs of its own cost the ratio of the host."""
+    milli = pod.requests.get("cpu", 0)
+    return bound_cost(milli, offers.ratio) if pod.holding.cpus else milli
+
+
+def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
+    """What CPUs of a pod's own take: threads of cores, and the cost of them on their NUMA nodes.
+
+    CPUs that nobody may be given are taken off the NUMA node already, so they are not counted again.
+    """
+    if not cpus:
+        return {}
+    counts = Counter(offers.numa_of[cpu] for cpu in cpus - offers.unallocatable)
+    costs = {
+        numa_place(numa, CPU_CLASS): bound_cost(1000 * count, offers.ratio) for numa, count in counts.items()
+    }
+    return costs | core_shares(offers, cpus)
+
+
+def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
+    """The threads of cores that these CPUs are; reserved ones are taken off the cores already."""
+    return dict(Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved)))
+
+
+def shrunk(
+    before: NodeAllocations,
+    after: NodeAllocations,
+    offers: tuple[NodeOffers, NodeOffers],
+    recorded: Collection[str],
+    *,
+    cuts: bool = False,
+) -> NodeAllocations:
+    """What of the accounts before stands while a node is made over from one of the offers to the other.
+
+    `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
+    reports, and what bound CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU
+    and no other amount, so that a node which shrinks below them is refused. With `cuts` they are cut to what
+    the node has, as pods are that are reported on a node with too little.
+    """
+    old, new = offers
+    owned: dict[str, set[int]] = {}
+    for cpu, owner in before.cpus.items():
+        owned.setdefault(owner.consumer, set()).add(cpu)
+    shares: dict[str, Shares] = {}
+    for consumer, held in before.shares.items():
+        wanted = dict(after.shares.get(consumer, {}))
+        if consumer in recorded and not cuts:
+            present = owned.get(consumer, set()) & new.cores.keys()
+            for place, amount in _uncut(new, present).items():
+                wanted[place] = max(amount, wanted.get(place, 0))
+        shares[consumer] = {}
+        for place, amount in held.items():
+            gives = cuts or consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
+            left = _lower(old, place, amount, wanted.get(place, 0)) if gives else amount
+            if left:
+                shares[consumer][place] = left
+    cpus = {
+        cpu: owner
+        for cpu, owner in before.cpus.items()
+        if (owner.consumer in recorded and not cuts) or after.cpus.get(cpu) == owner
+    }
+    kept = {owner.consumer for owner in cpus.values()} | set(recorded)
+    return NodeAllocations({who: held for who, held in shares.items() if held or who in kept}, cpus)
+
+
+def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
+    """The smaller amount, unless the inventory as it still is does not come in such units."""
+    inventory = offers.inventories.get(place)
+    less = min(amount, wanted)
+    return less if not less or inventory is None or inventory.admits(less) else amount
+
+
+def _uncut(offers: NodeOffers, cpus: Collection[int]) -> Shares:
+    """What these CPUs take if nothing is cut and no CPU is reserved."""
+    return bound_shares(offers, frozenset(cpus)) | Counter(offers.cores[cpu] for cpu in cpus)
+
+
+def _follows_cpus(place: Place, offers: NodeOffers) -> bool:
+    """Whether what a pod holds at a place, which is still there, follows from the CPUs that it owns."""
+    return place in offers.inventories and place.resource_class in (CPU_CLASS, CORE_CLASS)
+
+
+# What the reservations of a node have left, beside the pods that are there.
+
+
+def holders(
+    node: NodeImport,
+    offers: NodeOffers,
+    pods: tuple[RecordedPod, ...],
+    reservations: Sequence[RecordedPod],
+) -> tuple[RecordedPod, ...]:
+    """Everybody who holds something of a node: its pods, then its reservations with what they have left.
+
+    The reservations are in the order in which they were made. A CPU that one gave up, as an owner in a shared
+    pool took what it stands for, may be given to a later one, which then keeps it.
+    Source: koordinator.md, "Reservations".
+    """
+    if not reservations:
+        return pods
+    reported = (pod.cpus for pod in (*node.kubelet_pods, *unknown_pods(node, pods)))
+    gone = offers.unallocatable.union(*reported)
+    left: list[RecordedPod] = []
+    for reservation in reversed(reservations):
+        left.append(_left_of(offers, reservation, pods, gone))
+        gone |= left[-1].holding.cpus
+    return (*pods, *reversed(left))
+
+
+def _left_of(
+    offers: NodeOffers, reservation: RecordedPod, pods: Sequence[RecordedPod], gone: CpuSet
+) -> RecordedPod:
+    """A reservation less what its owners took, and less CPUs that any pod has or that are gone."""
+    owners = [pod for pod in pods if pod.reservation == reservation.consumer]
+    others = gone.union(*(pod.holding.cpus for pod in pods if pod not in owners))
+    lost = reservation.holding.cpus & others
+    if not owners and not lost:
+        return reservation
+    taken = [counted_holding(owner.holding, offers) for owner in owners]
+    if lost:
+        taken.append(counted_holding(Holding(lost), offers))
+    requested = Counter({"cpu": 1000 * len(lost)})
+    for owner in owners:
+        requested.update(owner.requests)
+    requests = amounts_left(reservation.requests, requested)
+    left = what_is_left(counted_holding(reservation.holding, offers), taken)
+    return replace(
+        reservation,
+        requests=requests,
+        holding=_with_cpus_covered(offers, left, requests) if reservation.holding.cpus else left,
+        loose=_left(reservation.loose, summed(owner.loose for owner in owners)),
+        slots=0 if owners else 1,
+    )
+
+
+def _with_cpus_covered(offers: NodeOffers, left: Holding, requests: Amounts) -> Holding:
+    """A holding with no more CPUs than what is left of `cpu`, of the host as a whole and of NUMA nodes.
+
+    Owners in shared pools take that, but no CPUs.
+    """
+    kept: set[int] = set()
+    by_numa: Counter[int] = Counter()
+    for cpu in sorted(left.cpus & offers.numa_of.keys()):
+        numa = offers.numa_of[cpu]
+        covered = left.amounts.get(numa, {}).get("cpu", 0) - 1000 * by_numa[numa]
+        if covered >= 1000 and requests.get("cpu", 0) >= 1000 * (len(kept) + 1):
+            kept.add(cpu)
+            by_numa[numa] += 1
+    rest = {
+        numa: {name: amount for name, amount in row.items() if name != "cpu"}
+        for numa, row in left.amounts.items()
+    }
+    for numa, count in by_numa.items():
+        rest[numa]["cpu"] = 1000 * count
+    amounts = NumaAmounts({numa: row for numa, row in rest.items() if row})
+    return replace(left, cpus=frozenset(kept), amounts=amounts)
+
+
+def _left(held: NumaAmounts, taken: NumaAmounts) -> NumaAmounts:
+    nothing: Amounts = {}
+    return NumaAmounts(
+        {numa: amounts_left(amounts, taken.get(numa, nothing)) for numa, amounts in held.items()}
+    )

@@ -1,0 +1,309 @@
+"""This process's image of clusters: every node with its pods, in step with the database at each use.
+
+One statement asks what changed; nodes of which any provider was stamped are read again. The image is advice:
+what is decided on it is only carried out if the node is still the same (PodWriting).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from placement.engine.domain import scope
+from placement.engine.domain.errors import Unavailable
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_loading import ClusterFacts, NodeLoader, facts_of
+from placement.pods.rules.between_pods import PlacedPods
+from placement.pods.snapshot import NodeColumns
+from placement.providers.statements.clusters import find, unknown
+from placement.storage.backends.backend import Stamped
+from placement.storage.database import Database
+from placement.storage.feed import Look
+from placement.storage.follower import Follower
+
+# The clusters asked for last are kept, as many as have no more nodes than this together.
+_MOST_NODES = 50_000
+# A look takes milliseconds.
+_SHORTLY_SECONDS = 0.05
+
+PodName = tuple[str, str]
+"""The namespace and the name of a pod."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSnapshot:
+    """The nodes of a cluster as of one moment; `reserved` are those with reservations.
+
+    `waiting` are those with pods that wait for others of their gangs.
+
+    `has_affinity`: there are pods that say something about others, or there were. `rules_generation` counts
+    the pods with required anti-affinity that had come by then, or fewer than that. `placed` counts pods.
+    """
+
+    facts: ClusterFacts
+    columns: NodeColumns
+    reserved: Mapping[int, NodeInfo] = field(default_factory=dict)
+    waiting: Mapping[int, NodeInfo] = field(default_factory=dict)
+    has_affinity: bool = False
+    rules_generation: int = 0
+    placed: PlacedPods = field(default_factory=PlacedPods)
+
+    @property
+    def nodes(self) -> Mapping[int, NodeInfo]:
+        """The nodes by the id of their host provider."""
+        return self.columns.by_root
+
+    @property
+    def by_name(self) -> Mapping[str, NodeInfo]:
+        """The nodes by name."""
+        return self.columns.by_name
+
+    def with_node(self, node: NodeInfo) -> ClusterSnapshot:
+        """The same with another state of one of its nodes."""
+        fresh = {node.root_id: node}
+        return self.updated(fresh, fresh, ())
+
+    def updated(
+        self, roots: Collection[int], fresh: Mapping[int, NodeInfo], gone: Collection[str]
+    ) -> ClusterSnapshot:
+        """The same when the nodes with these host providers are the fresh ones, and those names are gone."""
+        return replace(
+            self,
+            columns=self.columns.updated(fresh.values(), gone),
+            reserved=_kept(self.reserved, roots, _reserved(fresh)),
+            waiting=_kept(self.waiting, roots, _waiting(fresh)),
+            has_affinity=self.has_affinity or any(node.with_affinity for node in fresh.values()),
+        )
+
+
+class _Image:
+    def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo], generation: int) -> None:
+        has_affinity = any(node.with_affinity for node in nodes.values())
+        columns = NodeColumns().updated(nodes.values())
+        self.view = ClusterSnapshot(
+            facts, columns, _reserved(nodes), _waiting(nodes), has_affinity, generation
+        )
+        self.pods = Counter(_pods_on(nodes.values()))
+
+    def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
+        """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
+        nodes = self.view.nodes
+        before = [nodes[root_id] for root_id in roots if root_id in nodes]
+        names = {state.name for state in fresh.values()}
+        gone = {state.name for state in before} - names
+        left = {state.root_id for state in before}
+        # Whoever looks meanwhile misses nobody who stays, and nobody whom the view has.
+        self.pods.update(_pods_on(fresh.values()))
+        self.view = self.view.updated(left, fresh, gone)
+        for key in _pods_on(before):
+            if self.pods[key] == 1:
+                del self.pods[key]
+            else:
+                self.pods[key] -= 1
+
+    def count_rules(self, generation: int) -> None:
+        """So many pods with required anti-affinity have come."""
+        if generation > self.view.rules_generation:
+            self.view = replace(self.view, rules_generation=generation)
+
+
+def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
+    """The name and the uid of everybody on nodes, reservations included."""
+    for node in nodes:
+        for holder in node.holders:
+            yield holder.namespace, holder.name
+            yield holder.uid
+
+
+def _kept(
+    nodes: Mapping[int, NodeInfo], roots: Collection[int], fresh: Mapping[int, NodeInfo]
+) -> Mapping[int, NodeInfo]:
+    """Some nodes by host provider, with what became of those with these host providers."""
+    if not fresh and nodes.keys().isdisjoint(roots):
+        return nodes
+    return {**{root_id: node for root_id, node in nodes.items() if root_id not in roots}, **fresh}
+
+
+def _waiting(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.waiting}
+
+
+def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.reservations}
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A block in which nothing is collected: each time all that was made so far would be walked through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class ClusterCache(Follower):
+    """The images of clusters that were asked for; a view has every write that was committed before."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "nodes")
+        self._images: dict[int, _Image] = {}
+        self._ids: dict[str, int] = {}
+        # Stamps of rows (by id) that need no reading: the last look brought them, or this process wrote them.
+        self._seen: set[tuple[int, int]] = set()
+        self._written: set[tuple[int, int]] = set()
+        self.loader = NodeLoader()
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many nodes are remembered, and the bytes of their columns."""
+        # Whoever asks does not wait for those who load or drop clusters meanwhile.
+        tables = [image.view.columns.table for image in list(self._images.values())]
+        return self._nodes_kept(), sum(table.bytes for table in tables)
+
+    def view(self, cluster: str) -> ClusterSnapshot:
+        """The cluster as it is now. Raises NotFound, Unavailable; never guesses.
+
+        It is read over the connection of the feed, so that who asks within a transaction takes no second one.
+        """
+        if not scope.admits(cluster):
+            raise unknown(cluster)
+        with self.caught_up():
+            id_ = self._ids.get(cluster)
+            if id_ is None:
+                return self._load(cluster).view
+            # The one asked for last is the last to go.
+            image = self._images[id_] = self._images.pop(id_)
+            return image.view
+
+    def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
+        """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
+        image = self._images.get(view.facts.id)
+        return image is None or pod not in image.pods
+
+    def may_have(self, view: ClusterSnapshot, keys: Iterable[PodName | str]) -> bool:
+        """Whether a pod or a reservation with one of these names or uids may be on a node of the view.
+
+        Never False of one that is on a node of the view and stays there.
+        """
+        image = self._images.get(view.facts.id)
+        return image is None or any(key in image.pods for key in keys)
+
+    def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
+        """A transaction of this process made one state of a node the other.
+
+        What was read since stands. The next look reads the node again if anything was written to a provider
+        between the last look and that transaction, whose stamp hides it.
+        """
+        root_id = before.root_id
+        # The pod is placed and its caller waits: if somebody loads nodes just now, the next look has to do.
+        with suppress(Unavailable), self.alone(_SHORTLY_SECONDS):
+            image = self._images.get(before.cluster_id)
+            is_known = image is not None and image.view.nodes.get(root_id) is before
+            if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
+                return
+            if not all(self._has_taken_over(root_id, *former) for former in written.former):
+                return
+            image.replace([root_id], {root_id: after})
+            self._written.add((root_id, written.stamp))
+
+    def _has_taken_over(self, root_id: int, provider_id: int, stamp: int) -> bool:
+        """Whether the image has what was written with this stamp to a provider of a tree."""
+        assert self.horizon is not None
+        # What is older than the horizon was told by the look that set it, or before.
+        known = stamp < self.horizon or (provider_id, stamp) in self._seen
+        return known or (root_id, stamp) in self._written
+
+    @property
+    def clusters(self) -> Sequence[int]:
+        """Those that are remembered."""
+        return list(self._images)
+
+    def begin(self) -> None:
+        """Nothing: clusters are loaded when they are asked for."""
+
+    def apply(self, look: Look) -> bool:
+        """Drop clusters that changed, read nodes again of which any provider did. Raises Unavailable."""
+        for id_ in look.clusters:
+            self._drop(id_)
+        rows = {(row.id, row.revision): row for row in look.changed if row.cluster_id in self._images}
+        stale: dict[int, set[int]] = {}
+        for key, row in rows.items():
+            root_id = row.root_id or row.id
+            if key not in self._seen and (root_id, row.revision) not in self._written:
+                assert row.cluster_id is not None
+                stale.setdefault(row.cluster_id, set()).add(root_id)
+        for image in self._images.values():
+            gone = image.view.nodes.keys() & set(look.deleted)
+            if gone:
+                image.replace(gone, {})
+        for cluster_id, roots in stale.items():
+            self._read_again(self._images[cluster_id], roots, look.horizon)
+        for id_, generation in look.rules_generations.items():
+            # Whoever was counted is in what the look brought, or in what was read after it.
+            if id_ in self._images:
+                self._images[id_].count_rules(generation)
+        # What was written before this look has been told by it.
+        self._seen, self._written = set(rows), set()
+        return True
+
+    def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
+        facts, nodes = image.view.facts, image.view.nodes
+        known = roots & nodes.keys()
+        fresh = {}
+        if known:
+            fresh = self.loader.renewed(facts, self.feed.node_parts(facts.id, known, horizon), nodes)
+        rest = roots - fresh.keys()
+        if rest:
+            with self.feed.one_state(horizon) as connection:
+                fresh |= self.loader.load(connection, facts, rest, nodes)
+        image.replace(roots, fresh)
+
+    def _load(self, name: str) -> _Image:
+        with _uncollected():
+            image = self._read_all(name)
+        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
+            self._drop(next(iter(self._images)))
+        # Thousands of nodes that stay would be walked through by every full collection.
+        gc.collect()
+        gc.freeze()
+        return image
+
+    def _read_all(self, name: str) -> _Image:
+        with self.feed.one_state() as connection:
+            horizon = self.feed.horizon(connection)
+            if self.horizon is not None and self.horizon.history != horizon.history:
+                # What is known of other clusters is of another history.
+                self.forget()
+            stored = find(connection, name)
+            facts = None if stored is None else facts_of(stored)
+            states = {} if facts is None else self.loader.load(connection, facts)
+        if stored is None or facts is None:
+            raise unknown(name)
+        # Columns of many nodes take a while, for which the server would wait with its transaction open.
+        image = _Image(facts, states, stored.rules_generation)
+        if self.horizon is None:
+            self.horizon = horizon
+        self._images[facts.id] = image
+        self._ids[name] = facts.id
+        return image
+
+    def _nodes_kept(self) -> int:
+        return sum(len(image.view.nodes) for image in list(self._images.values()))
+
+    def _drop(self, id_: int) -> None:
+        image = self._images.pop(id_, None)
+        if image is not None:
+            del self._ids[image.view.facts.name]
+
+    def forget(self) -> None:
+        """No cluster is remembered any more."""
+        super().forget()
+        self._images.clear()
+        self._ids.clear()
+        self._seen, self._written = set(), set()

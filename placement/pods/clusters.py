@@ -1,0 +1,432 @@
+"""Use cases on Kubernetes clusters and their nodes: manifests in, provider trees out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.allocations.orders import SCORING, candidates_order
+from placement.common.manifest import ManifestError, shown
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
+from placement.engine.domain.identifiers import portions
+from placement.pods.koordinator.node import NodeImport, import_like, import_node
+from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
+from placement.pods.koordinator.tree import with_admitted
+from placement.pods.node_importing import (
+    ImportedNode,
+    Importing,
+    NodeImporting,
+    NodeStopped,
+    predates_settings,
+    withdraw,
+)
+from placement.pods.node_info import NodeInfo, NodeTemplate
+from placement.pods.node_loading import NodeLoader, facts_of
+from placement.pods.node_views import NodeView, view_of
+from placement.pods.node_writer import NodeChanged, NodeWriter, PodAttributes
+from placement.pods.reservation_ends import records_after, without_expired
+from placement.pods.statements import nodes as node_rows
+from placement.providers.statements import clusters, contents, trees
+from placement.providers.statements import names as catalog
+from placement.providers.statements.clusters import NAME, Cluster, Node, found, unknown, unknown_node
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.trees import TreeMember
+from placement.providers.trees import TreeChange
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.transactions import attempt, ensure, patiently
+
+# Importing nodes and deleting them, with what their pods hold.
+
+
+_AT_ONCE = 500
+# Resource classes are shared by all clusters, and every list of them has all.
+_MOST_CLASSES = 64
+_SHOWN = 10
+_LONGEST_FINDING = 200
+
+UNCHANGED = ImportedNode(False, TreeChange(), ())
+"""What becomes of a node whose manifests are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A node to import, by the name that it must have: its Node and its NodeResourceTopology."""
+
+    name: str
+    node: Mapping[str, Any]
+    topology: Mapping[str, Any] | None
+    remarks: tuple[str, ...] = ()
+
+
+class NodeImports:
+    """Imports nodes from manifests and deletes them; `loader` reads nodes as they are stored."""
+
+    def __init__(
+        self, database: Database, loader: NodeLoader, writer: NodeWriter, prefixes: Sequence[str] = ()
+    ) -> None:
+        """`prefixes`: those of the resources that nodes may have; empty: any resource."""
+        self._prefixes = prefixes
+        self._database = database
+        self._loader = loader
+        self._writer = writer
+
+    def put(
+        self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
+    ) -> ImportedNode:
+        """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
+
+        A node that offers less than is held of it is taken as it is, as its manifests report what it is. The
+        warnings say what is held beyond that. Raises ManifestError (a BadRequest) with everything that is
+        wrong, NotFound for the cluster, InTheWay for a provider above that of another caller that disappears.
+        """
+        (outcome,) = self._put(name, [Described(node_name, node, topology)], skip_known=False)
+        if isinstance(outcome, PlacementError):
+            raise outcome
+        return outcome
+
+    def put_all(self, name: str, described: Sequence[Described]) -> list[ImportedNode | PlacementError]:
+        """Import many nodes in one transaction; what became of each, or why it was refused.
+
+        A node whose manifests are those that were imported last is not looked at again, unless the settings
+        of the cluster changed since: then what somebody did to its providers by hand stays. Nothing else
+        differs from `put` one by one: what is refused is not written at all, and nothing is that does not fit
+        what is stored when the transaction commits. Raises NotFound for the cluster, Unavailable.
+        """
+        return self._put(name, described, skip_known=True)
+
+    def _admitted(self, each: Described) -> Described:
+        """Return a node without the resources that no prefix admits, with a remark that names them."""
+        if not self._prefixes:
+            return each
+        node, topology, left_out = with_admitted(each.node, each.topology, self._prefixes)
+        if not left_out:
+            return each
+        named = [shown(name) for name in left_out[:_SHOWN]]
+        if len(left_out) > _SHOWN:
+            named.append(f"and {len(left_out) - _SHOWN} more")
+        remark = (
+            "Node.status.allocatable: resources without a prefix in [clusters] resource_prefixes are left "
+            f"out, also of zones: {', '.join(named)}"
+        )
+        return Described(each.name, node, topology, (remark,))
+
+    def _put(
+        self, name: str, given: Sequence[Described], *, skip_known: bool
+    ) -> list[ImportedNode | PlacementError]:
+        described = [self._admitted(each) for each in given]
+        refused: dict[int, PlacementError] = {}
+
+        def once() -> list[ImportedNode | PlacementError]:
+            # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
+            with self._database.read() as connection:
+                cluster = found(connection, name)
+                names = [each.name for each in described]
+                known = clusters.find_nodes(connection, cluster.id, names) if skip_known else {}
+            outcomes: dict[int, ImportedNode | PlacementError] = dict(refused)
+            importing: dict[int, Importing] = {}
+            machines: dict[str, str] = {}
+            reading = _Reading(self._loader, cluster, many=len(described) > 1)
+            for place, each in enumerate(described):
+                if _is_known(each, known.get(each.name), cluster):
+                    outcomes[place] = UNCHANGED
+                elif place not in refused:
+                    try:
+                        importing[place] = reading.of(each)
+                        _refuse_twin(importing[place], machines)
+                    except BadRequest as error:
+                        importing.pop(place, None)
+                        outcomes[place] = error
+            if importing:
+                outcomes |= self._import(cluster, importing)
+            return [outcomes[place] for place in range(len(described))]
+
+        while True:
+            try:
+                return patiently(once)
+            except NodeStopped as stopped:
+                # What was written of it is undone with the transaction, so the others begin again without it.
+                if len(described) == 1:
+                    raise stopped.reason from None
+                refused[stopped.place] = stopped.reason
+
+    def _import(
+        self, cluster: Cluster, importing: Mapping[int, Importing]
+    ) -> dict[int, ImportedNode | PlacementError]:
+        attributes = self._writer.attributes(cluster.name, cluster.id)
+        with self._database.write() as transaction:
+            # The lock keeps the cluster as it is, and two imports of one node in order.
+            if clusters.lock(transaction, cluster.name) is None:
+                raise unknown(cluster.name)
+            if found(transaction, cluster.name).settings != cluster.settings:
+                raise NodeChanged("The settings of the cluster changed while the node was read.")
+            writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=True)
+            return writing.run(importing)
+
+    def attributes(self, cluster: Cluster) -> PodAttributes:
+        """The attributes of consumers of a cluster; to be asked for before the transaction begins."""
+        return self._writer.attributes(cluster.name, cluster.id)
+
+    def delete(self, name: str, node_name: str) -> None:
+        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
+
+        def once() -> None:
+            with self._database.write() as transaction:
+                if clusters.lock(transaction, name) is None:
+                    raise unknown(name)
+                cluster = found(transaction, name)
+                node = clusters.find_node(transaction, cluster.id, node_name)
+                if node is None:
+                    raise unknown_node(name, node_name)
+                node_rows.lock(transaction, [node.provider_id])
+                state = self.state(transaction, cluster, node)
+                withdraw(transaction, self._writer, state, f"Node {node_name}")
+                host = {"resource_provider": state.root_uuid}
+                transaction.record(Action.DELETE, Kind.NODE, f"{name}/{node_name}", before=host)
+                catalog.remove_unused_classes(transaction)
+
+        patiently(once)
+
+    def import_again(self, transaction: Transaction, former: Cluster, attributes: PodAttributes) -> None:
+        """Import all nodes of a cluster from the manifests that are stored, under its new settings.
+
+        `former` is the cluster with the settings before. What a node offers and what its pods hold depends
+        on the profile. The caller has locked the cluster and written the settings. Raises Conflict naming
+        the nodes that cannot be read or refuse the change, NodeChanged, Unavailable.
+        """
+        cluster, before = found(transaction, former.name), facts_of(former)
+        rows = sorted(node_rows.nodes(transaction, cluster.id), key=lambda row: row.root_id)
+        for some in portions(rows, _AT_ONCE):
+            node_rows.lock(transaction, [row.root_id for row in some])
+        reading = _Reading(self._loader, cluster, many=True)
+        importing = NodeImporting(
+            transaction, cluster, self._loader, self._writer, attributes, cuts=False, former=before
+        )
+        unread: dict[str, PlacementError] = {}
+        for some in portions(rows, _AT_ONCE):
+            nodes: dict[int, Importing] = {}
+            stored = clusters.find_nodes(transaction, cluster.id, [row.name for row in some])
+            for place, node in enumerate(stored.values()):
+                try:
+                    nodes[place] = reading.of(Described(node.name, node.manifest, node.topology_manifest))
+                except BadRequest as error:
+                    unread[node.name] = error
+            if not unread:
+                _import_or_refuse(importing, nodes, cluster)
+        if unread:
+            raise _refusal(cluster, unread, "cannot be read", "import them first with manifests that can.")
+
+    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
+        """A node with its pods and its other consumers."""
+        return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
+
+
+def _import_or_refuse(importing: NodeImporting, nodes: Mapping[int, Importing], cluster: Cluster) -> None:
+    """Import nodes. Raises Conflict naming the nodes that refuse it."""
+    try:
+        outcomes = importing.run(nodes)
+    except NodeStopped as stopped:
+        outcomes = {stopped.place: stopped.reason}
+    refused = {
+        nodes[place].name: outcome
+        for place, outcome in outcomes.items()
+        if isinstance(outcome, PlacementError)
+    }
+    if refused:
+        raise _refusal(cluster, refused, "cannot be imported again", "release first what is in the way.")
+
+
+def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:
+    listed = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
+    if len(listed) > _SHOWN:
+        listed[_SHOWN:] = [f"and {len(listed) - _SHOWN} more"]
+    return Conflict(
+        f"profile: {len(errors)} nodes of cluster {cluster.name} {what} under profile "
+        f"{cluster.settings['profile']}; {advice} {'; '.join(listed)}"
+    )
+
+
+def _is_known(described: Described, known: Node | None, cluster: Cluster) -> bool:
+    """Whether a node was imported from these very manifests, with the present settings."""
+    if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
+        return False
+    return not predates_settings(known, cluster)
+
+
+class _Reading:
+    """Reads the manifests of the nodes of one call; of many, those that are like others only in part."""
+
+    def __init__(self, loader: NodeLoader, cluster: Cluster, *, many: bool) -> None:
+        self._loader = loader
+        self._cluster = cluster
+        self._many = many
+        # The loader forgets what nobody holds.
+        self._templates: set[NodeTemplate] = set()
+
+    def of(self, described: Described) -> Importing:
+        """What the manifests of a node say. Raises ManifestError, BadRequest."""
+        node, topology = described.node, described.topology
+        imported = self._like_others(node, topology) if self._many else None
+        if imported is None:
+            settings = self._cluster.settings
+            labels = node_labels(settings)
+            imported = import_node(self._cluster.name, node, topology, settings["profile"], labels)
+        if imported.name != described.name:
+            raise BadRequest(
+                f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
+            )
+        if len(imported.resource_names) > _MOST_CLASSES:
+            raise BadRequest(
+                f"Node.status.allocatable: the node and its zones need {len(imported.resource_names)} "
+                f"resource classes, one for each resource; a node may have {_MOST_CLASSES}"
+            )
+        imported = replace(imported, warnings=(*described.remarks, *imported.warnings))
+        return Importing(imported, dict(node), dict(topology) if topology else None)
+
+    def _like_others(self, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> NodeImport | None:
+        settings = self._cluster.settings
+        try:
+            template = self._loader.template(settings["profile"], node, topology)
+        except (ManifestError, AttributeError, TypeError):
+            # They are not as manifests should be; reading all of them finds out what is wrong.
+            return None
+        self._templates.add(template)
+        labels = node_labels(settings)
+        return import_like(self._cluster.name, node, topology, template.imported, labels)
+
+
+def _refuse_twin(importing: Importing, machines: dict[str, str]) -> None:
+    """Raises BadRequest if another node of the same call is the same machine; notes it otherwise."""
+    other = machines.setdefault(importing.imported.tree.root.uuid, importing.name)
+    if other != importing.name:
+        raise BadRequest(f"Node.metadata.uid: is that of node {other!r}, too")
+
+
+_NAMESPACE = uuid.UUID("5e1f2f0e-6d0a-5bb4-9a51-3f6d6f2f7c55")
+_LONGEST_DESCRIPTION = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTree:
+    """A node with its providers, each with its inventories, and what is known of it."""
+
+    cluster: Cluster
+    node: Node
+    members: list[TreeMember]
+    records: Mapping[int, Mapping[int, Stored]]
+    state: NodeInfo
+
+    @property
+    def view(self) -> NodeView:
+        """Its CPUs and pods."""
+        return view_of(self.state)
+
+
+class Clusters:
+    """Creates, shows and deletes clusters, and shows their nodes."""
+
+    def __init__(self, database: Database, imports: NodeImports) -> None:
+        self._database = database
+        self._imports = imports
+
+    def listed(self) -> list[Cluster]:
+        """All clusters."""
+        with self._database.read() as connection:
+            return clusters.listed(connection)
+
+    def get(self, name: str) -> Cluster:
+        """One cluster. Raises NotFound."""
+        with self._database.read() as connection:
+            return found(connection, name)
+
+    def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
+        """Create a cluster or replace its settings; whether it is new.
+
+        Settings: `description`, and those of the scheduler (dialects.koordinator.settings). When the profile
+        changes, all nodes are imported again from their stored manifests, all of them or none. Raises
+        BadRequest naming the field, Conflict naming the nodes that keep the profile from changing.
+        """
+        if not NAME.fullmatch(name):
+            raise BadRequest(
+                f"cluster: {name!r} must be at most 63 characters of a-z, 0-9, '-' and '.', "
+                "beginning and ending with a letter or digit"
+            )
+        checked = _check_settings(settings)
+
+        def once() -> tuple[bool, Cluster]:
+            with self._database.read() as connection:
+                known = clusters.find_cluster(connection, name)
+            attributes = self._imports.attributes(known) if known is not None and known.nodes else None
+            with self._database.write() as transaction:
+                return work(transaction, attributes)
+
+        def work(transaction: Transaction, attributes: PodAttributes | None) -> tuple[bool, Cluster]:
+            id_ = clusters.lock(transaction, name)
+            if id_ is not None:
+                former = found(transaction, name)
+                if former.settings != checked:
+                    clusters.update_settings(transaction, id_, checked)
+                    transaction.record(
+                        Action.UPDATE, Kind.CLUSTER, name, before=former.settings, after=checked
+                    )
+                if former.nodes and former.settings["profile"] != checked["profile"]:
+                    if attributes is None or attributes.cluster_id != id_:
+                        raise NodeChanged("Another writer imported nodes at the same moment.")
+                    self._imports.import_again(transaction, former, attributes)
+            else:
+                own = str(uuid.uuid5(_NAMESPACE, name))
+                aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
+                if not clusters.insert(transaction, name, own, aggregate, checked):
+                    raise TryAgain("Another writer created the cluster at the same moment.")
+                transaction.record(Action.CREATE, Kind.CLUSTER, name, after=checked)
+            return id_ is None, found(transaction, name)
+
+        return ensure(self._database, once)
+
+    def delete(self, name: str) -> None:
+        """Delete a cluster without nodes. Raises NotFound, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            clusters.lock(transaction, name)
+            cluster = found(transaction, name)
+            if cluster.nodes:
+                raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
+            clusters.delete(transaction, cluster.id)
+            transaction.record(Action.DELETE, Kind.CLUSTER, name, before=cluster.settings)
+
+        attempt(self._database, work)
+
+    def nodes(self, name: str) -> list[tuple[str, str]]:
+        """(name, uuid of the host provider) of all nodes. Raises NotFound."""
+        with self._database.read() as connection:
+            return clusters.nodes_of(connection, found(connection, name).id)
+
+    def node(self, name: str, node_name: str) -> NodeTree:
+        """One node with its tree, capacity and use, without what has expired there. Raises NotFound."""
+        with self._database.snapshot() as connection:
+            cluster = found(connection, name)
+            node = clusters.find_node(connection, cluster.id, node_name)
+            if node is None:
+                raise unknown_node(name, node_name)
+            members = trees.members(connection, node.provider_id)
+            records = contents.stored(connection, [member.id for member in members])
+            state = self._imports.state(connection, cluster, node)
+        current = without_expired(state)
+        return NodeTree(cluster, node, members, records_after(members, records, state, current), current)
+
+
+def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(settings.keys() - {"description"} - SETTINGS)
+    if unknown:
+        raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
+    description = settings.get("description", "")
+    if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION:
+        raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
+    given = {name: settings[name] for name in sorted(SETTINGS) if settings.get(name) is not None}
+    profile = scheduler_settings(given).profile
+    candidates_order(given)
+    scoring = {SCORING: given.pop(SCORING)} if SCORING in given else {}
+    return {**given, "profile": str(profile), "description": description, **scoring}

@@ -1,0 +1,259 @@
+"""How well nodes suit a pod at most, asked of all at once.
+
+Without NUMA policy that is the score the pod will have if it fits, as only the totals of the host count.
+Otherwise it is an upper bound: which NUMA nodes the pod gets is found out on the nodes that are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Mask, Shares
+from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity
+from placement.engine.numa.host import MISSED, STEPPED_DOWN, CpuPreference
+from placement.engine.scoring.order import Order, Strategy, best_score, combined, counts, score_hosts
+from placement.engine.scoring.rule import BEST, Leaning
+from placement.pods.column_filter import is_aligned, numa_fits, stays_on_one
+from placement.pods.columns import (
+    BOUND_COST,
+    CPU_REQUESTED,
+    MOST,
+    NUMA_NODES,
+    VAST,
+    HostKind,
+    Table,
+    allocatable,
+    binds,
+    clean,
+    cpu_cost,
+    free_cpus,
+    numa_capacity,
+    numa_requested,
+    reported,
+    requested,
+)
+from placement.pods.koordinator.pod import PodRequest
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.node_filter import AVOIDED
+
+_CPU = "cpu"
+# Shares are compared as floating point numbers only where a bound may be a bit too high.
+_SLACK = 1e-6
+# In these parts a share counts where strategies want whole numbers; the fewer, the more nodes are alike.
+_WHOLE = 100
+
+AmountOf = Callable[[str], Amounts]
+"""An amount of a resource per node."""
+
+
+def highest_scores(table: Table, request: PodRequest | None, scoring: Order) -> Amounts:
+    """The score that a pod can have on each node at most, if it fits there."""
+    if request is None:
+        return np.zeros(len(table), np.int64)
+    if request.designated is not None:
+        return np.full(len(table), scoring.max_score, np.int64)
+    scores = _Asking(table, request, scoring).on_host(table[CPU_REQUESTED])
+    rows = np.flatnonzero(is_aligned(table, request))
+    if len(rows):
+        scores[rows] = _Asking(table.rows(rows), request, scoring).aligned()
+    scores[table[VAST] > 0] = scoring.max_score
+    return scores
+
+
+def host_scores(
+    requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Order
+) -> Amounts:
+    """What the strategies say of many places; CPU costs another amount on each.
+
+    Source: koordinator.md, "Score".
+    """
+    asked = {resource: min(MOST, amount) for resource, amount in request.items()}
+    columns = {}
+    for resource in {name for strategy in scoring.strategies for name, _ in strategy.resources}:
+        used = requested(resource)
+        if resource == _CPU:
+            used = used + cpu_cost - asked.get(_CPU, 0)
+        columns[resource] = used, capacity(resource)
+    strategies = scoring.strategies
+    scores: Amounts = combined(strategies, [score_hosts(each, columns, asked) for each in strategies])
+    return scores
+
+
+class _Reach(NamedTuple):
+    """The smallest and the largest share of a resource that may be in use, and where that is known."""
+
+    lowest: Shares
+    highest: Shares
+    is_known: Mask
+
+
+class _Asking:
+    """One pod asking all nodes how well it would sit there."""
+
+    def __init__(self, table: Table, request: PodRequest, scoring: Order) -> None:
+        self._table = table
+        self._request = request
+        self._scoring = scoring
+        self._cost = table.by_kind(partial(cpu_cost, request))
+        self._bound = table.where_kind(partial(binds, request))
+
+    def on_host(self, cpu: Amounts) -> Amounts:
+        """The scores where the host as a whole counts, of which that much CPU is used."""
+        table = self._table
+        return self._scores(
+            lambda resource: cpu if resource == _CPU else table[requested(resource)],
+            lambda resource: table[allocatable(resource)],
+        )
+
+    def aligned(self) -> Amounts:
+        """The scores that pods with a NUMA policy can have at most."""
+        table, request = self._table, self._request
+        if request.numa.exclusivity is NumaExclusivity.PREFERRED:
+            return np.full(len(table), self._scoring.max_score, np.int64)
+        single = stays_on_one(table, request) & self._is_reported()
+        if single.all():
+            return self._on_one_numa_node()
+        # A pod that is aligned to no NUMA nodes after all competes with bound CPUs only.
+        cpu = np.where(self._bound, table[BOUND_COST], table[CPU_REQUESTED])
+        bounds = np.maximum(self._on_any_numa_nodes(), self.on_host(cpu))
+        return np.where(single, self._on_one_numa_node(), bounds) if single.any() else bounds
+
+    def _is_reported(self) -> Mask:
+        names = [name for name, amount in self._request.amounts.items() if amount]
+        known = [self._table[reported(name)] > 0 for name in names]
+        return np.logical_or.reduce(known) if known else np.zeros(len(self._table), np.bool_)
+
+    def _on_one_numa_node(self) -> Amounts:
+        """The best score of a single NUMA node that has room."""
+        best = np.zeros(len(self._table), np.int64)
+        for place in range(self._table.numa_nodes):
+            scores = self._scores(partial(self._numa_used, place), partial(self._numa_size, place))
+            best = np.maximum(best, np.where(numa_fits(self._table, self._request, place), scores, 0))
+        return best
+
+    def _numa_size(self, place: int, resource: str) -> Amounts:
+        return self._table[numa_capacity(resource, place)]
+
+    def _numa_used(self, place: int, resource: str) -> Amounts:
+        used = self._table[numa_requested(resource, place)]
+        return np.where(self._bound, self._table[BOUND_COST], used) if resource == _CPU else used
+
+    def _on_any_numa_nodes(self) -> Amounts:
+        """The score that no NUMA nodes can exceed, whichever and however many are used together.
+
+        What is used of them is at least the smallest share of a single one (at most the largest), and what
+        is asked for is at least its share of all (at most of the smallest).
+        """
+        strategies = self._scoring.strategies
+        bounds: Amounts = combined(strategies, [self._bound_of(each) for each in strategies])
+        return bounds
+
+    def _bound_of(self, strategy: Strategy) -> Amounts:
+        """Return the score by one strategy that no NUMA nodes can exceed."""
+        asked = self._request.amounts
+        reaches = {each: self._reach(each.name) for each in strategy.resources if counts(each.name, asked)}
+        unknown = np.zeros(len(self._table), np.bool_)
+        for reach in reaches.values():
+            unknown |= ~reach.is_known
+        if strategy.rule.leaning is None:
+            bounds = self._of_rule(strategy, {each.name: reach for each, reach in reaches.items()})
+        else:
+            bounds = self._of_mean(strategy, [(each.weight, reach) for each, reach in reaches.items()])
+        return np.where(unknown, strategy.max_score, bounds)
+
+    def _of_mean(self, strategy: Strategy, reaches: list[tuple[int, _Reach]]) -> Amounts:
+        """The bound of a strategy that takes the mean of what is in use, or of what is free."""
+        total, weights = np.zeros(len(self._table)), 0
+        for weight, reach in reaches:
+            full = strategy.rule.leaning is Leaning.FULL
+            total += weight * np.clip(reach.highest if full else 1 - reach.lowest, 0, 1)
+            weights += weight
+        bounds: Amounts = np.floor(total * BEST / max(1, weights) + _SLACK).astype(np.int64)
+        return bounds
+
+    def _of_rule(self, strategy: Strategy, reaches: Mapping[str, _Reach]) -> Amounts:
+        """The bound of any strategy, asked once for all nodes whose NUMA nodes are as full."""
+        if not reaches:
+            return np.full(len(self._table), strategy.max_score, np.int64)
+        ends: list[Shares] = []
+        for reach in reaches.values():
+            # Outward, so that the bound is never too low. More than twice of all there is counts as twice.
+            ends.append(np.floor(np.clip(reach.lowest - _SLACK, 0, 2) * _WHOLE))
+            ends.append(np.ceil(np.clip(reach.highest + _SLACK, 0, 2) * _WHOLE))
+        rows = np.stack(ends, axis=1).astype(np.int64)
+        distinct, number = np.unique(rows, axis=0, return_inverse=True)
+        bounds = [
+            best_score(
+                strategy,
+                {name: ((row[2 * at], _WHOLE), (row[2 * at + 1], _WHOLE)) for at, name in enumerate(reaches)},
+                self._request.amounts,
+            )
+            for row in distinct.tolist()
+        ]
+        return np.array(bounds, np.int64)[number.ravel()]
+
+    def _reach(self, resource: str) -> _Reach:
+        """How much of a resource may be in use with the pod."""
+        table = self._table
+        count = table[NUMA_NODES]
+        sizes = [table[numa_capacity(resource, place)] for place in range(table.numa_nodes)]
+        known = count > 0
+        for place, size in enumerate(sizes):
+            known = known & ((size > 0) | (count <= place))
+        there = [np.where((count > place) & known, size, 0) for place, size in enumerate(sizes)]
+        if not there:
+            return _Reach(np.zeros(len(table)), np.zeros(len(table)), known)
+        largest = np.max(there, axis=0)
+        smallest = np.maximum(1, np.min([np.where(size > 0, size, largest) for size in there], axis=0))
+        whole = np.maximum(1, np.sum(there, axis=0))
+        shares = [
+            np.where(size > 0, table[numa_requested(resource, place)] / np.maximum(1, size), np.nan)
+            for place, size in enumerate(there)
+        ]
+        asked = self._cost if resource == _CPU else min(MOST, self._request.amounts.get(resource, 0))
+        least, most = np.nan_to_num(np.fmin.reduce(shares)), np.nan_to_num(np.fmax.reduce(shares))
+        if resource == _CPU:
+            # All bound CPUs of the host count as used whatever NUMA nodes are chosen.
+            least = np.where(self._bound, table[BOUND_COST] / whole, least)
+            most = np.where(self._bound, table[BOUND_COST] / smallest, most)
+        return _Reach(least + asked / whole, most + asked / smallest, known)
+
+    def _scores(self, used: AmountOf, capacity: AmountOf) -> Amounts:
+        return host_scores(used, capacity, self._request.amounts, self._cost, self._scoring)
+
+
+# How much of what a pod prefers of its CPUs it misses on nodes at least, asked of all at once.
+
+
+_STEPS = {ExclusiveLevel.NUMA_NODE_LEVEL: (0, STEPPED_DOWN)}
+
+
+def least_missed(table: Table, request: PodRequest | None, settings: SchedulerSettings) -> Amounts:
+    """What a pod misses on each node at least: CPUs are counted, not chosen.
+
+    Source: koordinator.md, "Isolation".
+    """
+    nothing: Amounts = np.zeros(len(table), np.int64)
+    if request is None or not request.bound or not settings.follows_design:
+        return nothing
+    missed = nothing
+    for preference in {kind.bind.preference(request) for kind in table.kinds}:
+        concerned = table.where_kind(partial(_has, request, preference))
+        missed = np.where(concerned, _of_preference(table, request.need, preference), missed)
+    missed = np.where(table.where_kind(lambda kind: kind.bind.is_avoided(request)), AVOIDED, missed)
+    return np.where(table[VAST] > 0, 0, missed)
+
+
+def _has(request: PodRequest, preference: CpuPreference, kind: HostKind) -> bool:
+    return kind.bind.preference(request) == preference
+
+
+def _of_preference(table: Table, need: int, preference: CpuPreference) -> Amounts:
+    missed: Amounts = np.full(len(table), MISSED, np.int64)
+    for step in reversed(_STEPS.get(preference.exclusive, (0,))):
+        missed = np.where(table[clean(preference.exclusive, step)] >= need, step, missed)
+    return missed + np.where(table[free_cpus(preference.bind)] >= need, 0, MISSED)

@@ -1,0 +1,430 @@
+"""Where a pod goes: snapshot -> filter -> score -> the nodes one by one, best first.
+
+Columns say of all nodes at once where a pod may fit and how well at most (`columns.filter`, `columns.score`).
+Nodes are then looked at in that order, and no longer than something better may come. What was found out by
+looking is kept for pods of the same shape: a node that nobody changed answers as before.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.allocations.kubernetes_resources import host_class
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.engine.numa.cpuset import mask_of
+from placement.engine.numa.demand import Refusal
+from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, Reservation, Reservations
+from placement.engine.scoring.order import Order
+from placement.engine.scoring.rule import BEST
+from placement.pods.column_filter import may_fit
+from placement.pods.column_score import highest_scores, least_missed
+from placement.pods.host import counted_holding
+from placement.pods.koordinator.pod import PodRequest
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.selection import NodeSelection
+from placement.pods.node_filter import FilterResult, PodJudge, lacking
+from placement.pods.node_info import NodeInfo
+from placement.pods.numa_fit import Fit
+from placement.pods.snapshot import NodeColumns, NodeMarks
+
+# How pods of one shape stand with the reservations of nodes, remembered until a node changes.
+
+
+_LAST = 2**63
+
+
+class Kept(NamedTuple):
+    """A reservation on a node: all that it was given, and what it has left."""
+
+    held: RecordedPod
+    left: RecordedPod
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether owners get nothing beyond what is left of it."""
+        return self.held.keeps is not None and self.held.keeps.restricted
+
+
+class Look(NamedTuple):
+    """How a pod stands with reservations of a node that it may use.
+
+    `kept` is the one that it would use, if it fits out of one; of several such nodes the one with the lowest
+    `preference` is better: by the order that reservations name, then the one that gets fullest.
+    """
+
+    result: FilterResult
+    reservations: Reservations = NO_RESERVATIONS
+    kept: Kept | None = None
+    preference: tuple[int, int] = (0, 0)
+
+
+class ReservationLooks:
+    """Pods of one shape and the reservations of nodes.
+
+    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    """
+
+    def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Order) -> None:
+        self._request = request
+        self._selection = selection
+        self._judge = PodJudge(request, scoring)
+        self._looks: dict[int, dict[tuple[frozenset[str], bool], Look]] = {}
+        self._opened: tuple[NodeColumns, NodeColumns] | None = None
+
+    def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> Look:
+        """How a pod stands with a node whose `matched` reservations it may use.
+
+        `required`: it must use one. It can use those with which the host as a whole has enough.
+        """
+        known = self._looks.setdefault(node.serial, {})
+        key = frozenset(kept.held.consumer for kept in matched), required
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self._looked(node, sorted(matched, key=self._preference), required)
+        return found
+
+    def opened(self, columns: NodeColumns) -> NodeColumns:
+        """The nodes as if nothing were reserved: only those that changed since the last time are made."""
+        known, nodes = self._opened, columns.nodes
+        if known is not None and known[0].order is known[1].order is columns.order:
+            changed = (nodes[row] for row in columns.changed_since(known[0].marks))
+            made = known[1].updated(node.opened(node.reserving) for node in changed)
+        else:
+            made = columns.updated(node.opened(node.reserving) for node in nodes if node.reservations)
+        # Being asked about a few nodes is no reason to forget the others.
+        if known is None or 2 * len(nodes) > len(known[0].nodes):
+            self._opened = columns, made
+        return made
+
+    def trim(self, columns: NodeColumns, most: int) -> None:
+        """Forget what nodes were before they were what they are now, if more than `most` are remembered."""
+        if len(self._looks) > most:
+            known = self._looks
+            self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
+
+    def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> Look:
+        refusal = self._selection.refusal(node.attributes)
+        if refusal is not None:
+            return Look(FilterResult(refusal))
+        lacks = [self._lacks(node, kept) for kept in matched]
+        usable = [kept for kept, lack in zip(matched, lacks, strict=True) if lack is None]
+        if usable:
+            return self._judged(node, usable, required)
+        found = [lack for lack in lacks if lack is not None]
+        reasons = dict.fromkeys(f"{PREFIX}{reason}" for lack in found for reason in lack.reasons)
+        return Look(FilterResult(replace(found[0], reasons=tuple(reasons))))
+
+    def _lacks(self, node: NodeInfo, kept: Kept) -> Refusal | None:
+        request = self._request
+        amounts = {} if request is None else request.amounts
+        bound = request is not None and node.host.bind.binds(request)
+        short = [
+            name
+            for name in sorted(amounts.keys() & kept.held.requests.keys())
+            if kept.is_restricted and amounts[name] > kept.left.requests.get(name, 0)
+            # CPUs of a pod's own are looked for one by one.
+            if not (bound and name == "cpu")
+        ]
+        if short:
+            obstacle = Obstacle(Kind.AMOUNT, host_class(short[0]).name)
+            return Refusal(tuple(f"Insufficient {name}" for name in short), obstacle=obstacle)
+        opened = node.opened(frozenset({kept.held.consumer}))
+        return lacking(opened.offers, opened.free, opened.left, amounts, bound=bound)
+
+    def _judged(self, node: NodeInfo, usable: Sequence[Kept], required: bool) -> Look:
+        """What a reservation has left comes first, then what else the node has, if the reservation allows."""
+        seen = as_seen(node, usable)
+        alone = tuple(replace(each, restricted=True) for each in seen)
+        for reservations in (Reservations(alone, required=True), Reservations(seen, required=required)):
+            result = self._judge.judge(node.host, node.totals, reservations)
+            if not isinstance(result.answer, Refusal) and result.answer.nominated is not None:
+                kept = usable[result.answer.nominated]
+                return Look(result, reservations, kept, self._preference(kept))
+        return Look(result, reservations)
+
+    def _preference(self, kept: Kept) -> tuple[int, int]:
+        assert kept.held.keeps is not None
+        return kept.held.keeps.order or _LAST, -self._fill(kept)
+
+    def _fill(self, kept: Kept) -> int:
+        """How full the reservation would be, 0 to 100; 0 if it has not enough."""
+        held = kept.held.requests
+        asked = {} if self._request is None else self._request.amounts
+        shares = []
+        for resource in asked.keys() & held.keys():
+            used = held[resource] - kept.left.requests.get(resource, 0) + asked[resource]
+            shares.append(100 * used // held[resource] if used <= held[resource] else 0)
+        return sum(shares) // len(shares) if shares else 0
+
+
+def kept_on(node: NodeInfo) -> Iterator[Kept]:
+    """The reservations of a node, in their order."""
+    yield from map(Kept, node.reservations, node.reservations_left)
+
+
+def as_seen(node: NodeInfo, kept: Iterable[Kept]) -> tuple[Reservation, ...]:
+    """Reservations of a node as the NUMA allocator sees them."""
+    return tuple(
+        Reservation(
+            cpus=mask_of(each.left.holding.cpus),
+            remaining=counted_holding(each.left.holding, node.offers).amounts,
+            total=counted_holding(each.held.holding, node.offers).amounts,
+            restricted=each.is_restricted,
+            milli_cpus=each.left.requests.get("cpu", 0),
+        )
+        for each in kept
+    )
+
+
+_SHAPES_KEPT = 32
+_CHANGES_KEPT = 20
+# So many nodes are looked at one by one rather than asked for by columns.
+_FEW = 4
+# Most walks end early: so many nodes are told at a time.
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """All that decides on which nodes a pod fits, and how well."""
+
+    request: PodRequest | None
+    selection: NodeSelection
+    settings: SchedulerSettings
+
+
+class Ranked(NamedTuple):
+    """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get.
+
+    `reservations` are those of the node that the pod may use. `used` is the one that it does use, `opened`
+    the node as if nothing were kept there that the pod may have.
+    """
+
+    node: NodeInfo
+    missed: int
+    score: int
+    fit: Fit
+    reservations: Reservations = NO_RESERVATIONS
+    used: RecordedPod | None = None
+    opened: NodeInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What columns say of the nodes in their rows: whether a pod may fit, what of that which it prefers it
+    misses there at least, and the score at most.
+    """
+
+    order: object
+    marks: NodeMarks
+    fits: Mask
+    missed: Amounts
+    highest: Amounts
+
+    def with_rows(self, columns: NodeColumns, rows: Rows, part: Estimates) -> Estimates:
+        """The estimates for columns in which these rows changed, of which `part` are the estimates."""
+        fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
+        fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
+        return Estimates(columns.order, columns.marks, fits, missed, highest)
+
+
+class Looked(NamedTuple):
+    """How a pod stands with nodes, for certain, and why it does not fit on some of them, by name."""
+
+    standings: Estimates
+    refusals: Mapping[str, Refusal]
+
+
+class ShapeRanking:
+    """Pods of one shape and the nodes of a cluster."""
+
+    def __init__(self, shape: PodShape) -> None:
+        self.shape = shape
+        self._estimates: Estimates | None = None
+        self._looked: Looked | None = None
+        self._judge = PodJudge(shape.request, shape.settings.host_scoring)
+        self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
+        self._results: dict[int, FilterResult] = {}
+
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows if only some are, looked at one by one.
+
+        Those come first where it misses least of what it prefers, then by descending score, then by name.
+        """
+        found: list[tuple[int, int, int, Fit]] = []
+        for row, least, highest in self._foretold(columns, allowed):
+            # What was found may be as good as anything that comes: then it is next.
+            while found and found[0] < (least, -highest, row):
+                yield _ranked(columns, *heapq.heappop(found))
+            result = self.look(columns.nodes[row])
+            if isinstance(result.answer, Fit):
+                heapq.heappush(found, (result.missed, -result.score, row, result.answer))
+        while found:
+            yield _ranked(columns, *heapq.heappop(found))
+
+    def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        return self._all_looked(columns).refusals
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores: here nothing is estimated."""
+        return self._all_looked(columns).standings
+
+    def look(self, node: NodeInfo) -> FilterResult:
+        """How the pod stands with one node, for certain."""
+        result = self._results.get(node.serial)
+        if result is None:
+            refusal = self._screen(node)
+            result = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
+            self._results[node.serial] = result
+        return result
+
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does."""
+        result = self.look(node)
+        assert isinstance(result.answer, Fit)
+        return Ranked(node, result.missed, result.score, result.answer)
+
+    def trim(self, columns: NodeColumns) -> None:
+        """Forget now and then what the nodes of the cluster were before they were what they are now."""
+        most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT
+        self.on_reservations.trim(columns, most)
+        if len(self._results) > most:
+            known = self._results
+            # What a pod sees that ignores reservations are nodes without these.
+            seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
+            self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
+            self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
+
+    @property
+    def _ignores(self) -> bool:
+        return self.shape.request is not None and self.shape.request.ignores_reservations
+
+    def _foretold(self, columns: NodeColumns, allowed: Mask | None) -> Iterator[tuple[int, int, int]]:
+        """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
+
+        In the order that they would have if that were so.
+        """
+        estimates = self._estimated(columns)
+        rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
+        missed, scores = estimates.missed[rows], estimates.highest[rows]
+        best = self.shape.settings.host_scoring.max_score
+        # Small numbers are sorted fastest as what they are; sums of several strategies may be large.
+        kind = np.int16 if best <= BEST else np.int64
+        order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
+
+    def _all_looked(self, columns: NodeColumns) -> Looked:
+        """What looks at all these nodes say.
+
+        Only nodes that changed since the last time are looked at, and what is said of each is what a look at
+        it as it is in `columns` says.
+        """
+        known = self._looked
+        if known is not None and known.standings.order is columns.order:
+            if known.standings.marks is columns.marks:
+                return known
+            rows = columns.changed_since(known.standings.marks)
+            part, refusals = self._looked_at(columns, rows)
+            kept = {**known.refusals}
+            for row in rows:
+                kept.pop(columns.nodes[row].name, None)
+            made = Looked(known.standings.with_rows(columns, rows, part), kept | refusals)
+        else:
+            made = Looked(*self._looked_at(columns, np.arange(len(columns.nodes))))
+        if known is None or 2 * len(columns.nodes) > known.standings.marks.count:
+            self._looked = made
+        return made
+
+    def _looked_at(self, columns: NodeColumns, rows: Rows) -> tuple[Estimates, dict[str, Refusal]]:
+        """What looks at some rows say, row by row; and why the pod does not fit there, by name."""
+        nodes, known = columns.nodes.at(rows.tolist()), self._results
+        results = [known.get(node.serial) or self.look(node) for node in nodes]
+        figures = [(result.fits, result.missed, result.score) for result in results]
+        fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
+        refusals = {
+            node.name: result.answer
+            for node, result in zip(nodes, results, strict=True)
+            if isinstance(result.answer, Refusal)
+        }
+        return Estimates(columns.order, columns.marks, fits.astype(np.bool_), missed, scores), refusals
+
+    def _estimated(self, columns: NodeColumns) -> Estimates:
+        """The estimates for these nodes: only for those that changed since the last time are they made."""
+        known = self._estimates
+        if known is None or known.order is not columns.order:
+            made = self._anew(columns)
+        else:
+            changed = columns.changed_since(known.marks)
+            made = known.with_rows(columns, changed, self._part(columns, changed))
+        # Being asked about a few nodes is no reason to forget the others.
+        if known is None or 2 * len(columns.nodes) > known.marks.count:
+            self._estimates = made
+        return made
+
+    def _anew(self, columns: NodeColumns) -> Estimates:
+        """The estimates for nodes of which nothing is known; a few are looked at sooner than columns are."""
+        count = len(columns.nodes)
+        return self._made(columns) if count > _FEW else self._looked_at(columns, np.arange(count))[0]
+
+    def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
+        """The estimates for some rows, likewise."""
+        if len(rows) > _FEW:
+            return self._made(columns.rows(rows))
+        return self._looked_at(columns, rows)[0]
+
+    def _made(self, columns: NodeColumns) -> Estimates:
+        shape = self.shape
+        fits = may_fit(columns, shape.selection, shape.request)
+        rows = np.flatnonzero(fits)
+        table = columns.table.rows(rows)
+        missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
+        missed[rows] = least_missed(table, shape.request, shape.settings)
+        highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
+        return Estimates(columns.order, columns.marks, fits, missed, highest)
+
+    def _screen(self, node: NodeInfo) -> Refusal | None:
+        """What the names, labels, taints and totals of a node have against the pod."""
+        refusal = self.shape.selection.refusal(node.attributes)
+        if refusal is not None:
+            return refusal
+        request = self.shape.request
+        amounts = {} if request is None else request.amounts
+        bound = request is not None and node.host.bind.binds(request)
+        return lacking(node.offers, node.free, node.left, amounts, bound=bound)
+
+
+def _ranked(columns: NodeColumns, missed: int, height: int, row: int, fit: Fit) -> Ranked:
+    return Ranked(columns.nodes[row], missed, -height, fit)
+
+
+class ShapeRankings:
+    """The rankings of the shapes that were asked for last, for each cluster by itself.
+
+    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, PodShape], ShapeRanking] = {}
+        self._lock = threading.Lock()
+
+    def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns) -> ShapeRanking:
+        """The ranking for pods of a shape; `columns` are all nodes of the cluster, asked about now or not."""
+        key = (cluster_id, shape)
+        with self._lock:
+            ranking = self._kept.pop(key, None) or ShapeRanking(shape)
+            self._kept[key] = ranking
+            if len(self._kept) > _SHAPES_KEPT:
+                del self._kept[next(iter(self._kept))]
+        ranking.trim(columns)
+        return ranking

@@ -1,0 +1,428 @@
+"""What kube-scheduler asks an extender: which nodes fit a pod, how well, and to bind it to one of them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from placement.common.pod_identity import ENDED_PHASES, canonical_uid
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
+from placement.engine.domain.explanation import Kind
+from placement.engine.numa.demand import Refusal, RefusalClass
+from placement.pods.clusters import Clusters
+from placement.pods.documents import PodDocument, namespace_of
+from placement.pods.explanation import in_plain_words
+from placement.pods.gangs import GivenUpGangs
+from placement.pods.koordinator.gang import Gang, gang_of
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.manifests.affinity import without_unknown_namespaces
+from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims
+from placement.pods.rows import PodAnswer
+from placement.pods.scheduler import Taken
+from placement.pods.service import ClaimedElsewhere, Pods
+from placement.pods.writer import Precondition
+from placement.storage.database import utcnow
+
+# Noting that pods recorded on a node are over, gone or being deleted, before that is reported.
+
+
+class Binder(Protocol):
+    """The API server of a cluster. Every call raises PlacementError."""
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """The pod; None if there is none."""
+
+    def pods_on(self, node: str) -> Iterable[Mapping[str, Any]]:
+        """Return the pods on a node that are not over; possibly as of a moment ago."""
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Assign the pod to the node and set annotations, both or neither; refused if it is assigned.
+
+        Raises Unanswered if it may have been done or still be.
+        """
+
+
+class Binders(Protocol):
+    """The API servers that this service may bind in."""
+
+    def of(self, cluster: str) -> Binder:
+        """The API server of a cluster. Raises PlacementError that says what is missing."""
+
+
+class VanishedPods:
+    """Releases those that are over or gone, by their uids, which never come back; marks those that leave."""
+
+    def __init__(self, pods: Pods, binders: Binders | None) -> None:
+        self._pods = pods
+        self._binders = binders
+
+    def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
+        """A function that releases pods of a node that are over or gone; it returns whether there was one.
+
+        Pods that are being deleted, of which that was not reported yet, are recorded so, and count likewise.
+        It asks Kubernetes about so many nodes, for so many seconds in all, and not again after a failure, so
+        that the time-outs of an API server that does not answer do not add up. Without an answer no pod is
+        released. The function raises Unavailable.
+        """
+        left = most_nodes if self._binders is not None else 0
+        end = time.monotonic() + seconds
+
+        def refresh(node: str) -> bool:
+            nonlocal left
+            if left <= 0:
+                return False
+            left -= 1
+            try:
+                with deadline.within(end - time.monotonic()):
+                    vanished, leaving = self._on(cluster, node)
+            except PlacementError:
+                left = 0
+                return False
+            self._release(cluster, vanished)
+            if leaving:
+                self._pods.put_all(cluster, leaving)
+            return bool(vanished or leaving)
+
+        return refresh
+
+    def _release(self, cluster: str, vanished: Collection[RecordedPod]) -> None:
+        for pod in vanished:
+            with suppress(NotFound):
+                self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
+
+    def _on(self, cluster: str, node: str) -> tuple[list[RecordedPod], list[Mapping[str, Any]]]:
+        """Return the pods of a node that are over or gone, and the manifests of those that began to leave."""
+        if self._binders is None:
+            return [], []
+        recorded = self._pods.recorded_on(cluster, node)
+        binder = self._binders.of(cluster)
+        present = {canonical_uid(pod["metadata"]["uid"]): pod for pod in binder.pods_on(node)}
+        # Pods on no node yet, or newer than the list, are asked for one by one.
+        vanished = [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
+        staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
+        return vanished, [pod for pod in staying if pod["metadata"].get("deletionTimestamp")]
+
+
+def _lives(binder: Binder, pod: RecordedPod) -> bool:
+    found = binder.pod(pod.namespace, pod.name)
+    if found is None or canonical_uid(found["metadata"]["uid"]) != pod.uid:
+        return False
+    return (found.get("status") or {}).get("phase") not in ENDED_PHASES
+
+
+# Binding a pod once, beside other attempts for the same pod that may still be under way.
+#
+# A Binding that was sent cannot be called back: kube-scheduler may hang up and try again while the API server
+# is still at work. So only the attempt that made or renewed a claim last releases it, and only if no Binding
+# for it can still take effect. In doubt the claim stays, and the synchronisation releases it later.
+
+
+# An attempt does not last longer, and leaves a part of the time of its request for finding out what happened.
+_BINDS_WITHIN_SECONDS = 60.0
+_PART_OF_REQUEST = 2 / 3
+# API servers give up on a call after a minute. So no attempt can succeed any more so long after its claim.
+_DECIDED_AFTER = datetime.timedelta(seconds=150)
+_TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
+_MAY_STILL_BE_BOUND = "the pod may still be bound, so its place stays claimed"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Which pod goes where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class _Overtaken(Conflict):
+    """Another attempt has renewed the claim since."""
+
+
+class BindAttempt:
+    """Binding one pod once."""
+
+    def __init__(self, pods: Pods, binder: Binder, cluster: str, binding: Binding) -> None:
+        self._pods = pods
+        self._binder = binder
+        self._cluster = cluster
+        self._binding = binding
+        self.freed: list[Binding] = []
+        """Who need not wait any longer for others of its gang, for this pod has its place."""
+
+    def run(self) -> None:
+        """Raises PlacementError."""
+        error = None
+        with deadline.within(min(_BINDS_WITHIN_SECONDS, deadline.remaining() * _PART_OF_REQUEST)):
+            pod = self._pod()
+            if self._is_bound(pod):
+                return
+            taken = self._claimed(pod)
+            try:
+                self._assign(taken.answer)
+            except PlacementError as failure:
+                error = failure
+        if error is not None:
+            self._settle(error, taken)
+
+    def _is_bound(self, pod: Mapping[str, Any]) -> bool:
+        node = _node(pod)
+        if node and node != self._binding.node:
+            raise Conflict(f"{self._title} is assigned to node {node} already")
+        return bool(node)
+
+    def _claimed(self, pod: Mapping[str, Any]) -> Taken:
+        known = without_unknown_namespaces(pod)
+        try:
+            taken = self._placed(known)
+        except ClaimedElsewhere as elsewhere:
+            held = elsewhere.claim
+            if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
+                raise Conflict(
+                    f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
+                    f"after {_DECIDED_AFTER.seconds} s it can go to another node"
+                ) from None
+            self._release(held)
+            taken = self._placed(known)
+        self.freed = [
+            Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed
+        ]
+        return taken
+
+    def _placed(self, pod: Mapping[str, Any]) -> Taken:
+        binding = self._binding
+        return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
+
+    def _assign(self, claim: PodAnswer) -> None:
+        """Bind the pod with its annotations, if the claim is still its own. Raises PlacementError."""
+        binding = self._binding
+        if not self._pods.is_held(self._cluster, claim):
+            raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
+        if deadline.is_over():
+            raise PlacementError(_TOO_SLOW)
+        self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node, claim.annotations)
+
+    @property
+    def _title(self) -> str:
+        return f"pod {self._binding.namespace}/{self._binding.name}"
+
+    def _pod(self) -> Mapping[str, Any]:
+        """The pod that is meant. Raises PlacementError."""
+        pod = self._binder.pod(self._binding.namespace, self._binding.name)
+        if pod is None:
+            raise NotFound(f"{self._title} does not exist")
+        uid = pod["metadata"]["uid"]
+        if uid != self._binding.uid:
+            raise Conflict(f"{self._title} is another one by now, with uid {uid}, not {self._binding.uid}")
+        return pod
+
+    def _settle(self, error: PlacementError, taken: Taken) -> None:
+        """After a failed call, which may have taken effect: raises unless the pod is on its node."""
+        if isinstance(error, _Overtaken):
+            raise error
+        claim = taken.answer
+        try:
+            now = self._pod()
+        except (NotFound, Conflict):
+            self._release(claim)
+            raise error from None
+        except PlacementError as unknown:
+            raise PlacementError(
+                f"{error}; whether the pod was bound cannot be told ({unknown}), so its place stays claimed"
+            ) from None
+        bound_to = _node(now)
+        if bound_to == self._binding.node:
+            return
+        if not bound_to and (isinstance(error, Unanswered) or _is_undecided(taken.before)):
+            raise PlacementError(f"{error}; {_MAY_STILL_BE_BOUND}")
+        self._release(claim)
+        raise error
+
+    def _release(self, claim: PodAnswer) -> None:
+        """Release the claim, unless another attempt has made or renewed it meanwhile."""
+        precondition = Precondition(claim.uid, claim.changed_at)
+        with suppress(NotFound, Conflict):
+            self._pods.delete(self._cluster, claim.namespace, claim.name, precondition)
+
+
+def _is_undecided(claimed_at: datetime.datetime | None) -> bool:
+    """Whether an attempt that claimed then may still succeed."""
+    return claimed_at is not None and utcnow() - claimed_at < _DECIDED_AFTER
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+# kube-scheduler schedules no other pod meanwhile. An API server takes some milliseconds for a node.
+_LOOK_SECONDS = 1.0
+_UNKNOWN_NODE = "placement does not know this node"
+_NO_ROOM_FOR_GANG = "there is no room for the gang of the pod as a whole"
+_CANNOT_BIND = (
+    "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
+    "set it, or leave bindVerb out of the scheduler's configuration"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Why nodes do not fit, by name; the others do. Removing pods can help on `failed` nodes only."""
+
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+class Extender:
+    """Answers kube-scheduler. Any process can answer each call.
+
+    What a process remembers of gangs only spares claims in vain.
+    """
+
+    def __init__(
+        self, clusters: Clusters, pods: Pods, preemption: Preemption, binders: Binders | None
+    ) -> None:
+        self._clusters = clusters
+        self._pods = pods
+        self._preemption = preemption
+        self._binders = binders
+        self._vanished = VanishedPods(pods, binders)
+        self._given_up = GivenUpGangs()
+
+    def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
+        """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        pod = without_unknown_namespaces(pod)
+        preview = self._pods.preview(cluster, pod, names, most=0)
+        nodes = _where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0)
+        if self._has_room_after_all(
+            cluster, nodes, lambda node: self._pods.preview(cluster, pod, [node], most=0).fitting > 0
+        ):
+            preview = self._pods.preview(cluster, pod, names, most=0)
+        fitting, refusals = preview.fitting, preview.refusals
+        gang = self._strict_gang(cluster, pod)
+        if gang is not None:
+            refused = self._refused_of_gang(cluster, gang) if fitting else {}
+            if refused or not fitting:
+                self._give_up(cluster, gang)
+            if refused:
+                mine = refused.get(PodDocument.unnamed(cluster, pod).uid)
+                if mine is None:
+                    return Filtered({}, dict.fromkeys(names, _NO_ROOM_FOR_GANG))
+                fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        # In one order, so that every process answers with the same bytes.
+        for name, refusal in sorted(refusals.items(), key=lambda item: item[0]):
+            lasting = refusal.status is RefusalClass.UNRESOLVABLE
+            (unresolvable if lasting else failed)[name] = "; ".join(
+                in_plain_words(reason) for reason in refusal.reasons
+            )
+        if fitting + len(refusals) < len(names):
+            known = {name for name, _ in self._clusters.nodes(cluster)}
+            unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
+        return Filtered(failed, unresolvable)
+
+    def _has_room_after_all(self, cluster: str, nodes: Iterable[str], fits: Callable[[str], bool]) -> bool:
+        """Whether something fits once pods on these nodes are released that are over or gone in Kubernetes.
+
+        kube-scheduler hears of a deletion before the synchronization reports it, asks at once, and after a
+        refusal asks again only minutes later. `fits` is asked about each node that pods have left.
+        """
+        refresh = self._vanished.refresher(cluster, ENOUGH_NODES, _LOOK_SECONDS)
+        return any(refresh(node) and fits(node) for node in nodes)
+
+    def _strict_gang(self, cluster: str, pod: Mapping[str, Any]) -> Gang | None:
+        """Return the gang of a pod if it is Strict, and note that the pod is a member."""
+        gang = gang_of(pod, namespace_of(pod))
+        if gang is None or not gang.is_strict:
+            return None
+        self._given_up.note(cluster, gang, PodDocument.unnamed(cluster, pod))
+        return gang
+
+    def _give_up(self, cluster: str, gang: Gang) -> None:
+        """Release the members that wait, for one has no room; a NonStrict gang does not come here."""
+        self._pods.release_gang(cluster, gang)
+        self._given_up.add(cluster, gang)
+
+    def _refused_of_gang(self, cluster: str, gang: Gang) -> Mapping[str, Mapping[str, Refusal]]:
+        """Return the members, by uid, that keep a gang from trying again after it gave up, and why by node.
+
+        With room for two of three members, those would else keep that room from other pods, and in vain.
+        """
+        members = self._given_up.members(cluster, gang)
+        refused = self._pods.refused_of_gang(cluster, gang, members) if members else {}
+        if refused:
+            nodes = _where_pods_may_have_left({}, next(iter(refused.values())), fits=False)
+            if self._has_room_after_all(
+                cluster, nodes, lambda _: not self._pods.refused_of_gang(cluster, gang, members)
+            ):
+                refused = {}
+        if members and not refused:
+            self._given_up.discard(cluster, gang)
+        return refused
+
+    def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
+        """The score of each of these nodes on which the pod fits, 0 to 100.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        return self._pods.scores(cluster, without_unknown_namespaces(pod), names)
+
+    def preempt(
+        self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]
+    ) -> dict[str, Victims]:
+        """The pods to evict from each of the proposed nodes; nodes where eviction does not help are left out.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        return self._preemption.victims(
+            cluster,
+            without_unknown_namespaces(pod),
+            proposed,
+            self._vanished.refresher(cluster, ENOUGH_NODES),
+        )
+
+    def bind(self, cluster: str, binding: Binding) -> None:
+        """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
+
+        In this order, so that a pod is never on a node without its CPUs. Whoever waited for it in its gang is
+        bound, too. Raises PlacementError; nothing is claimed then, unless the text says so.
+        """
+        if self._binders is None:
+            raise PlacementError(_CANNOT_BIND)
+        binder = self._binders.of(cluster)
+        attempt = BindAttempt(self._pods, binder, cluster, binding)
+        try:
+            attempt.run()
+        finally:
+            # Who is not bound now is when the scheduler tries again.
+            for other in attempt.freed:
+                with suppress(PlacementError):
+                    BindAttempt(self._pods, binder, cluster, other).run()
+
+
+def _where_pods_may_have_left(
+    pod: Mapping[str, Any], refusals: Mapping[str, Refusal], *, fits: bool
+) -> Iterator[str]:
+    """The refusing nodes on which the pod may fit once pods that are gone are released, most likely first.
+
+    If the pod `fits` elsewhere, that is only the node from which pods were evicted for it. kube-scheduler
+    leaves out nodes without the amounts: a node that is refused for an amount was probably left by a pod.
+    """
+    nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
+    if nominated in refusals:
+        yield nominated
+    if fits:
+        return
+    others = [
+        (refusal.obstacle.kind is not Kind.AMOUNT, name)
+        for name, refusal in refusals.items()
+        if refusal.status is RefusalClass.UNSCHEDULABLE and name != nominated
+    ]
+    yield from (name for _, name in sorted(others))

@@ -1,0 +1,343 @@
+"""/ext/v1/clusters/{cluster}/extender: the scheduler extender protocol of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.engine.domain.errors import BadRequest, PlacementError
+from placement.http.bodies import json_body
+from placement.http.context import use_cases
+from placement.http.described import Operation
+from placement.http.gate import route
+from placement.http.responses import json_response
+from placement.metrics.catalog import EXTENDER_CALLS
+from placement.pods.extender import Binding
+from placement.pods.preemption import Victims
+
+# The scheduler extender protocol of Kubernetes, as JSON. Source: k8s.io/kube-scheduler, extender/v1.
+#
+# The types carry no names for JSON, so members are called as in Go. Go accepts them in any letter case, and
+# so does this module.
+
+
+_HIGHEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderArgs:
+    """A pod and the nodes in question, in order; with their objects if the caller sent those."""
+
+    pod: Mapping[str, Any]
+    names: list[str]
+    objects: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """A pod, and the pods that would be evicted for it from each node."""
+
+    pod: Mapping[str, Any]
+    proposed: Mapping[str, Victims]
+
+
+def extender_args(document: object) -> ExtenderArgs:
+    """The body of filter and prioritize. Raises BadRequest naming the member."""
+    members = _members(document, "the body")
+    pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
+    if members.get("nodenames") is not None:
+        names = members["nodenames"]
+        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
+            raise BadRequest("NodeNames: must be a list of names")
+        return ExtenderArgs(pod, names, None)
+    if members.get("nodes") is None:
+        raise BadRequest("NodeNames: is missing, and so is Nodes")
+    items = _members(members["nodes"], "Nodes").get("items")
+    if not isinstance(items, list):
+        raise BadRequest("Nodes.items: must be a list of nodes")
+    objects = {_name(item, f"Nodes.items[{position}]"): item for position, item in enumerate(items)}
+    return ExtenderArgs(pod, list(objects), objects)
+
+
+def binding_of(document: object) -> Binding:
+    """The body of bind. Raises BadRequest naming the member."""
+    members = _members(document, "the body")
+
+    def text(member: str) -> str:
+        value = members.get(member.lower())
+        if not isinstance(value, str) or not value:
+            raise BadRequest(f"{member}: must be text that is not empty")
+        return value
+
+    return Binding(text("PodNamespace"), text("PodName"), text("PodUID"), text("Node"))
+
+
+def preemption_args(document: object) -> PreemptionArgs:
+    """The body of preempt. Raises BadRequest naming the member."""
+    members = _members(document, "the body")
+    pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
+    for member, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
+        proposed = members.get(member.lower())
+        if proposed is not None:
+            nodes = _mapping(proposed, member)
+            return PreemptionArgs(
+                pod, {node: _victims(one, f"{member}.{node}", uid_of) for node, one in nodes.items()}
+            )
+    raise BadRequest("NodeNameToMetaVictims: is missing, and so is NodeNameToVictims")
+
+
+def _victims(value: object, place: str, uid_of: Callable[[object, str], object]) -> Victims:
+    members = _members({} if value is None else value, place)
+    pods, violations = members.get("pods") or [], members.get("numpdbviolations") or 0
+    if not isinstance(pods, list):
+        raise BadRequest(f"{place}.Pods: must be a list")
+    if not isinstance(violations, int):
+        raise BadRequest(f"{place}.NumPDBViolations: must be a number")
+    uids = []
+    for position, pod in enumerate(pods):
+        uid = uid_of(pod, f"{place}.Pods[{position}]")
+        if not isinstance(uid, str) or not uid:
+            raise BadRequest(f"{place}.Pods[{position}]: has no uid")
+        uids.append(uid)
+    return Victims(uids, violations)
+
+
+def _meta_uid(pod: object, place: str) -> object:
+    return _members(pod, place).get("uid")
+
+
+def _pod_uid(pod: object, place: str) -> object:
+    return _mapping(_mapping(pod, place).get("metadata"), f"{place}.metadata").get("uid")
+
+
+def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
+    """The pods to evict from each node, always as uids, the only form that the protocol has for answers."""
+    return {
+        "NodeNameToMetaVictims": {
+            node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
+            for node, victims in found.items()
+        }
+    }
+
+
+def filter_result(
+    args: ExtenderArgs, failed: Mapping[str, str], unresolvable: Mapping[str, str]
+) -> dict[str, Any]:
+    """The nodes that fit, in the form they came in, and the others as (name, reason)."""
+    left = args.names
+    if failed or unresolvable:
+        left = [name for name in args.names if name not in failed and name not in unresolvable]
+    nodes = None
+    if args.objects is not None:
+        nodes = {"metadata": {}, "items": [args.objects[name] for name in left]}
+    return {
+        "Nodes": nodes,
+        "NodeNames": left if args.objects is None else None,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": unresolvable,
+        "Error": "",
+    }
+
+
+def filter_error(message: str) -> dict[str, Any]:
+    """The answer to a filter request that failed, with the reason."""
+    return {
+        "Nodes": None,
+        "NodeNames": None,
+        "FailedNodes": None,
+        "FailedAndUnresolvableNodes": None,
+        "Error": message,
+    }
+
+
+def host_priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The nodes of these names as a HostPriorityList: scores of 0 to 100, none being 0, become 0 to 10."""
+    known = scores.get
+    return [{"Host": name, "Score": known(name, 0) * _HIGHEST // 100} for name in names]
+
+
+def binding_result(error: str = "") -> dict[str, Any]:
+    """The answer to a bind request: empty if it succeeded, else the reason."""
+    return {"Error": error}
+
+
+def _members(value: object, place: str) -> dict[str, Any]:
+    return {name.lower(): member for name, member in _mapping(value, place).items()}
+
+
+def _mapping(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadRequest(f"{place}: must be an object")
+    return value
+
+
+def _name(node: object, place: str) -> str:
+    metadata = _mapping(_mapping(node, place).get("metadata"), f"{place}.metadata")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise BadRequest(f"{place}.metadata.name: must be text that is not empty")
+    return name
+
+
+# Bodies of the scheduler extender protocol. Source: k8s.io/kube-scheduler, extender/v1.
+#
+# The members of requests may be written in any letter case, which JSON Schema cannot say; see
+# pods/extender_routes.py, which reads them.
+
+
+Document = dict[str, Any]
+_OBJECT: Document = {"type": "object"}
+_NAMES: Document = {"type": ["array", "null"], "items": {"type": "string"}}
+_REASONS: Document = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
+_NODES: Document = {
+    "type": ["object", "null"],
+    "properties": {"items": {"type": "array", "items": _OBJECT}},
+    "description": "A NodeList.",
+}
+
+
+def _extender_members(required: list[str], **properties: Document) -> Document:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+ARGS = _extender_members(["Pod"], Pod=_OBJECT, Nodes=_NODES, NodeNames=_NAMES)
+FILTER_RESULT = _extender_members(
+    ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"],
+    Nodes=_NODES,
+    NodeNames=_NAMES,
+    FailedNodes=_REASONS,
+    FailedAndUnresolvableNodes=_REASONS,
+    Error={"type": "string"},
+)
+HOST_PRIORITIES: Document = {
+    "type": "array",
+    "items": _extender_members(
+        ["Host", "Score"], Host={"type": "string"}, Score={"type": "integer", "minimum": 0, "maximum": 10}
+    ),
+}
+_META_VICTIMS = _extender_members(
+    [],
+    Pods={
+        "type": ["array", "null"],
+        "items": _extender_members(["UID"], UID={"type": "string", "minLength": 1}),
+    },
+    NumPDBViolations={"type": ["integer", "null"]},
+)
+_VICTIMS = _extender_members(
+    [],
+    Pods={"type": ["array", "null"], "items": _OBJECT},
+    NumPDBViolations={"type": ["integer", "null"]},
+)
+PREEMPTION_ARGS = _extender_members(
+    ["Pod"],
+    Pod=_OBJECT,
+    NodeNameToMetaVictims={"type": ["object", "null"], "additionalProperties": _META_VICTIMS},
+    NodeNameToVictims={"type": ["object", "null"], "additionalProperties": _VICTIMS},
+)
+PREEMPTION_RESULT = _extender_members(
+    ["NodeNameToMetaVictims"],
+    NodeNameToMetaVictims={"type": "object", "additionalProperties": _META_VICTIMS},
+)
+_TEXT: Document = {"type": "string", "minLength": 1}
+BINDING = _extender_members(
+    ["PodNamespace", "PodName", "PodUID", "Node"],
+    PodNamespace=_TEXT,
+    PodName=_TEXT,
+    PodUID=_TEXT,
+    Node=_TEXT,
+)
+BINDING_RESULT = _extender_members(["Error"], Error={"type": "string"})
+
+
+blueprint = Blueprint("extender", __name__)
+_PATH = "/ext/v1/clusters/<cluster>/extender"
+_RULE = "placement:clusters:extender:"
+
+
+@route(
+    blueprint,
+    f"{_PATH}/filter",
+    "POST",
+    f"{_RULE}filter",
+    takes_json=True,
+    gives_json=True,
+    described=Operation({200: FILTER_RESULT}, body=ARGS),
+)
+def filter_nodes(cluster: str) -> Response:
+    """Which nodes fit a pod. A write: it may release pods that are gone, and a gang that does not fit."""
+    args = extender_args(json_body())
+    try:
+        with _counted("filter"):
+            filtered = use_cases().extender.filter(cluster, args.pod, args.names)
+    except PlacementError as error:
+        return json_response(filter_error(str(error)))
+    return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
+
+
+@route(
+    blueprint,
+    f"{_PATH}/prioritize",
+    "POST",
+    f"{_RULE}prioritize",
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+    described=Operation({200: HOST_PRIORITIES}, errors=[409], body=ARGS),
+)
+def prioritize(cluster: str) -> Response:
+    """How well nodes fit a pod."""
+    args = extender_args(json_body())
+    with _counted("prioritize"):
+        scores = use_cases().extender.prioritize(cluster, args.pod, args.names)
+    return json_response(host_priorities(args.names, scores))
+
+
+@route(
+    blueprint,
+    f"{_PATH}/preempt",
+    "POST",
+    f"{_RULE}preempt",
+    takes_json=True,
+    gives_json=True,
+    described=Operation({200: PREEMPTION_RESULT}, errors=[409], body=PREEMPTION_ARGS),
+)
+def preempt(cluster: str) -> Response:
+    """Which pods to evict so that a pod fits. A write: it may release pods that are gone."""
+    args = preemption_args(json_body())
+    with _counted("preempt"):
+        victims = use_cases().extender.preempt(cluster, args.pod, args.proposed)
+    return json_response(preemption_result(victims))
+
+
+@route(
+    blueprint,
+    f"{_PATH}/bind",
+    "POST",
+    f"{_RULE}bind",
+    takes_json=True,
+    gives_json=True,
+    described=Operation({200: BINDING_RESULT}, body=BINDING),
+)
+def bind(cluster: str) -> Response:
+    """Claim a place for a pod on a node, and bind it there."""
+    binding = binding_of(json_body())
+    try:
+        with _counted("bind"):
+            use_cases().extender.bind(cluster, binding)
+    except PlacementError as error:
+        return json_response(binding_result(str(error)))
+    return json_response(binding_result())
+
+
+@contextmanager
+def _counted(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        EXTENDER_CALLS.labels(call, "error").inc()
+        raise
+    EXTENDER_CALLS.labels(call, "ok").inc()

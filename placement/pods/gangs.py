@@ -1,0 +1,270 @@
+"""Gangs of a cluster: how many members have places, who waits for the others, and for how long.
+
+A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: whoever
+places a pod or asks where one fits sees to it that waiting ends in time, for all who wait in a gang at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from placement.engine.domain.errors import Conflict
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.documents import PodDocument
+from placement.pods.koordinator.gang import Gang, Membership, gang_of
+from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_writer import NodeChanged, NodeWriter
+from placement.pods.placing import Placed
+from placement.pods.rows import consumer_of, waits
+from placement.pods.snapshot import NodeColumns
+from placement.pods.statements import pods
+from placement.pods.statements.pods import StoredPod
+from placement.pods.writer import PodWriting
+from placement.storage.database import Database, utcnow
+
+
+class GangWaits(Conflict):
+    """Too few members of a gang have places, or could have any."""
+
+    code = "gang_waits"
+
+
+class Waiting(NamedTuple):
+    """A pod that waits for its gang, and where."""
+
+    pod: RecordedPod
+    node: NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How gangs stand that have to be whole at once: members with places, the least, and who waits.
+
+    `ends` is when waiting ends for members, those included that have left their places to come again.
+    """
+
+    gang: Gang
+    counts: Mapping[str, int]
+    least: Mapping[str, int]
+    waiting: Sequence[Waiting]
+    ends: Sequence[datetime.datetime]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each of the gangs has enough members; of one nobody knows there are none."""
+        return all(self.counts.get(name, 0) >= self.least.get(name, 1) for name in self.gang.together)
+
+    @property
+    def until(self) -> datetime.datetime:
+        """When waiting ends: as soon as it does for the first who waits."""
+        return min(self.ends, default=utcnow() + self.gang.waiting_time)
+
+    def __str__(self) -> str:
+        """The gangs with their numbers."""
+        return ", ".join(
+            f"{self.counts.get(name, 0)} of {self.least.get(name, '?')} of gang {name}"
+            for name in sorted(self.gang.together)
+        )
+
+
+def standing_of(
+    columns: NodeColumns, gang: Gang, coming: Iterable[Membership | None] = (), gone: Collection[str] = ()
+) -> Standing:
+    """How the gang stands when members come and these consumers are gone."""
+    counts: Counter[str] = Counter()
+    least: dict[str, int] = {gang.name: gang.least}
+    waiting: list[Waiting] = []
+    ends: list[datetime.datetime] = []
+
+    def count(membership: Membership) -> None:
+        counts[membership.gang] += 1
+        least[membership.gang] = max(least.get(membership.gang, 0), membership.least)
+
+    for node in columns.nodes:
+        for pod in node.of_gangs:
+            membership = pod.membership
+            if membership is None or membership.gang not in gang.together:
+                continue
+            if membership.waits_until is not None:
+                ends.append(membership.waits_until)
+            if pod.consumer in gone:
+                continue
+            count(membership)
+            if membership.waits_until is not None:
+                waiting.append(Waiting(pod, node))
+    for each in coming:
+        if each is not None and each.gang in gang.together:
+            count(each)
+    return Standing(gang, counts, least, waiting, ends)
+
+
+def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
+    """Those on these nodes, by host provider, who have waited long enough."""
+    now = utcnow()
+    return [
+        Waiting(pod, node)
+        for node in nodes.values()
+        for pod in node.waiting
+        if pod.membership and pod.membership.waits_until and pod.membership.waits_until <= now
+    ]
+
+
+def give_up(
+    database: Database,
+    writer: NodeWriter,
+    writing: PodWriting,
+    view: ClusterSnapshot,
+    waiting: Sequence[Waiting],
+) -> None:
+    """Release the pods that still wait as they did, all of them at once. Raises NodeChanged, Unavailable.
+
+    A pod that was bound again meanwhile, and waits anew with a later end, stays.
+    """
+    if not waiting:
+        return
+    attributes = writer.attributes(view.facts.name, view.facts.id)
+    with database.write() as transaction:
+        locked = writing.lock(transaction, view, {each.node.root_id for each in waiting})
+        now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
+        still = {each.pod.uid for each in waiting if _waits_as_before(each.pod, now.get(each.pod.uid))}
+        rows = pods.any_namesakes(transaction, view.facts.id, (), still)
+        writing.change(transaction, view.facts, locked, rows, None, attributes, unreserves=True)
+
+
+def _waits_as_before(before: RecordedPod, now: RecordedPod | None) -> bool:
+    return now is not None and now.membership == before.membership
+
+
+def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> list[StoredPod]:
+    """The rows of those who wait. Raises NodeChanged unless all do."""
+    found = {row.uid: row for row in database_rows if waits(row)}
+    if not all(each.pod.uid in found for each in waiting):
+        raise NodeChanged("A member of the gang changed meanwhile.")
+    return [found[each.pod.uid] for each in waiting]
+
+
+def gang_to_place(document: PodDocument) -> Gang | None:
+    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
+    return None if document.host else gang_of(document.manifest, document.namespace)
+
+
+def placed_together(
+    documents: Mapping[int, PodDocument],
+) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
+    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
+    units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
+    for number, document in documents.items():
+        gang = gang_to_place(document)
+        key: object = number if gang is None else gang.together
+        units.setdefault(key, (gang, {}))[1][number] = document
+    return iter(units.values())
+
+
+def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dict[int, PodDocument]]:
+    """So many at a time, and whoever is placed together with one of them."""
+    some: dict[int, PodDocument] = {}
+    for _, members in placed_together(documents):
+        if some and len(some) + len(members) > most:
+            yield some
+            some = {}
+        some |= members
+    if some:
+        yield some
+
+
+def standing_with(
+    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
+) -> Standing | None:
+    """How the gang of a pod stands when it has this place, if it is of one."""
+    if incoming.gang is None or place.recorded.membership is None:
+        return None
+    gone = set(map(consumer_of, known))
+    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
+
+
+def waiting_there(place: Placed, standing: Standing) -> Placed:
+    """The place of a pod that waits there for others of its gang."""
+    membership = place.recorded.membership
+    assert membership is not None
+    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
+    return replace(place, recorded=recorded)
+
+
+# Gangs that gave up, and the members that asked for a place lately, as one process remembers them.
+
+
+# The gangs asked for last are kept. Members are placed together in a trial, some milliseconds each, while
+# kube-scheduler waits: larger gangs claim without a trial.
+_MOST_GANGS = 100
+_MOST_MEMBERS = 100
+# kube-scheduler asks for each pod that waits at least every five minutes.
+_LASTS_SECONDS = 600.0
+
+_Key = tuple[str, frozenset[str]]
+
+
+class _Asked(NamedTuple):
+    """A member, and when it asked last, in seconds of a monotonic clock."""
+
+    member: PodDocument
+    at: float
+
+
+@dataclass(slots=True)
+class _Known:
+    asked: dict[str, _Asked] = field(default_factory=dict)
+    has_given_up: bool = False
+
+
+class GivenUpGangs:
+    """A memory of gangs that had no room for a member, by cluster and the gangs that are placed together."""
+
+    def __init__(self) -> None:
+        self._gangs: OrderedDict[_Key, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def note(self, cluster: str, gang: Gang, member: PodDocument) -> None:
+        """Note that a member asks for a place. With a new member, a gang that gave up may fit after all."""
+        key, now = (cluster, gang.together), time.monotonic()
+        with self._lock:
+            known = self._gangs.setdefault(key, _Known())
+            self._gangs.move_to_end(key)
+            if len(self._gangs) > _MOST_GANGS:
+                self._gangs.popitem(last=False)
+            for uid in [uid for uid, asked in known.asked.items() if now - asked.at > _LASTS_SECONDS]:
+                del known.asked[uid]
+            if member.uid not in known.asked:
+                known.has_given_up = False
+            known.asked[member.uid] = _Asked(member, now)
+            if len(known.asked) > _MOST_MEMBERS:
+                del known.asked[next(iter(known.asked))]
+
+    def add(self, cluster: str, gang: Gang) -> None:
+        """Note that a gang gave up."""
+        self._set(cluster, gang, has_given_up=True)
+
+    def discard(self, cluster: str, gang: Gang) -> None:
+        """Note that there is room for a gang."""
+        self._set(cluster, gang, has_given_up=False)
+
+    def _set(self, cluster: str, gang: Gang, *, has_given_up: bool) -> None:
+        with self._lock:
+            known = self._gangs.get((cluster, gang.together))
+            if known is not None:
+                known.has_given_up = has_given_up
+
+    def members(self, cluster: str, gang: Gang) -> Sequence[PodDocument]:
+        """Return the members of a gang in the order in which they first asked, if it gave up; else none."""
+        with self._lock:
+            known = self._gangs.get((cluster, gang.together))
+            if known is None or not known.has_given_up:
+                return ()
+            return tuple(asked.member for asked in known.asked.values())

@@ -1,0 +1,486 @@
+"""A node as pods see it that look for a place: policies, CPUs, NUMA nodes, and who is on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, is_numa_only, numa_class
+from placement.common.pod_identity import canonical_uid
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.inventories import Inventory
+from placement.engine.numa.alignment import Alignment
+from placement.engine.numa.amounts import NumaAmounts, amplified
+from placement.engine.numa.cpus import layout_of
+from placement.engine.numa.cpuset import CpuSet, mask_of
+from placement.engine.numa.demand import (
+    INVALID_TOPOLOGY,
+    BindPolicy,
+    CpuDemand,
+    Distribution,
+    ExclusiveLevel,
+    NumaPolicy,
+    NumaStrategy,
+    PickRules,
+    PodDemand,
+    RefusalClass,
+    Refused,
+)
+from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
+from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
+from placement.pods.koordinator.annotations import merged_numa_policy
+from placement.pods.koordinator.host_cpus import KubeletPod
+from placement.pods.koordinator.host_policies import HostBindPolicy, HostPolicies, pod_bind_policy
+from placement.pods.koordinator.node import NodeImport
+from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.koordinator.settings import SchedulerSettings
+
+# How a host binds the CPUs of pods, where its policy and theirs meet.
+
+
+class HostBinding(NamedTuple):
+    """The bind policy of a host.
+
+    `everybody`: it gives CPUs of their own to all pods that request CPUs. `whole_cores_only`: no policies
+    but FullPCPUs and NUMANodeLevel have an effect there.
+    """
+
+    policy: HostBindPolicy = HostBindPolicy.NONE
+    everybody: bool = False
+    whole_cores_only: bool = False
+
+    def binds(self, request: PodRequest) -> bool:
+        """Whether a pod gets CPUs of its own, because of itself or because of the host.
+
+        Source: koordinator.md, "Who is bound", "Pods without CPUs of their own".
+        """
+        return request.bound or self.binds_all(request)
+
+    def binds_all(self, request: PodRequest) -> bool:
+        """Whether a pod gets CPUs of its own whatever it is."""
+        return self.everybody and request.milli_cpus > 0
+
+    def required(self, request: PodRequest) -> BindPolicy:
+        """The policy that a pod requires, as far as it has an effect (koordinator.md, "ARM hosts")."""
+        without_effect = self.whole_cores_only and request.required_bind is BindPolicy.SPREAD_BY_PCPUS
+        return BindPolicy.NONE if without_effect else request.required_bind
+
+    def preference(self, request: PodRequest) -> CpuPreference:
+        """What a pod would rather have of its CPUs, as far as it has an effect.
+
+        Source: koordinator.md, "ARM hosts", "Isolation".
+        """
+        bind = self.required(request) or request.preferred_bind
+        exclusive = request.exclusive
+        if self.whole_cores_only:
+            bind = BindPolicy.FULL_PCPUS
+            if exclusive is ExclusiveLevel.PCPU_LEVEL:
+                exclusive = ExclusiveLevel.NONE
+        return CpuPreference(bind, exclusive)
+
+    def demand(self, request: PodRequest) -> CpuDemand | None:
+        """The CPUs that a pod asks for, None if it gets none of its own.
+
+        Source: koordinator.md, "Strict bind policy".
+        """
+        if not self.binds(request):
+            return None
+        preferred, exclusive = self.preference(request)
+        bind, strict = pod_bind_policy(self.policy, self.required(request), preferred)
+        return CpuDemand(request.need, BindPolicy(bind), strict, exclusive, request.group)
+
+    def is_avoided(self, request: PodRequest) -> bool:
+        """Whether a pod goes to such hosts last: it would rather spread where only whole cores are given.
+
+        Source: koordinator.md, "Isolation".
+        """
+        spreads = not request.required_bind and self.preference(request).bind is BindPolicy.SPREAD_BY_PCPUS
+        return spreads and self.policy is HostBindPolicy.FULL_PCPUS_ONLY
+
+
+UNBINDING = HostBinding()
+
+
+# What the providers of a node offer, by their places below the host.
+
+
+HOST = ""
+PODS_CLASS = host_class("pods").name
+
+
+class Place(NamedTuple):
+    """One inventory of a node: the path of its provider below the host, and its class."""
+
+    path: str
+    resource_class: str
+
+
+@dataclass(frozen=True, eq=False)
+class NodeOffers:
+    """All inventories of a node, and where its logical CPUs sit.
+
+    `cores` are the cores of CPUs as places. Nobody is given `unallocatable` CPUs; of those, `reserved` ones
+    are taken off the inventories of cores. A bound CPU costs `ratio`.
+    """
+
+    inventories: Mapping[Place, Inventory]
+    cores: Mapping[int, Place]
+    numa_of: Mapping[int, int]
+    numa_ids: tuple[int, ...]
+    unallocatable: CpuSet
+    reserved: CpuSet
+    ratio: Fraction
+
+    @cached_property
+    def below(self) -> tuple[Place, ...]:
+        """The inventories of NUMA nodes of which the host as a whole has none, for whoever counts by host."""
+        on_host = {place.resource_class for place in self.inventories if place.path == HOST}
+        on_numa_nodes = {f"numa-{numa}" for numa in self.numa_ids}
+        return tuple(
+            place
+            for place in self.inventories
+            if place.path in on_numa_nodes
+            and place.resource_class not in on_host
+            and not is_numa_only(place.resource_class)
+        )
+
+    def host(self, resource: str) -> Place | None:
+        """Where the host as a whole offers a resource, if it does."""
+        place, _ = host_place(resource)
+        return place if place in self.inventories else None
+
+    def on_numa_nodes(self, resource: str) -> dict[int, Place]:
+        """Where NUMA nodes offer a resource, by NUMA id."""
+        name = numa_class(resource).name
+        places = {numa: numa_place(numa, name) for numa in self.numa_ids}
+        return {numa: place for numa, place in places.items() if place in self.inventories}
+
+
+@lru_cache(maxsize=1024)
+def host_place(resource: str) -> tuple[Place, int]:
+    """Where a host that offers a resource does so as a whole, and how much of the resource is one unit."""
+    kind = host_class(resource)
+    return Place(HOST, kind.name), kind.unit
+
+
+def numa_place(numa: int, resource_class: str) -> Place:
+    """The inventory of a NUMA node."""
+    return Place(f"numa-{numa}", resource_class)
+
+
+def offers_of(node: NodeImport, prefix: str) -> NodeOffers:
+    """The offers of an imported node whose provider is called `prefix`."""
+    inventories = {
+        Place(spec.name.removeprefix(prefix).removeprefix("/"), name): inventory
+        for spec in node.tree.providers
+        for name, inventory in spec.inventories.items()
+    }
+    rows = node.topology.by_cpu
+    zones = {zone.numa for zone in node.zones}
+    return NodeOffers(
+        inventories=inventories,
+        cores={cpu: Place(f"core-{row.socket}-{row.core}", CORE_CLASS) for cpu, row in rows.items()},
+        numa_of={cpu: row.numa for cpu, row in rows.items()},
+        numa_ids=tuple(sorted(zones | node.topology.numa_nodes.keys())),
+        unallocatable=node.unallocatable,
+        reserved=node.reserved,
+        ratio=node.amplification.get("cpu", Fraction(1)),
+    )
+
+
+_SCORED_STRATEGIES = (NumaStrategy.MOST_ALLOCATED, NumaStrategy.LEAST_ALLOCATED)
+
+
+@dataclass(frozen=True)
+class Host:
+    """All that decides whether and where a pod fits on a node, apart from the totals of the node.
+
+    `unreadable_pods` are names of pods there whose resource-status does not parse, so that nobody knows which
+    CPUs they hold. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the
+    node is no part of it: equal hosts get equal answers, and the hash is computed once.
+    """
+
+    state: HostState
+    bind: HostBinding = UNBINDING
+    numa_policy: NumaPolicy = NumaPolicy.NONE
+    unreadable_pods: tuple[str, ...] = ()
+    numa_scoring: Strategy = DEFAULT_SCORING
+    favours_idle: bool = False
+
+    @cached_property
+    def _hash(self) -> int:
+        scoring = (self.numa_scoring, self.favours_idle)
+        return hash((self.state, self.bind, self.numa_policy, self.unreadable_pods, scoring))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def host_of(
+    node: NodeImport, ledger: HostLedger, settings: SchedulerSettings, unreadable_pods: Sequence[str] = ()
+) -> Host:
+    """An imported node with the pods recorded there, under the settings of its cluster.
+
+    Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles".
+    """
+    layout = layout_of(node.topology)
+    pinned = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
+    policies = node.policies
+    default = settings.default_numa_policy if settings.follows_design else NumaPolicy.NONE
+    return Host(
+        state=HostState(
+            layout=layout,
+            use=ledger.cpu_use(layout),
+            capacity=numa_capacity(node),
+            held=ledger.amounts(),
+            neighbours=ledger.numa_neighbours(layout),
+            unallocatable=mask_of(node.unallocatable),
+            pool=layout.cpus & ~mask_of(pinned | node.withheld),
+            cpu_ratio=node.amplification.get("cpu", Fraction(1)),
+            rules=_pick_rules(policies, settings),
+            groups=ledger.grouped_cpus(layout),
+        ),
+        bind=HostBinding(
+            policies.bind,
+            everybody=not settings.follows_design and policies.bind is not HostBindPolicy.NONE,
+            whole_cores_only=policies.whole_cores_only,
+        ),
+        numa_policy=default if policies.numa is None else policies.numa,
+        unreadable_pods=tuple(unreadable_pods),
+        numa_scoring=_numa_scoring(policies, settings),
+        favours_idle=settings.follows_design,
+    )
+
+
+def numa_capacity(node: NodeImport) -> NumaAmounts:
+    """What the NUMA nodes of a node have for aligned pods.
+
+    That is what its zones report less 1000 millicores for each unallocatable CPU, at least 0, multiplied by
+    the node's ratios unless it is reported multiplied.
+    Source: koordinator.md, "NUMA amounts", "CPU amplification".
+    """
+    ratios: Mapping[str, Fraction] = {} if node.zones_amplified else node.amplification
+    capacity = {}
+    for zone in node.zones:
+        lost = node.unallocatable.intersection(node.topology.numa_nodes.get(zone.numa, ()))
+        amounts = dict(zone.amounts)
+        if "cpu" in amounts:
+            amounts["cpu"] = max(0, amounts["cpu"] - 1000 * len(lost))
+        capacity[zone.numa] = amplified(amounts, ratios)
+    return NumaAmounts(capacity)
+
+
+def _numa_scoring(policies: HostPolicies, settings: SchedulerSettings) -> Strategy:
+    """How NUMA nodes are compared: a strategy that host or cluster name comes before the scoring.
+
+    Source: koordinator.md, "The NUMA strategy under alignment".
+    """
+    named = policies.strategy or settings.default_numa_strategy
+    if not settings.follows_design or named not in _SCORED_STRATEGIES:
+        return settings.numa_scoring
+    return Strategy(named, settings.numa_scoring.resources)
+
+
+def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRules:
+    strategy = policies.strategy or settings.numa_strategy
+    distribution = Distribution.PACKED
+    if policies.strategy is None and policies.distributes_over_numa:
+        distribution = Distribution.OVER_NEEDED
+    elif strategy is NumaStrategy.DISTRIBUTE_EVENLY:
+        distribution = Distribution.OVER_ALL
+    return PickRules(
+        share_limit=settings.share_limit,
+        fullest_first=strategy is NumaStrategy.MOST_ALLOCATED,
+        distribution=distribution,
+        downgrades=settings.follows_design,
+        isolation_first=settings.follows_design,
+    )
+
+
+def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[KubeletPod, ...]:
+    """The pods that a node reports with CPUs of a scheduler's, but are not recorded there.
+
+    Source: koordinator.md, "Reported pods".
+    """
+    if not node.reported_pods:
+        return ()
+    uids, names = {pod.uid for pod in pods}, {pod.full_name for pod in pods}
+    return tuple(
+        pod
+        for pod in node.reported_pods
+        if canonical_uid(pod.uid) not in uids and f"{pod.namespace}/{pod.name}" not in names
+    )
+
+
+def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
+    """The holdings of recorded pods, in their order, and then of those that are only reported."""
+    return HostLedger(
+        MappingProxyType({**{pod.consumer: pod.holding for pod in pods}, **_of_unknown(node, pods)})
+    )
+
+
+def _of_unknown(node: NodeImport, pods: Collection[RecordedPod]) -> dict[str, Holding]:
+    """Return what pods hold that are only reported, as far as no other pod does.
+
+    Their class is unknown and may be LSE, so best-effort pods keep off these CPUs.
+    Source: koordinator.md, "Reported pods".
+    """
+    held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
+    return {
+        f"reported {pod.uid}": Holding(pod.cpus - held, shares_with_best_effort=False)
+        for pod in unknown_pods(node, pods)
+    }
+
+
+def occupied_host(
+    node: NodeImport,
+    offers: NodeOffers,
+    pods: Iterable[RecordedPod],
+    others: Mapping[Place, int],
+    settings: SchedulerSettings,
+) -> Host:
+    """The host with its recorded pods; `others` is what consumers beside pods hold of its providers.
+
+    NUMA amounts are whole units of their classes, so that what fits here can be claimed. CPUs of the pods'
+    own count on their NUMA nodes even if the pods are aligned to none. Cores of which others hold threads
+    are left alone altogether, as nobody says which threads those are.
+    Source: koordinator.md, "Resource classes", "Per-NUMA accounts".
+    """
+    recorded = list(pods)
+    holdings = ledger_of(node, recorded).holdings
+    counted = {consumer: counted_holding(holding, offers) for consumer, holding in holdings.items()}
+    unreadable = [pod.full_name for pod in recorded if pod.unreadable]
+    host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
+    taken = _taken_by_others(recorded, others)
+    foreign = foreign_cpus(offers, others)
+    state = replace(
+        host.state,
+        capacity=_left_over(host.state.capacity, taken),
+        unallocatable=host.state.unallocatable | mask_of(foreign),
+        pool=host.state.pool & ~mask_of(foreign),
+    )
+    return replace(host, state=state)
+
+
+def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
+    """What consumers beside pods may be on: all CPUs of the cores of which they hold threads.
+
+    Nobody says which threads those are; reserved CPUs are nobody's.
+    """
+    if not others:
+        return frozenset()
+    return frozenset(cpu for cpu, place in offers.cores.items() if place in others) - offers.reserved
+
+
+def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
+    """A holding as it counts on NUMA nodes: in whole units, CPUs of a pod's own even if it is not aligned.
+
+    Source: koordinator.md, "Resource classes".
+    """
+    if not (holding.amounts or holding.cpus):
+        return holding
+    amounts = {
+        numa: {resource: _rounded_up(resource, amount) for resource, amount in row.items()}
+        for numa, row in holding.amounts.items()
+    }
+    if holding.cpus and not any("cpu" in row for row in amounts.values()):
+        for numa, count in Counter(offers.numa_of.get(cpu) for cpu in holding.cpus).items():
+            if numa is not None:
+                amounts.setdefault(numa, {})["cpu"] = 1000 * count
+    return replace(holding, amounts=NumaAmounts(amounts)) if amounts else holding
+
+
+def _taken_by_others(pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Counter[Place]:
+    taken = Counter(others)
+    for pod in pods:
+        for numa, row in pod.loose.items():
+            for resource, amount in row.items():
+                kind = numa_class(resource)
+                taken[Place(f"numa-{numa}", kind.name)] += -(-amount // kind.unit)
+    return taken
+
+
+def _left_over(capacity: NumaAmounts, taken: Mapping[Place, int]) -> NumaAmounts:
+    left = {}
+    for numa, row in capacity.items():
+        left[numa] = {
+            resource: max(0, amount // kind.unit - taken.get(Place(f"numa-{numa}", kind.name), 0)) * kind.unit
+            for resource, amount in row.items()
+            for kind in (numa_class(resource),)
+        }
+    return NumaAmounts(left)
+
+
+def _rounded_up(resource: str, amount: int) -> int:
+    unit = numa_class(resource).unit
+    return -(-amount // unit) * unit
+
+
+# What a pod asks of one host in particular, where the policies of both meet.
+
+
+BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
+UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
+
+
+def demand_on(host: Host, request: PodRequest) -> PodDemand:
+    """What a pod asks of a host.
+
+    Source: koordinator.md, "Who is bound", "Strict bind policy".
+    """
+    return PodDemand(request.amounts, host.bind.demand(request))
+
+
+def alignment_on(host: Host, request: PodRequest) -> Alignment:
+    """How a pod is aligned on a host. Raises Refused if their NUMA policies differ.
+
+    Source: koordinator.md, "Effective policy", "NUMA exclusivity".
+    """
+    return Alignment(
+        merged_numa_policy(host.numa_policy, request.numa.policy),
+        request.numa.effective_exclusivity,
+        host.numa_scoring,
+        host.favours_idle,
+    )
+
+
+def check_whole_cpus(host: Host, request: PodRequest) -> None:
+    """Raise Refused if a host binds every pod and this one does not request whole CPUs.
+
+    Source: koordinator.md, "Filter".
+    """
+    if host.bind.binds_all(request) and request.is_fractional:
+        raise Refused(
+            CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.WHOLE_CPUS)
+        )
+
+
+def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
+    """Raise Refused if a host can never bind CPUs for this pod, if it has to.
+
+    Source: koordinator.md, "Filter", "Recovery from pods".
+    """
+    cpus, layout = demand.cpus, host.state.layout
+    if cpus is None:
+        return
+    if not layout.cpus:
+        raise _unbindable(INVALID_TOPOLOGY)
+    if host.unreadable_pods:
+        names = ", ".join(host.unreadable_pods)
+        raise _unbindable(f"{UNREADABLE_PODS}: {names}")
+    required = host.bind.required(request)
+    if required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
+        raise _unbindable(BIND_CONFLICT)
+    if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
+        raise _unbindable(NOT_WHOLE_CORES)
+
+
+def _unbindable(words: str) -> Refused:
+    return Refused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.CPU_BINDING))

@@ -1,0 +1,1 @@
+"""Koordinator: its annotations, labels, settings, gangs and reservations."""

@@ -1,0 +1,197 @@
+"""Admission: the rules that a new or updated pod must keep, and warnings about settings without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from placement.common.manifest import Profile
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import (
+    CONSTRAINED_BURST,
+    DEFAULT,
+    ResourceSpec,
+    read_resource_spec,
+)
+from placement.pods.koordinator.qos import (
+    KubernetesQos,
+    PriorityClass,
+    is_bound_eligible,
+    kubernetes_qos,
+    raw_priority,
+    raw_qos,
+)
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.pod import Pod, names_resource, pod_limit, pod_requests
+
+_COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
+_REQUESTS = "pod.spec.containers[*].resources.requests"
+_LIMITS = "pod.spec.containers[*].resources.limits"
+_BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
+_BINDING_POLICIES = (DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
+_BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
+_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
+
+
+def admission_violations(
+    pod: Pod, profile: Profile, old: Pod | None = None, check_sub_priority: bool = True
+) -> list[str]:
+    """Every admission rule that a pod breaks, in the words `<field>: <kind>: <text>`.
+
+    `old` is the pod before an update. Source: koordinator.md, "Admission rules".
+    """
+    changes = change_violations(pod, old, check_sub_priority) if old else ()
+    violations = [*changes, *_class_violations(pod, profile), *_cpu_violations(pod)]
+    if profile is Profile.DESIGN:
+        violations.extend((*unequal_cpu(pod), *_unequal_memory(pod), *_unbinding(pod)))
+    return violations
+
+
+def unequal_cpu(pod: Pod) -> Iterator[str]:
+    """The violation of an LSE or LSR pod whose CPU request differs from its limit.
+
+    Refused under `design`, else a warning. Source: koordinator.md, "Profiles".
+    """
+    if not raw_qos(pod).owns_cpus:
+        return
+    requested, limit = _requested_cpu(pod), pod_limit(pod, "cpu")
+    if requested and limit != requested:
+        shown = "none" if limit is None else cpu_text(limit)
+        must = f"must equal the requested CPUs {cpu_text(requested)}"
+        yield f'{_LIMITS}: Invalid value: "{shown}": the CPU limit of {raw_qos(pod)} Pod {must}'
+
+
+def _unequal_memory(pod: Pod) -> Iterator[str]:
+    """The violation of an LSE or LSR pod whose memory request differs from its limit, under `design`.
+
+    Source: koordinator.md, "Profiles".
+    """
+    requested, limit = pod_requests(pod).get("memory"), pod_limit(pod, "memory")
+    if not raw_qos(pod).owns_cpus or not requested or limit == requested:
+        return
+    shown = "none" if limit is None else memory_text(limit)
+    must = f"must equal the requested memory {memory_text(requested)}"
+    yield f'{_LIMITS}: Invalid value: "{shown}": the memory limit of {raw_qos(pod)} Pod {must}'
+
+
+def _unbinding(pod: Pod) -> Iterator[str]:
+    """Yield the violation of an LSE or LSR pod whose bind policy gives no CPUs of its own, under `design`.
+
+    Source: koordinator.md, "Profiles".
+    """
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    policy = spec.required_bind or spec.preferred_bind
+    if raw_qos(pod).owns_cpus and policy and policy not in _BINDING_POLICIES:
+        must = f"the CPU bind policy of {raw_qos(pod)} Pod must be one of {', '.join(_BINDING_POLICIES)}"
+        yield f'annotations.{keys.RESOURCE_SPEC}: Invalid value: "{policy}": {must}'
+
+
+def memory_text(quantity: Fraction) -> str:
+    """A quantity of bytes as Kubernetes writes it, with the largest binary suffix that leaves it whole."""
+    size = -(-quantity // 1)
+    for power in range(len(_BINARY_SUFFIXES), 0, -1):
+        if not size % 1024**power:
+            return f"{size // 1024**power}{_BINARY_SUFFIXES[power - 1]}"
+    return str(size)
+
+
+def cpu_text(quantity: Fraction) -> str:
+    """A quantity of CPUs as Kubernetes writes it, in thousandths unless it is whole."""
+    return str(quantity) if quantity.denominator == 1 else f"{-(-quantity * 1000 // 1)}m"
+
+
+def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
+    """The forbidden changes between two versions of a pod, in the same words.
+
+    Source: koordinator.md, "Admission rules".
+    """
+    checks: list[tuple[str, Callable[[Pod], str]]] = [
+        (f"labels.{keys.QOS_CLASS}", raw_qos),
+        ("spec.priority", raw_priority),
+    ]
+    if check_sub_priority:
+        checks.append((f"labels.{keys.SUB_PRIORITY}", lambda pod: pod.label(keys.SUB_PRIORITY)))
+    for field, value in checks:
+        if value(pod) != value(old):
+            yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
+
+
+def _class_violations(pod: Pod, profile: Profile) -> Iterator[str]:
+    qos, priority = raw_qos(pod), raw_priority(pod)
+    if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
+        must = "must specify koordinator QoS BE with koordinator colocation resources"
+        yield f"labels.{keys.QOS_CLASS}: Required value: {must}"
+    by_label = profile is Profile.DESIGN
+    if priority in (qos.contradicting_priorities if by_label else qos.forbidden_priorities):
+        pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
+        yield f"Pod: Forbidden: {pair} cannot be used in combination"
+
+
+def _cpu_violations(pod: Pod) -> Iterator[str]:
+    if not raw_qos(pod).owns_cpus:
+        return
+    requested = _requested_cpu(pod)
+    if not requested:
+        yield f"{_REQUESTS}: Required value: LSR Pod must declare the requested CPUs"
+    elif requested.denominator != 1:
+        must = "the requested CPUs of LSR Pod must be integer"
+        yield f'{_REQUESTS}: Invalid value: "{cpu_text(requested)}": {must}'
+
+
+def _requested_cpu(pod: Pod) -> Fraction:
+    return pod_requests(pod).get("cpu", Fraction(0))
+
+
+def warn_of_pod(
+    pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, *, unbound: bool, designated: bool
+) -> None:
+    """Warn of settings that have no effect or a surprising one, each at its place in the manifest.
+
+    `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
+    Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".
+    """
+    _warn_of_classes(pod)
+    _warn_of_policies(pod, spec)
+    if unbound and raw_qos(pod).owns_cpus:
+        _warn_of_binding(pod, settings)
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
+    if status.value is not None and not pod.host and not designated:
+        status.warn("ignored: no scheduling hint names this mechanism")
+    if not settings.follows_design:
+        for inequality in unequal_cpu(pod):
+            pod.manifest.root.warn(inequality)
+
+
+def _warn_of_classes(pod: Pod) -> None:
+    label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
+    if label.value is not None and not qos:
+        label.warn(f"unknown QoS class {label.value!r} counts as unset")
+    if pod.manifest.annotation(keys.QOS_CLASS).value is not None:
+        pod.manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
+    if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
+        label.warn("BE on a pod that is Guaranteed for Kubernetes")
+    priority = pod.manifest.label(keys.PRIORITY_CLASS)
+    if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
+        priority.warn(f"unknown priority class {priority.value!r} counts as unset")
+
+
+def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
+    annotation = pod.manifest.annotation(keys.RESOURCE_SPEC)
+    for policy in (spec.required_bind, spec.preferred_bind):
+        if policy not in _BIND_POLICIES:
+            annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
+    if spec.exclusive not in _EXCLUSIVE_POLICIES:
+        annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
+    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
+    if group.value is not None and not raw_qos(pod).owns_cpus:
+        group.warn("has no effect: the pod gets no CPUs of its own")
+
+
+def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:
+    label = pod.manifest.label(keys.QOS_CLASS)
+    if is_bound_eligible(pod, settings.guaranteed_qos):
+        label.warn("no known bind policy applies: the pod gets no CPUs of its own")
+    else:
+        must = f"only given CPUs of their own with priority class {PriorityClass.PROD}"
+        label.warn(f"{raw_qos(pod)} pods are {must}")

@@ -1,0 +1,202 @@
+"""Annotations of a pod: what it wants of its CPUs, how it wants to be aligned, and what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from placement.allocations.kubernetes_resources import base_amount
+from placement.common.manifest import Field, Report
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy, RefusalClass, Refused
+from placement.engine.numa.host import Holding
+from placement.pods.koordinator.qos import QosClass
+
+DEFAULT = "Default"
+CONSTRAINED_BURST = "ConstrainedBurst"
+
+_REQUIRED = "requiredCPUBindPolicy"
+_PREFERRED = "preferredCPUBindPolicy"
+_EXCLUSIVE = "preferredCPUExclusivePolicy"
+POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    """The policies as they are written, empty where absent; `document` is the whole annotation."""
+
+    required_bind: str = ""
+    preferred_bind: str = ""
+    exclusive: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    def effective_bind(self, default: str) -> tuple[str, str]:
+        """The required and the preferred bind policy, where `Default` is replaced.
+
+        No preference is the default, too; no requirement stays none. Source: koordinator.md, "Who is bound".
+        """
+        required = default if self.required_bind == DEFAULT else self.required_bind
+        preferred = default if self.preferred_bind in ("", DEFAULT) else self.preferred_bind
+        return required, preferred
+
+
+def read_resource_spec(annotation: Field) -> ResourceSpec:
+    """The spec of a resource-spec annotation, absent or not; what does not parse is reported.
+
+    Source: koordinator.md, "Keys on the pod".
+    """
+    parsed = annotation.json()
+    return ResourceSpec(
+        required_bind=parsed.member(_REQUIRED).text() or "",
+        preferred_bind=parsed.member(_PREFERRED).text() or "",
+        exclusive=parsed.member(_EXCLUSIVE).text() or "",
+        document=dict(parsed.mapping()),
+    )
+
+
+def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, Any]:
+    """The annotation after a pod was bound under a policy, with the policies that were only implied.
+
+    Nothing changes if no policy applied. Source: koordinator.md, "What is written".
+    """
+    completed = dict(spec.document)
+    if bind and strict and spec.required_bind in ("", DEFAULT):
+        completed[_REQUIRED] = bind
+    if bind and spec.preferred_bind == DEFAULT:
+        completed[_PREFERRED] = bind
+    if bind and not completed.get(_REQUIRED) and not completed.get(_PREFERRED):
+        completed[_PREFERRED] = bind
+    return completed
+
+
+@dataclass(frozen=True, slots=True)
+class NumaTopologySpec:
+    """The NUMA policy a pod sets and the exclusivity it names; NONE where it says nothing."""
+
+    policy: NumaPolicy = NumaPolicy.NONE
+    exclusivity: NumaExclusivity = NumaExclusivity.NONE
+
+    @property
+    def effective_exclusivity(self) -> NumaExclusivity:
+        """What is named, else required exclusivity for pods that set a policy of their own.
+
+        Source: koordinator.md, "NUMA exclusivity".
+        """
+        if self.exclusivity is NumaExclusivity.NONE and self.policy is not NumaPolicy.NONE:
+            return NumaExclusivity.REQUIRED
+        return self.exclusivity
+
+
+def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
+    """The spec of a numa-topology-spec annotation, absent or not; unknown policies are reported.
+
+    Source: koordinator.md, "Keys on the pod".
+    """
+    parsed = annotation.json()
+    return NumaTopologySpec(
+        _read_choice(parsed.member("numaTopologyPolicy"), NumaPolicy, NumaPolicy.NONE),
+        _read_choice(parsed.member("singleNUMANodeExclusive"), NumaExclusivity, NumaExclusivity.NONE),
+    )
+
+
+def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
+    """The policy that host and pod agree on. Raises Refused if both set one and they differ.
+
+    Source: koordinator.md, "Effective policy".
+    """
+    policies = {host, pod} - {NumaPolicy.NONE}
+    if len(policies) > 1:
+        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.NUMA_POLICY))
+    return next(iter(policies), NumaPolicy.NONE)
+
+
+def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:
+    text = field.text() or default
+    if text not in set(choices):
+        field.complain(f"{text!r} is none of {', '.join(choice for choice in choices if choice)}")
+        return default
+    return choices(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """Logical CPUs of the pod's own, amounts by NUMA node, and pools of NUMA nodes, as (socket, NUMA id)."""
+
+    cpus: CpuSet = frozenset()
+    amounts: NumaAmounts = NOTHING
+    pools: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pod was given nothing."""
+        return not (self.cpus or self.amounts)
+
+    def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
+        """What a pod of this exclusivity group holds that was given this; `qos` is what its label names."""
+        return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
+
+
+NOTHING_GIVEN = ResourceStatus()
+
+
+def read_resource_status(annotation: Field) -> ResourceStatus:
+    """The status of a resource-status annotation, absent or not; what does not parse is reported.
+
+    Source: koordinator.md, "Keys on the pod".
+    """
+    parsed = annotation.json()
+    by_numa: dict[int, dict[str, int]] = {}
+    for entry in parsed.member("numaNodeResources").elements():
+        numa = entry.member("node").integer()
+        amounts = _read_amounts(entry.member("resources"))
+        if numa is not None and numa < 0:
+            entry.member("node").complain(f"{numa} is negative")
+        elif numa is not None:
+            by_numa[numa] = {**by_numa.get(numa, {}), **amounts}
+    return ResourceStatus(parsed.member("cpuset").cpu_list() or frozenset(), NumaAmounts(by_numa))
+
+
+def read_told_pools(annotation: Field) -> tuple[int, ...]:
+    """The NUMA nodes of the shared pools that a resource-status annotation names, as far as it is readable.
+
+    Source: koordinator.md, "CPU lists of containers".
+    """
+    entries = annotation.reported_to(Report()).json().member("cpuSharedPools").elements()
+    numa_ids = (entry.member("node").integer() for entry in entries)
+    return tuple(sorted({numa for numa in numa_ids if numa is not None}))
+
+
+def _read_amounts(resources: Field) -> dict[str, int]:
+    quantities = {name: amount.quantity() for name, amount in resources.members().items()}
+    return {name: base_amount(name, amount) for name, amount in quantities.items() if amount is not None}
+
+
+def status_document(status: ResourceStatus) -> Mapping[str, Any]:
+    """The annotation of a status, NUMA nodes ascending; empty members are left out.
+
+    Source: koordinator.md, "What is written".
+    """
+    members: dict[str, str | Sequence[Any]] = {
+        "cpuset": format_cpu_list(status.cpus),
+        "cpuSharedPools": [{"socket": socket, "node": numa} for socket, numa in status.pools],
+        "numaNodeResources": [
+            {"node": numa, "resources": quantities(amounts)} for numa, amounts in status.amounts.items()
+        ],
+    }
+    return {key: member for key, member in members.items() if member}
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """The amounts as Kubernetes writes them."""
+    return {name: _quantity(name, amount) for name, amount in amounts.items()}
+
+
+def _quantity(resource: str, amount: int) -> str:
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

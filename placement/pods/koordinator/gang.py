@@ -1,0 +1,161 @@
+"""Gangs: pods of which a number is placed together, or none."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.common.manifest import Field, Manifest, Report, read_duration
+from placement.pods.koordinator import keys
+
+_STRICT, _NON_STRICT = "Strict", "NonStrict"
+_WAITING_TIME = datetime.timedelta(minutes=10)
+_LONGEST_WAIT = datetime.timedelta(days=1)
+POD_GROUP = "PodGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The gang of a pod: `least` members are placed together, or none.
+
+    `together` are all gangs, by `namespace/name` like its own, that have to be whole at once. Members that
+    have places wait for the others as long as `waiting_time`; if `is_strict`, not when one finds no place.
+    """
+
+    name: str
+    least: int
+    is_strict: bool
+    waiting_time: datetime.timedelta
+    together: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What is recorded of a pod about its gang; it waits for the others until then, if it does."""
+
+    gang: str
+    least: int
+    waits_until: datetime.datetime | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The membership as JSON."""
+        waits = {} if self.waits_until is None else {"waits_until": self.waits_until.isoformat()}
+        return {"gang": self.gang, "least": self.least, **waits}
+
+
+def stored_membership(document: Mapping[str, Any]) -> Membership:
+    """The membership that a stored document describes."""
+    until = document.get("waits_until")
+    waits_until = None if until is None else datetime.datetime.fromisoformat(until)
+    return Membership(document["gang"], document["least"], waits_until)
+
+
+def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
+    """The gang that a pod in this namespace says it is of, if any; what is wrong is reported.
+
+    Source: koordinator.md, "Gangs".
+    """
+    name = manifest.annotation(keys.GANG_NAME).text()
+    group = manifest.label(keys.POD_GROUP).text() or manifest.label(keys.POD_GROUP_NAME).text()
+    least = manifest.annotation(keys.GANG_MIN_AVAILABLE)
+    if least.value is None:
+        least = manifest.label(keys.POD_GROUP_MIN_AVAILABLE)
+    if not name and least.value is None:
+        if group:
+            manifest.label(keys.POD_GROUP).warn(f"{POD_GROUP} {group} is not known here; placed by itself")
+        return None
+    if not name and not group:
+        return None
+    number = _number(least)
+    if number is None:
+        return None
+    own = f"{namespace}/{name or group}"
+    total = manifest.annotation(keys.GANG_TOTAL_NUMBER)
+    if total.value is not None and (_number(total) or number) < number:
+        total.warn(f"is less than {number}, the least that are placed together; ignored")
+    return Gang(
+        own,
+        number,
+        _is_strict(manifest.annotation(keys.GANG_MODE)),
+        _waiting_time(manifest.annotation(keys.GANG_WAITING_TIME)),
+        _together(manifest.annotation(keys.GANG_GROUPS)) | {own},
+    )
+
+
+def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:
+    """The gang of a pod whose manifest nobody has checked; None if it says none, or says it wrongly."""
+    report = Report()
+    gang = read_gang(Manifest(Field("Pod", pod, report)), namespace)
+    return None if report.findings else gang
+
+
+def _number(field: Field) -> int | None:
+    text = field.text() or ""
+    if text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0:
+        return int(text)
+    field.complain(f"must be a number of pods from 1 on, not {text[:60]!r}")
+    return None
+
+
+def _is_strict(mode: Field) -> bool:
+    text = mode.text() or _STRICT
+    if text not in (_STRICT, _NON_STRICT):
+        mode.warn(f"{text[:60]!r} is neither {_STRICT} nor {_NON_STRICT}; {_STRICT} counts")
+    return text != _NON_STRICT
+
+
+def _waiting_time(field: Field) -> datetime.timedelta:
+    if field.value is None:
+        return _WAITING_TIME
+    return min(read_duration(field.softly()) or _WAITING_TIME, _LONGEST_WAIT)
+
+
+def _together(groups: Field) -> frozenset[str]:
+    names = (each.text() or "" for each in groups.json().elements())
+    return frozenset(name for name in names if name)
+
+
+def with_pod_groups(
+    pods: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The pods with what the PodGroups, to which labels assign them, say of their gangs as annotations."""
+    said = {}
+    for group in groups:
+        root = Field(POD_GROUP, group, Report(), soft=True)
+        metadata, spec = root.member("metadata"), root.member("spec")
+        namespace = metadata.member("namespace").text() or "default"
+        said[namespace, metadata.member("name").text()] = _annotations(metadata, spec)
+    return [_annotated(pod, said) for pod in pods]
+
+
+def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
+    given = {
+        key: text
+        for key in (keys.GANG_MODE, keys.GANG_GROUPS, keys.GANG_TOTAL_NUMBER)
+        if (text := metadata.member("annotations").member(key).text())
+    }
+    least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
+    if least is not None:
+        given[keys.GANG_MIN_AVAILABLE] = str(least)
+    if seconds is not None:
+        given[keys.GANG_WAITING_TIME] = f"{seconds}s"
+    return given
+
+
+def _annotated(
+    pod: Mapping[str, Any], said: Mapping[tuple[str, str | None], Mapping[str, str]]
+) -> Mapping[str, Any]:
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("labels"), Mapping):
+        return pod
+    labels, annotations = metadata["labels"], metadata.get("annotations") or {}
+    name = labels.get(keys.POD_GROUP) or labels.get(keys.POD_GROUP_NAME)
+    namespace = metadata.get("namespace") or "default"
+    if not isinstance(name, str) or not isinstance(namespace, str) or not isinstance(annotations, Mapping):
+        return pod
+    added = said.get((namespace, name))
+    if not added:
+        return pod
+    return {**pod, "metadata": {**metadata, "annotations": {**added, **annotations}}}

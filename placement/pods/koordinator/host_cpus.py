@@ -1,0 +1,296 @@
+"""The CPUs of a host: where they sit, which ones kubelet pinned, their pools, and which no pod may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from placement.common.manifest import Field, Manifest, Profile
+from placement.engine.numa.cpus import CpuTopology, LogicalCpu, SharedPool, find_inconsistencies
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.keys import KubeletPolicy, Takeover, read_kubelet_policy, takeover_state
+
+_KEYS = {"cpu": "id", "core": "core", "numa": "node", "socket": "socket"}
+_SPELLED_FLAGS = {"true": True, "false": False}
+
+
+def read_cpu_topology(annotation: Field) -> CpuTopology:
+    """The topology of `{"detail": [{"id", "core", "socket", "node"}]}`; absent = empty.
+
+    Refused: members that are not integers, and every inconsistency, each named with its row.
+    Source: koordinator.md, "CPU topology".
+    """
+    details = annotation.json().member("detail").elements()
+    read = [_read_row(detail) for detail in details]
+    rows = [row for row in read if row is not None]
+    if len(rows) < len(details):
+        return CpuTopology()
+    inconsistencies = find_inconsistencies(rows)
+    for found in inconsistencies:
+        details[found.row].member(_KEYS[found.field]).refuse(found.text)
+    return CpuTopology() if inconsistencies else CpuTopology(tuple(rows))
+
+
+def _read_row(detail: Field) -> LogicalCpu | None:
+    ids = {field: detail.member(key).integer() for field, key in _KEYS.items()}
+    known = {field: number for field, number in ids.items() if number is not None}
+    return LogicalCpu(**known) if len(known) == len(ids) else None
+
+
+def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
+    """The CPUs of a list that the topology has; the others are left out with a warning.
+
+    Source: koordinator.md, "CPU topology".
+    """
+    named = field.cpu_list() or frozenset()
+    unknown = named - topology.cpus
+    if unknown:
+        field.warn(f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out")
+    return named - unknown
+
+
+def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
+    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
+
+    None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
+    """
+    cpus = read_known_cpus(annotation.member("cpuset"), topology)
+    return cpus if annotation.member("cpusetExclusive").flag(default=True) else frozenset()
+
+
+def read_shared_pools(annotation: Field) -> tuple[SharedPool, ...]:
+    """The pools of a parsed cpu-shared-pools annotation, as reported, ascending by socket and NUMA node.
+
+    They only serve diagnosis, so unreadable ones are left out and CPUs are not compared with the topology.
+    """
+    pools = [_read_pool(entry) for entry in annotation.elements()]
+    return tuple(sorted((pool for pool in pools if pool), key=lambda pool: (pool.socket, pool.numa)))
+
+
+def _read_pool(entry: Field) -> SharedPool | None:
+    socket, numa = entry.member("socket").integer(), entry.member("node").integer()
+    cpus = entry.member("cpuset").cpu_list()
+    return None if socket is None or numa is None or cpus is None else SharedPool(socket, numa, cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPod:
+    """A pod that is reported with logical CPUs; only CPUs of the host's topology, at least one."""
+
+    namespace: str
+    name: str
+    uid: str
+    cpus: CpuSet
+
+
+class PodAllocs(NamedTuple):
+    """The pods of a report: `managed` got their CPUs from kubelet, `others` from elsewhere."""
+
+    managed: tuple[KubeletPod, ...]
+    others: tuple[KubeletPod, ...]
+
+
+def read_pod_allocs(allocs: Field, topology: CpuTopology, profile: Profile) -> PodAllocs:
+    """The entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
+
+    Unusable entries are left out with a warning. The spellings of the design documents, `cpu` for `cpuset`
+    and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`, which
+    ignores entries that kubelet does not manage.
+    Source: koordinator.md, "Unallocatable CPUs", "Reported pods".
+    """
+    managed: dict[str, KubeletPod] = {}
+    others: dict[str, KubeletPod] = {}
+    for entry in allocs.elements():
+        cpus, is_managed = _cpuset(entry, profile), _is_managed(entry, profile)
+        counts = is_managed or profile is Profile.DESIGN
+        pod = _read_pod(entry, cpus, topology) if counts else None
+        if pod is not None:
+            _join(entry, pod, managed if is_managed else others)
+    return PodAllocs(tuple(managed.values()), tuple(others.values()))
+
+
+def _join(entry: Field, pod: KubeletPod, pods: dict[str, KubeletPod]) -> None:
+    if pod.uid in pods:
+        entry.member("uid").warn(f"{pod.uid!r} is listed twice; its CPUs are joined")
+        pod = replace(pod, cpus=pod.cpus | pods[pod.uid].cpus)
+    pods[pod.uid] = pod
+
+
+def _read_pod(entry: Field, cpuset: Field, topology: CpuTopology) -> KubeletPod | None:
+    uid = entry.member("uid").text()
+    cpus = read_known_cpus(cpuset, topology)
+    if not uid:
+        entry.member("uid").warn("is missing; the entry is ignored")
+    elif not cpus:
+        cpuset.warn("names no CPU of the host; the entry is ignored")
+    else:
+        return KubeletPod(_text(entry, "namespace"), _text(entry, "name"), uid, cpus)
+    return None
+
+
+def _cpuset(entry: Field, profile: Profile) -> Field:
+    seed_spelling = entry.member("cpu")
+    if entry.member("cpuset").value is not None or seed_spelling.value is None:
+        return entry.member("cpuset")
+    if profile is Profile.KOORD_SCHEDULER:
+        seed_spelling.refuse("the field is called cpuset")
+    else:
+        seed_spelling.warn("read as cpuset, the name of the field")
+    return seed_spelling
+
+
+def _is_managed(entry: Field, profile: Profile) -> bool:
+    flag = entry.member("managedByKubelet")
+    if not isinstance(flag.value, str) or flag.value not in _SPELLED_FLAGS:
+        return flag.flag(default=False) is True
+    if profile is Profile.KOORD_SCHEDULER:
+        flag.refuse(f'must be the boolean {flag.value}, not the text "{flag.value}"')
+    else:
+        flag.warn(f'the text "{flag.value}" is read as the boolean {flag.value}')
+    return _SPELLED_FLAGS[flag.value]
+
+
+def _text(entry: Field, key: str) -> str:
+    return entry.member(key).text() or ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCpus:
+    """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated.
+
+    `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
+    holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
+    `reserved` are the unallocatable ones without those of pods that kubelet manages; `system` has those of
+    the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
+    """
+
+    topology: CpuTopology
+    kubelet: KubeletPolicy
+    kubelet_pods: tuple[KubeletPod, ...]
+    unallocatable: CpuSet
+    withheld: CpuSet
+    reserved: CpuSet
+    system: CpuSet
+    reported_pods: tuple[KubeletPod, ...] = ()
+
+    @property
+    def takeover(self) -> Takeover:
+        """How far the host is taken over from kubelet."""
+        return takeover_state(self.kubelet, bool(self.kubelet_pods))
+
+
+def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
+    """The CPUs of a host, from its manifests.
+
+    Unallocatable are the CPUs of kubelet-managed pods, kubelet's reserved list, the node reservation's list
+    and an exclusive SYSTEM list. Each of them fails soft, with a warning.
+    Source: koordinator.md, "Unallocatable CPUs".
+    """
+    topology = read_cpu_topology(nrt.annotation(keys.CPU_TOPOLOGY))
+    manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()
+    allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
+    pods, reported = read_pod_allocs(allocs.json(), topology, profile)
+    kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
+    system = read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
+    reservation = _reported(nrt, node, keys.RESERVATION).member("reservedCPUs")
+    withheld = read_known_cpus(reservation, topology) | system
+    cpus = HostCpus(
+        topology,
+        read_kubelet_policy(manager),
+        pods,
+        unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
+        withheld=withheld,
+        reserved=withheld | kubelet_reserved,
+        system=system,
+        reported_pods=reported,
+    )
+    _warn_of_gaps(cpus, nrt, manager, allocs)
+    return cpus
+
+
+def _reported(nrt: Manifest, node: Manifest, key: str) -> Field:
+    """The node agent's version of an annotation; the operator's own on the node as long as there is none."""
+    annotation = nrt.annotation(key)
+    return (node.annotation(key) if annotation.value is None else annotation).softly().json()
+
+
+def _warn_of_gaps(cpus: HostCpus, nrt: Manifest, manager: Field, allocs: Field) -> None:
+    if not cpus.topology.rows:
+        nrt.annotation(keys.CPU_TOPOLOGY).warn("no CPUs are reported; the host cannot take bound pods")
+    if len({len(threads) for threads in cpus.topology.cores.values()}) > 1:
+        threads = cpus.topology.threads_per_core
+        nrt.annotation(keys.CPU_TOPOLOGY).warn(
+            f"cores differ in their threads; a whole core counts {threads}"
+        )
+    if cpus.takeover is Takeover.BLIND:
+        manager.member("policy").warn(
+            "not reported; CPUs that kubelet pins could be handed out a second time"
+        )
+    if cpus.kubelet.is_static and allocs.value is None:
+        allocs.warn("is missing though kubelet is static; CPUs it pinned could be handed out a second time")
+
+
+# Manifests reduced to what decides how a host is imported, so that like hosts have equal ones.
+
+
+ANONYMOUS = "node"
+
+_NODE_KEYS = ("node.koordinator.sh/",)
+_REPORT_KEYS = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
+
+
+def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A Node that was imported before, reduced to what its import depends on.
+
+    Importing it with its reduced topology gives the same host under the name `ANONYMOUS`.
+    """
+    metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": ANONYMOUS,
+            "labels": _chosen(metadata, "labels", _NODE_KEYS),
+            "annotations": _chosen(metadata, "annotations", _NODE_KEYS),
+        },
+        "status": {
+            "allocatable": status.get("allocatable"),
+            "nodeInfo": {"architecture": _mapping(status, "nodeInfo").get("architecture")},
+        },
+    }
+
+
+def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
+    """A NodeResourceTopology that was imported before, reduced likewise."""
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": ANONYMOUS,
+            "annotations": _chosen(_mapping(nrt, "metadata"), "annotations", _REPORT_KEYS),
+        },
+        "topologyPolicies": nrt.get("topologyPolicies"),
+        "zones": [_zone(zone) for zone in nrt.get("zones") or ()],
+    }
+
+
+def _zone(zone: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": zone.get("name"),
+        "type": zone.get("type"),
+        "resources": [
+            {"name": entry.get("name"), "allocatable": entry.get("allocatable")}
+            for entry in zone.get("resources") or ()
+        ],
+    }
+
+
+def _chosen(metadata: Mapping[str, Any], key: str, prefixes: tuple[str, ...]) -> dict[str, Any]:
+    return {name: text for name, text in _mapping(metadata, key).items() if name.startswith(prefixes)}
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = parent.get(key) or {}
+    return found

@@ -1,0 +1,223 @@
+"""A Kubernetes node and its NodeResourceTopology as one value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from placement.allocations.kubernetes_resources import ResourceNames
+from placement.common.manifest import Field, Manifest, ManifestError, Profile, Report, read_manifest, shown
+from placement.engine.domain.inventories import TreeSpec
+from placement.engine.numa.cpus import MAX_NUMA_NODES, CpuTopology, SharedPool
+from placement.engine.numa.cpuset import CpuSet
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.host_cpus import HostCpus, KubeletPod, read_host_cpus, read_shared_pools
+from placement.pods.koordinator.host_policies import HostPolicies, read_host_policies
+from placement.pods.koordinator.keys import KubeletPolicy, Takeover
+from placement.pods.koordinator.tree import (
+    HostIdentity,
+    NumaSupply,
+    Offers,
+    Zone,
+    architecture_trait,
+    build_tree,
+    core_inventories,
+    host_inventories,
+    host_reservation,
+    host_traits,
+    label_traits,
+    read_amplification,
+    read_zones,
+    renamed,
+)
+from placement.pods.manifests.selection import read_attributes
+
+_NRT = "NodeResourceTopology"
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_UID = re.compile(r"[!-.0-~]{1,128}")
+_LONGEST_NAME = 200
+_LONGEST_PATH = "core-4096-4096"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImport:
+    """A host as its two manifests describe it.
+
+    `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
+    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
+    no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
+    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    `reported_pods` were given CPUs by a scheduler.
+    `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
+    """
+
+    name: str
+    tree: TreeSpec
+    topology: CpuTopology
+    unallocatable: CpuSet
+    withheld: CpuSet
+    reserved: CpuSet
+    system: CpuSet
+    kubelet: KubeletPolicy
+    kubelet_pods: tuple[KubeletPod, ...]
+    takeover: Takeover
+    policies: HostPolicies
+    amplification: Mapping[str, Fraction]
+    zones_amplified: bool
+    zones: tuple[Zone, ...]
+    resource_names: Mapping[str, str]
+    ls_pools: tuple[SharedPool, ...]
+    be_pools: tuple[SharedPool, ...]
+    reported_pods: tuple[KubeletPod, ...]
+    warnings: tuple[str, ...]
+
+
+def import_node(
+    cluster: str,
+    node: Mapping[str, Any],
+    nrt: Mapping[str, Any] | None,
+    profile: str = "design",
+    labels: Collection[str] = (),
+) -> NodeImport:
+    """What a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
+
+    `labels` are the keys of labels that become traits.
+
+    The same manifests always give the same value. Raises ManifestError with every finding at once.
+    Source: koordinator.md, "Host ingestion, recovery and pools", "Placement mapping".
+    """
+    report = Report()
+    reading = _read_profile(profile)
+    host, topology = _read_manifests(node, nrt, report)
+    # What pods choose it by is read anew when pods come, and told of now.
+    read_attributes(node, report)
+    identity = _read_identity(cluster, host, report)
+    names = ResourceNames()
+    cpus = read_host_cpus(host, topology, reading)
+    policies = read_host_policies(host, topology.root.member("topologyPolicies"), cpus.kubelet, reading)
+    supply = _read_supply(host, topology, cpus, names)
+    offers = _read_offers(host, cpus, policies, supply, names)
+    architecture = host.root.member("status").member("nodeInfo").member("architecture")
+    traits = host_traits(policies, cpus.topology, cpus.kubelet.is_static, architecture_trait(architecture))
+    traits |= label_traits({key: host.label(key) for key in labels})
+    pools = [
+        read_shared_pools(topology.annotation(key).softly().json())
+        for key in (keys.LS_SHARED_POOLS, keys.BE_SHARED_POOLS)
+    ]
+    report.raise_findings()
+    return NodeImport(
+        name=identity.host,
+        tree=build_tree(identity, offers, traits, cpus.topology),
+        topology=cpus.topology,
+        unallocatable=cpus.unallocatable,
+        withheld=cpus.withheld,
+        reserved=cpus.reserved,
+        system=cpus.system,
+        kubelet=cpus.kubelet,
+        kubelet_pods=cpus.kubelet_pods,
+        takeover=cpus.takeover,
+        policies=policies,
+        amplification=supply.ratios,
+        zones_amplified=supply.zones_amplified,
+        zones=tuple(supply.zones.values()),
+        resource_names={name: names.of(name) for name in sorted(offers.classes)},
+        ls_pools=pools[0],
+        be_pools=pools[1],
+        reported_pods=cpus.reported_pods,
+        warnings=report.warnings,
+    )
+
+
+def import_like(
+    cluster: str,
+    node: Mapping[str, Any],
+    nrt: Mapping[str, Any] | None,
+    like: NodeImport,
+    labels: Collection[str] = (),
+) -> NodeImport | None:
+    """What `import_node` says of manifests whose canonical form gave `like`, which need not be read in full.
+
+    None where there is anything to say about them that `like` does not say: then all of them must be read.
+    """
+    report = Report()
+    host, _ = _read_manifests(node, nrt, report)
+    read_attributes(node, report)
+    identity = _read_identity(cluster, host, report)
+    traits = label_traits({key: host.label(key) for key in labels})
+    if report.findings or not set(report.warnings) <= set(like.warnings):
+        return None
+    return replace(like, name=identity.host, tree=renamed(like.tree, identity, traits))
+
+
+def _read_profile(profile: str) -> Profile:
+    if profile not in set(Profile):
+        choices = " and ".join(Profile)
+        raise ManifestError([f"profile: must be one of {choices}, not {shown(profile)}"])
+    return Profile(profile)
+
+
+def _read_manifests(
+    node: Mapping[str, Any], nrt: Mapping[str, Any] | None, report: Report
+) -> tuple[Manifest, Manifest]:
+    host = read_manifest(node, "v1", "Node", report)
+    if nrt is None:
+        absent = Field(_NRT, {}, report)
+        absent.warn("is missing; nothing is known about CPUs and NUMA nodes")
+        return host, Manifest(absent)
+    topology = read_manifest(nrt, "topology.node.k8s.io/v1alpha1", _NRT, report)
+    if topology.name.value != host.name.value:
+        topology.name.refuse(
+            f"must be the name of the node, {shown(host.name.value)}, not {shown(topology.name.value)}"
+        )
+    return host, topology
+
+
+def _read_identity(cluster: str, host: Manifest, report: Report) -> HostIdentity:
+    name, uid = host.name.text() or "", host.uid.text() or ""
+    identity = HostIdentity(cluster, name, uid or name)
+    if not cluster or "/" in cluster or not cluster.isprintable():
+        report.refuse(f"cluster: {shown(cluster)} cannot be part of a provider name")
+    if name and not _HOST_NAME.fullmatch(name):
+        host.name.refuse(f"{shown(name)} is not a DNS name")
+    if uid and not _UID.fullmatch(uid):
+        host.uid.refuse(f"{shown(uid)} is not a uid")
+    if len(identity.name(_LONGEST_PATH)) > _LONGEST_NAME:
+        host.name.refuse(f"names of its providers would be longer than {_LONGEST_NAME} characters")
+    return identity
+
+
+def _read_supply(host: Manifest, topology: Manifest, cpus: HostCpus, names: ResourceNames) -> NumaSupply:
+    zones = topology.root.member("zones")
+    by_numa = {zone.numa: zone for zone in read_zones(zones, names)}
+    if len(by_numa.keys() | cpus.topology.numa_nodes.keys()) > MAX_NUMA_NODES:
+        zones.refuse(f"there are more than {MAX_NUMA_NODES} NUMA nodes")
+    # Ratios in the report itself only say that its amounts are multiplied already (CPU amplification).
+    reported = topology.annotation(keys.AMPLIFICATION_RATIO).json()
+    return NumaSupply(
+        field=zones,
+        zones=by_numa,
+        topology=cpus.topology,
+        unallocatable=cpus.unallocatable,
+        ratios=read_amplification(host.annotation(keys.AMPLIFICATION_RATIO).json()),
+        zones_amplified=bool(reported.mapping()),
+    )
+
+
+def _read_offers(
+    host: Manifest, cpus: HostCpus, policies: HostPolicies, supply: NumaSupply, names: ResourceNames
+) -> Offers:
+    numa_ids = sorted(supply.zones.keys() | cpus.topology.numa_nodes.keys())
+    numa_nodes = {numa: supply.inventories(numa) for numa in numa_ids}
+    allocatable = host.root.member("status").member("allocatable")
+    if allocatable.value is None:
+        allocatable.warn("is missing; the host as a whole offers nothing")
+    reserved = host_reservation(host.annotation(keys.RESERVATION).softly().json())
+    offered_below = frozenset().union(*numa_nodes.values())
+    return Offers(
+        host=host_inventories(allocatable, reserved, offered_below, names),
+        numa_nodes=numa_nodes,
+        cores=core_inventories(cpus.topology, cpus.reserved, policies.bind),
+    )

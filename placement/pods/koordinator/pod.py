@@ -1,0 +1,391 @@
+"""A Kubernetes pod as values: what it asks of any host, and all else that its manifest says."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from placement.common.manifest import Field, ManifestError, Report
+from placement.engine.numa.amounts import Amounts
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, RefusalClass, Refused
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.admission import admission_violations, warn_of_pod
+from placement.pods.koordinator.annotations import (
+    CONSTRAINED_BURST,
+    DEFAULT,
+    NumaTopologySpec,
+    ResourceSpec,
+    ResourceStatus,
+    read_numa_topology_spec,
+    read_resource_spec,
+    read_resource_status,
+)
+from placement.pods.koordinator.gang import Gang, read_gang
+from placement.pods.koordinator.qos import (
+    KubernetesQos,
+    QosClass,
+    is_bound_eligible,
+    kubernetes_qos,
+    qos_with_default,
+    raw_qos,
+)
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.affinity import PodRules, read_pod_rules
+from placement.pods.manifests.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
+from placement.pods.manifests.selection import (
+    NodeAttributes,
+    NodeSelection,
+    Term,
+    read_node_selection,
+    read_term,
+)
+
+# Pods that must use a reservation, and which ones they accept.
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationAffinity:
+    """The reservations that a pod accepts: the one of this name, else those to which all the rest applies."""
+
+    name: str = ""
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+
+    def accepts(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a reservation will do. Source: koordinator.md, "Reservations"."""
+        if self.name:
+            return self.name == name
+        if any(labels.get(key) != text for key, text in self.selector):
+            return False
+        attributes = NodeAttributes(name, labels)
+        return self.terms is None or any(term.holds(attributes) for term in self.terms)
+
+
+def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
+    """The affinity of a reservation-affinity annotation, None if there is none.
+
+    With one the pod must use a reservation. What does not parse is reported.
+    Source: koordinator.md, "Keys on the pod".
+    """
+    parsed = annotation.json()
+    if parsed.value is None:
+        return None
+    selector = parsed.member("reservationSelector").members()
+    required = parsed.member(_REQUIRED)
+    terms = required.member("reservationSelectorTerms").elements()
+    return ReservationAffinity(
+        name=parsed.member("name").text() or "",
+        selector=tuple(sorted((key, text.text() or "") for key, text in selector.items())),
+        terms=None if required.value is None else tuple(map(read_term, terms)),
+    )
+
+
+CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"
+MECHANISM = "NodeNUMAResource"
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """What a pod asks of any host; equal requests get equal answers.
+
+    `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
+    the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
+    `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
+    of one NUMA node has to cover. `group`: pods of the same one never share a core, or a NUMA node.
+    """
+
+    amounts: Amounts
+    need: int
+    bound: bool = False
+    required_bind: BindPolicy = BindPolicy.NONE
+    preferred_bind: BindPolicy = BindPolicy.NONE
+    exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+    numa: NumaTopologySpec = field(default_factory=NumaTopologySpec)
+    designated: ResourceStatus | None = None
+    ignores_reservations: bool = False
+    uses_ls_pools: bool = False
+    burst_limit: int | None = None
+    group: str = ""
+
+    @cached_property
+    def _hash(self) -> int:
+        policies = (self.bound, self.required_bind, self.preferred_bind, self.exclusive, self.numa)
+        rest = (self.designated, self.ignores_reservations, self.uses_ls_pools, self.burst_limit, self.group)
+        return hash((frozenset(self.amounts.items()), self.need, policies, rest))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def milli_cpus(self) -> int:
+        """The requested millicores."""
+        return self.amounts.get("cpu", 0)
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether the request is no whole number of CPUs."""
+        return bool(self.milli_cpus % 1000)
+
+
+def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
+    """What a pod asks of any host; None if it requests nothing at all.
+
+    Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
+    the pod. Source: koordinator.md, "Who is bound".
+    """
+    amounts = request_amounts(pod_requests(pod))
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    numa = read_numa_topology_spec(pod.manifest.annotation(keys.NUMA_TOPOLOGY_SPEC))
+    designated = _read_designated(pod)
+    if not amounts:
+        return None
+    required, preferred = _bind_policies(pod, spec, amounts, settings)
+    return PodRequest(
+        amounts=amounts,
+        need=amounts.get("cpu", 0) // 1000,
+        bound=bool(required or preferred),
+        required_bind=required,
+        preferred_bind=preferred,
+        exclusive=exclusive_level(spec, settings),
+        numa=numa,
+        designated=designated,
+        ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
+        uses_ls_pools=settings.follows_design and _is_latency_sensitive(pod),
+        burst_limit=_burst_limit(pod, spec, settings),
+        group=exclusivity_group(pod, settings) if required or preferred else "",
+    )
+
+
+def _bind_policies(
+    pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
+) -> tuple[BindPolicy, BindPolicy]:
+    """The required and the preferred policy of a pod that is bound, else none."""
+    required, preferred = spec.effective_bind(settings.default_bind_policy)
+    effective = required or preferred
+    if (
+        not is_bound_eligible(pod, settings.guaranteed_qos)
+        or not effective
+        or effective not in set(BindPolicy)
+    ):
+        return BindPolicy.NONE, BindPolicy.NONE
+    if amounts.get("cpu", 0) % 1000:
+        raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
+    if not amounts.get("cpu", 0):
+        return BindPolicy.NONE, BindPolicy.NONE
+    return _known_policy(required), _known_policy(preferred)
+
+
+def _known_policy(policy: str) -> BindPolicy:
+    return BindPolicy(policy) if policy in set(BindPolicy) else BindPolicy.NONE
+
+
+def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
+    """The level of a pod with that spec; unknown ones behave as none.
+
+    Source: koordinator.md, "Keys on the pod", "Profiles".
+    """
+    if spec.exclusive in ("", DEFAULT) and settings.follows_design:
+        return settings.default_exclusive_level
+    return ExclusiveLevel(spec.exclusive) if spec.exclusive in set(ExclusiveLevel) else ExclusiveLevel.NONE
+
+
+def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
+    """The group that a pod names, empty if none; what cannot be read is reported.
+
+    Source: koordinator.md, "Exclusivity groups".
+    """
+    named = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP).text() or ""
+    return named if settings.follows_design else ""
+
+
+def _is_latency_sensitive(pod: Pod) -> bool:
+    """Whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
+    return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
+
+
+def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
+    """The limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
+    bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
+    if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
+        return None
+    limit = pod_limit(pod, "cpu")
+    if limit is None:
+        containers = pod.manifest.root.member("spec").member("containers")
+        containers.refuse(f"{CONSTRAINED_BURST} needs a limit of cpu on every container")
+        return None
+    return request_amounts({"cpu": limit}).get("cpu", 0)
+
+
+def _read_designated(pod: Pod) -> ResourceStatus | None:
+    """The status a pod arrives with, if a scheduling hint names this mechanism and no host is chosen yet."""
+    hint = pod.manifest.annotation(keys.SCHEDULING_HINT).json()
+    if pod.host or not _names_mechanism(hint):
+        return None
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
+    return None if status.is_empty else status
+
+
+def _names_mechanism(hint: Field) -> bool:
+    return MECHANISM in hint.member("extensions").mapping()
+
+
+@dataclass(frozen=True, slots=True)
+class PodImport:
+    """All that a manifest says about a pod that looks for a place.
+
+    `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
+    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
+    must use a reservation.
+    """
+
+    qos: QosClass
+    kubernetes_qos: KubernetesQos
+    request: PodRequest | None
+    spec: ResourceSpec
+    selection: NodeSelection
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+    treated_as: QosClass
+    rules: PodRules
+    gang: Gang | None = None
+    reservation_affinity: ReservationAffinity | None = None
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it requests of its host as a whole."""
+        return {} if self.request is None else self.request.amounts
+
+
+def import_pod(
+    document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
+) -> PodImport:
+    """What a parsed Pod asks of hosts under the settings of its cluster; `old` is the Pod before an update.
+
+    Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
+    Source: koordinator.md, "Who is bound", "Admission rules".
+    """
+    report = Report()
+    pod = read_pod(document, report)
+    before = None if old is None else read_pod(old, Report())
+    for violation in admission_violations(pod, settings.profile, before, settings.keeps_sub_priority):
+        report.refuse(violation)
+    request = _interpret(pod, settings)
+    selection = read_node_selection(pod.manifest.root.member("spec"))
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
+    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
+    report.raise_findings()
+    warn_of_pod(
+        pod,
+        spec,
+        settings,
+        unbound=request is not None and not request.bound,
+        designated=request is not None and request.designated is not None,
+    )
+    return PodImport(
+        qos=raw_qos(pod),
+        kubernetes_qos=kubernetes_qos(pod),
+        request=request,
+        spec=spec,
+        selection=selection,
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
+        treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
+        rules=rules,
+        gang=gang,
+        reservation_affinity=affinity,
+    )
+
+
+def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
+    try:
+        return interpret_pod(pod, settings)
+    except Refused:
+        return None  # admission has a finding about every pod that no host can take
+
+
+# Reading pods like those that were read before.
+#
+# Pods of one controller differ in their names and uids, and in much that says nothing about where they may
+# go; and an extender asks about the same pod several times.
+
+
+_READINGS_KEPT = 512
+_LONGEST_KEPT = 2**14
+# The last format of marshal in which equal values are equal bytes, whoever else refers to them.
+_PLAIN_FORMAT = 2
+
+# Members by name, with what is read of each: all of it (None), members, or members of each element of a list.
+_CONTAINERS = [dict.fromkeys(("name", "resources", "restartPolicy"))]
+_READ: dict[str, Any] = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": dict.fromkeys(("namespace", "labels", "annotations")),
+    "spec": {
+        "affinity": None,
+        "containers": _CONTAINERS,
+        "initContainers": _CONTAINERS,
+        "nodeName": None,
+        "nodeSelector": None,
+        "overhead": None,
+        "priority": None,
+        "resources": None,
+        "tolerations": None,
+        "topologySpreadConstraints": None,
+    },
+    "status": dict.fromkeys(("phase", "qosClass")),
+}
+# Of these it only matters that they are there.
+_NAMES = {"name": "any", "uid": "any"}
+
+
+def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodImport:
+    """What `import_pod` says of a Pod, remembered for others that say the same; only to be read.
+
+    It is read of the very bytes by which it is found again, and in these no two types look alike. So pods
+    that differ in anything that is read never share it, as long as `what_is_read` leaves out none of that.
+    Raises ManifestError, which is never remembered.
+    """
+    try:
+        text = marshal.dumps(what_is_read(document), _PLAIN_FORMAT)
+        if len(text) <= _LONGEST_KEPT:
+            return _read(text, settings)
+    except (ManifestError, ValueError):
+        pass  # Errors are told of the manifest as it came, and marshal knows only what JSON may hold.
+    return import_pod(document, settings)
+
+
+@lru_cache(_READINGS_KEPT)
+def _read(text: bytes, settings: SchedulerSettings) -> PodImport:
+    return import_pod(marshal.loads(text), settings)
+
+
+def what_is_read(document: Mapping[str, Any]) -> Any:
+    """A Pod without what `import_pod` does not look at; if it has a name and a uid, with those of any pod."""
+    read = _part(document, _READ)
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return read
+    own = {key: metadata.get(key) for key in _NAMES}
+    named = all(isinstance(text, str) and text for text in own.values())
+    return {**read, "metadata": {**read["metadata"], **(_NAMES if named else own)}}
+
+
+def _part(value: Any, wanted: Any) -> Any:
+    if isinstance(wanted, list) and isinstance(value, list):
+        return [_part(element, wanted[0]) for element in value]
+    if not isinstance(wanted, dict) or not isinstance(value, dict):
+        return value
+    # Keys that are no texts are errors wherever they are.
+    return {
+        key: _part(member, wanted.get(key))
+        for key, member in value.items()
+        if key in wanted or not isinstance(key, str)
+    }

@@ -1,0 +1,330 @@
+"""A pod as it is recorded on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.common.manifest import Manifest, Report
+from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.engine.numa.cpus import CpuTopology
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.engine.numa.demand import ExclusiveLevel
+from placement.engine.numa.host import Holding
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.admission import admission_violations, change_violations
+from placement.pods.koordinator.annotations import read_resource_spec, read_resource_status, read_told_pools
+from placement.pods.koordinator.gang import Gang, Membership, read_gang, stored_membership
+from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.pod import exclusive_level, exclusivity_group
+from placement.pods.koordinator.qos import KubernetesQos, QosClass, kubernetes_qos, raw_qos, running_qos
+from placement.pods.koordinator.reservation import ReservationTerms, stored_terms
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.affinity import (
+    NO_AFFINITY,
+    Labels,
+    PodAffinity,
+    PodRules,
+    read_pod_rules,
+    stored_affinity,
+)
+from placement.pods.manifests.pod import Pod, occupied_amounts, read_pod, request_amounts
+
+NO_HOLDING = Holding()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """Who a pod is, what it requests of its node as a whole, and what it holds there.
+
+    `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
+    `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
+    `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
+    nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
+    while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
+    from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
+    `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
+    or apart, `affinity` is what it wants itself, `membership` that of its gang. `is_leaving`: it is being
+    deleted, and so counts for no topology spread.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    consumer: str
+    qos: str
+    requests: Amounts
+    holding: Holding = NO_HOLDING
+    loose: NumaAmounts = NOTHING
+    unreadable: tuple[str, ...] = ()
+    treated_as: str = ""
+    pools: tuple[int, ...] = ()
+    reservation: str = ""
+    keeps: ReservationTerms | None = None
+    slots: int = 1
+    labels: Labels = ()
+    affinity: PodAffinity = NO_AFFINITY
+    membership: Membership | None = None
+    is_leaving: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def document(self) -> dict[str, Any]:
+        """The pod as JSON to be stored, without names and uid."""
+        holding = self.holding
+        members: dict[str, Any] = {
+            "consumer": self.consumer,
+            "qos": self.qos,
+            "requests": dict(self.requests),
+            "cpus": format_cpu_list(holding.cpus),
+            "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
+            "amounts": _written(holding.amounts),
+            "loose": _written(self.loose),
+            "secluded": not holding.shares_with_best_effort,
+            "unreadable": list(self.unreadable),
+            "group": holding.group,
+            "treated_as": self.treated_as,
+            "pools": list(self.pools),
+            "reservation": self.reservation,
+            "keeps": None if self.keeps is None else self.keeps.document(),
+            "affinity": self.affinity.document(),
+            "membership": None if self.membership is None else self.membership.document(),
+            "leaving": self.is_leaving,
+        }
+        # Rows without labels are those of releases that wrote none.
+        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
+
+
+def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
+    """The pod that a stored document describes."""
+    holding = Holding(
+        cpus=parse_cpu_list(document.get("cpus", "")),
+        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
+        amounts=_read(document.get("amounts")),
+        shares_with_best_effort=not document.get("secluded", False),
+        group=document.get("group", ""),
+    )
+    keeps, membership = document.get("keeps"), document.get("membership")
+    labels = tuple(sorted(document.get("labels", {}).items()))
+    return RecordedPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        consumer=document["consumer"],
+        qos=document.get("qos", ""),
+        requests=document.get("requests", {}),
+        holding=holding,
+        loose=_read(document.get("loose")),
+        unreadable=tuple(document.get("unreadable", ())),
+        treated_as=document.get("treated_as", ""),
+        pools=tuple(document.get("pools", ())),
+        reservation=document.get("reservation", ""),
+        keeps=None if keeps is None else stored_terms(keeps),
+        labels=labels,
+        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
+        membership=None if membership is None else stored_membership(membership),
+        is_leaving=document.get("leaving", False),
+    )
+
+
+def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
+    """What to note about the pool of a pod: nothing if its label says the same, or it has CPUs of its own."""
+    return "" if holding.cpus or treated_as == qos else str(treated_as)
+
+
+def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
+    return {str(numa): dict(row) for numa, row in amounts.items()}
+
+
+def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
+    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
+
+
+# Pods that run already: what they hold according to their annotations.
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """What to record for a pod: nothing, its holding, or that its holding is unknown.
+
+    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
+    its host, as its CPUs could be handed out a second time.
+    """
+
+    holding: Holding | None = None
+    unreadable: tuple[str, ...] = ()
+
+
+def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
+    """What a pod holds on its host; nothing before it has one, after it ended, or if it was given nothing.
+
+    A resource-status is taken as it is. Source: koordinator.md, "Recovery from pods".
+    """
+    if not pod.is_assigned:
+        return PodRecord()
+    findings = Report()
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
+    if findings.findings:
+        return PodRecord(unreadable=findings.findings)
+    if status.is_empty:
+        return PodRecord()
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
+    return PodRecord(status.holding(level, raw_qos(pod), group))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
+
+    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
+    label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
+    `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
+    nodes whose shared pools it was told. Of its `rules` and its `gang`, what cannot be read has no effect.
+    """
+
+    phase: str
+    qos: QosClass
+    treated_as: QosClass
+    kubernetes_qos: KubernetesQos
+    requests: Amounts
+    record: PodRecord
+    has_status: bool
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+    rules: PodRules
+    gang: Gang | None = None
+    pools: tuple[int, ...] = ()
+
+
+def import_running_pod(
+    document: Mapping[str, Any],
+    settings: SchedulerSettings,
+    kubelet: KubeletPolicy,
+    old: Mapping[str, Any] | None = None,
+) -> RunningPod:
+    """What a parsed Pod says about its place on a host with that kubelet; `old` is the Pod before an update.
+
+    Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
+    resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
+    """
+    report = Report()
+    pod = read_pod(document, report)
+    if old is not None:
+        for violation in change_violations(pod, read_pod(old, Report()), settings.keeps_sub_priority):
+            report.refuse(violation)
+    report.raise_findings()
+    for violation in admission_violations(pod, settings.profile):
+        report.warn(violation)
+    softly = pod.manifest.root.softly()
+    rules, gang = read_pod_rules(softly, pod.namespace), read_gang(Manifest(softly), pod.namespace)
+    return RunningPod(
+        phase=pod.phase,
+        qos=raw_qos(pod),
+        treated_as=running_qos(pod, kubelet),
+        kubernetes_qos=kubernetes_qos(pod),
+        requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
+        record=read_pod_record(pod, settings),
+        has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
+        rules=rules,
+        gang=gang,
+        pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
+    )
+
+
+def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
+    """A warning if a pod holds CPUs that its host does not have; they do not count.
+
+    Source: koordinator.md, "Recovery from pods".
+    """
+    unknown = holding.cpus - topology.cpus
+    return f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out" if unknown else None
+
+
+# Which part of a running pod's resource-status counts: no more than the pod may have.
+#
+# A user who may write pods may write that annotation, so it does not prove that CPUs were given.
+
+
+def may_own_cpus(pod: RunningPod, host_binds_all: bool) -> bool:
+    """Whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
+    return pod.qos.owns_cpus or host_binds_all
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """What a pod may have on its node: whether CPUs of its own, and how much it requests.
+
+    `taken` are CPUs that other pods have or no pod may have, `kept` is what the pod was recorded with before.
+    It stays as long as the pod claims it: after a resize in place to less a node agent goes on to pin the pod
+    to all CPUs that its annotation names.
+    """
+
+    owns_cpus: bool
+    requests: Amounts
+    topology: CpuTopology
+    taken: CpuSet
+    kept: Holding
+
+    def limit(self, claimed: Holding) -> tuple[Holding, tuple[str, ...]]:
+        """The part of a claim that counts, and warnings about the rest.
+
+        Of a claim for more CPUs than requested, or than are kept, as many count: of those that exist and that
+        no other pod has, first those it had before, then whole cores, then lowest numbers.
+        """
+        cpus, amounts = self._cpus(claimed.cpus), self._amounts(claimed.amounts)
+        findings = []
+        if cpus != claimed.cpus:
+            beyond = format_cpu_list(claimed.cpus - cpus)
+            why = f"requests {self._requested} CPUs" if self.owns_cpus else "gets no CPUs of its own"
+            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; they count for nobody")
+        for resource in sorted({name for row in claimed.amounts.values() for name in row}):
+            given, counted = _total(claimed.amounts, resource), _total(amounts, resource)
+            if given != counted:
+                findings.append(
+                    f"resource-status claims more {resource} of NUMA nodes than the pod requests; "
+                    "the rest counts for nobody"
+                )
+        return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
+
+    @property
+    def _requested(self) -> int:
+        return self.requests.get("cpu", 0) // 1000
+
+    def _cpus(self, claimed: CpuSet) -> CpuSet:
+        if not self.owns_cpus:
+            return frozenset()
+        most = max(self._requested, len(claimed & self.kept.cpus))
+        if len(claimed) <= most:
+            return claimed
+        rows = self.topology.by_cpu
+        usable = (claimed & rows.keys()) - self.taken
+
+        def rank(cpu: int) -> tuple[bool, bool, int, int]:
+            core = self.topology.cores[rows[cpu].core_id]
+            return cpu not in self.kept.cpus, not usable.issuperset(core), core[0], cpu
+
+        return frozenset(sorted(usable, key=rank)[:most])
+
+    def _amounts(self, claimed: NumaAmounts) -> NumaAmounts:
+        """NUMA nodes in the order of their ids, until nothing that was requested or is kept is left."""
+        names = {name for row in claimed.values() for name in row}
+        left = {name: max(self.requests.get(name, 0), _total(self.kept.amounts, name)) for name in names}
+        counted: dict[int, dict[str, int]] = {}
+        for numa, row in claimed.items():
+            for resource, amount in row.items():
+                share = min(amount, left.get(resource, 0))
+                if share > 0:
+                    left[resource] -= share
+                    counted.setdefault(numa, {})[resource] = share
+        return NumaAmounts(counted)
+
+
+def _total(amounts: NumaAmounts, resource: str) -> int:
+    return sum(row.get(resource, 0) for row in amounts.values())

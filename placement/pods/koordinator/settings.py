@@ -1,0 +1,147 @@
+"""The scheduler settings of a cluster, and how people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from placement.allocations.orders import FORMER, SCORING, numa_scoring, pod_scoring
+from placement.common.manifest import Field, Profile, Report, shown
+from placement.engine.domain.errors import BadRequest
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
+from placement.pods.koordinator.qos import QosClass
+
+PROFILE = "profile"
+NODE_LABELS = "nodeLabels"
+_BIND = "defaultCPUBindPolicy"
+_EXCLUSIVE = "defaultCPUExclusivePolicy"
+_NUMA = "defaultNUMATopologyPolicy"
+_STRATEGY = "numaAllocateStrategy"
+_GUARANTEED = "guaranteedQoS"
+_SUB_PRIORITY = "subPriorityImmutable"
+SETTINGS = frozenset(
+    {
+        PROFILE,
+        NODE_LABELS,
+        _BIND,
+        _EXCLUSIVE,
+        _NUMA,
+        _STRATEGY,
+        SCORING,
+        *FORMER.values(),
+        _GUARANTEED,
+        _SUB_PRIORITY,
+    }
+)
+_MOST_LABELS = 64
+_Choice = TypeVar("_Choice", bound=StrEnum)
+_Scoring = TypeVar("_Scoring")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """The scheduler settings of a cluster (koordinator.md, "Scheduler settings", "Profiles").
+
+    `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
+    `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The
+    defaults for exclusivity and the NUMA policy only count under `design`; a NUMA strategy of None follows
+    the NUMA scoring.
+    """
+
+    profile: Profile = Profile.DESIGN
+    default_bind_policy: BindPolicy = BindPolicy.FULL_PCPUS
+    default_exclusive_level: ExclusiveLevel = ExclusiveLevel.NONE
+    default_numa_policy: NumaPolicy = NumaPolicy.NONE
+    default_numa_strategy: NumaStrategy | None = None
+    host_scoring: Order = POD_SCORING
+    numa_scoring: Strategy = DEFAULT_SCORING
+    guaranteed_qos: QosClass = QosClass.LSR
+    keeps_sub_priority: bool = True
+    share_limit: int = 1
+
+    @property
+    def follows_design(self) -> bool:
+        """Whether what the design documents promise beats what the running scheduler does."""
+        return self.profile is Profile.DESIGN
+
+    @property
+    def numa_strategy(self) -> NumaStrategy:
+        """The strategy of hosts that name none."""
+        strategy = self.default_numa_strategy
+        if strategy is None:
+            fullest_first = favours_full(self.numa_scoring)
+            return NumaStrategy.MOST_ALLOCATED if fullest_first else NumaStrategy.LEAST_ALLOCATED
+        if strategy is NumaStrategy.DISTRIBUTE_EVENLY and not self.follows_design:
+            return NumaStrategy.LEAST_ALLOCATED
+        return strategy
+
+
+def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
+    """The scheduler settings in the settings of a cluster; what is absent has its default.
+
+    Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
+    """
+    report = Report()
+    fields = {name: Field(name, document.get(name), report) for name in SETTINGS}
+    settings = SchedulerSettings(
+        profile=_choice(fields[PROFILE], Profile, Profile.DESIGN),
+        default_bind_policy=_choice(fields[_BIND], BindPolicy, BindPolicy.FULL_PCPUS),
+        default_exclusive_level=_choice(fields[_EXCLUSIVE], ExclusiveLevel, ExclusiveLevel.NONE),
+        default_numa_policy=_choice(fields[_NUMA], NumaPolicy, NumaPolicy.NONE),
+        default_numa_strategy=None
+        if fields[_STRATEGY].value is None
+        else _choice(fields[_STRATEGY], NumaStrategy, NumaStrategy.LEAST_ALLOCATED),
+        host_scoring=_scored(pod_scoring, document, POD_SCORING, report),
+        numa_scoring=_scored(numa_scoring, document, DEFAULT_SCORING, report),
+        guaranteed_qos=_choice(fields[_GUARANTEED], filter(None, QosClass), QosClass.LSR),
+        keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
+    )
+    _read_labels(fields[NODE_LABELS])
+    report.raise_findings()
+    return settings
+
+
+def node_labels(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the labels that become traits of hosts."""
+    return _read_labels(Field(NODE_LABELS, document.get(NODE_LABELS), Report()))
+
+
+def _read_labels(labels: Field) -> tuple[str, ...]:
+    elements = labels.elements()
+    if len(elements) > _MOST_LABELS:
+        labels.refuse(f"there are more than {_MOST_LABELS} keys")
+    keys = []
+    for element in elements:
+        key = element.text()
+        if not key:
+            element.refuse("must be the key of a label")
+        else:
+            keys.append(key)
+    return tuple(keys)
+
+
+def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choice:
+    text = field.text()
+    if field.value is None:
+        return default
+    by_name = {str(choice): choice for choice in choices}
+    if text is None or text not in by_name:
+        field.refuse(f"{shown(field.value)} is none of {', '.join(map(repr, by_name))}")
+        return default
+    return by_name[text]
+
+
+def _scored(
+    read: Callable[[Mapping[str, Any]], _Scoring],
+    document: Mapping[str, Any],
+    default: _Scoring,
+    report: Report,
+) -> _Scoring:
+    try:
+        return read(document)
+    except BadRequest as refused:
+        report.refuse(str(refused))
+        return default

@@ -1,0 +1,273 @@
+"""Which nodes a pod may go to: by their names, their labels, and their taints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placement.common.manifest import Field, Report
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.numa.demand import Refusal, RefusalClass
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_REFUSING = frozenset({"NoSchedule", "NoExecute"})
+UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED = "node(s) had untolerated taint"
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class Taint(NamedTuple):
+    """A taint: pods that do not tolerate it are kept off the node."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """The taint as `kubectl taint` writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+class Toleration(NamedTuple):
+    """Which taints a pod does not mind; no key tolerates every key, no effect every effect."""
+
+    key: str
+    exists: bool
+    value: str
+    effect: str
+
+    def covers(self, taint: Taint) -> bool:
+        """Whether the taint is tolerated (Kubernetes: taints and tolerations)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.exists or self.value == taint.value
+
+
+def read_taints(taints: Field) -> tuple[Taint, ...]:
+    """The taints of `Node.spec.taints`."""
+    return tuple(
+        Taint(_text(entry, "key"), _text(entry, "value"), _text(entry, "effect"))
+        for entry in taints.elements()
+    )
+
+
+def read_tolerations(tolerations: Field) -> tuple[Toleration, ...]:
+    """The tolerations of `Pod.spec.tolerations`; unknown operators and effects are reported."""
+    return tuple(_read_toleration(entry) for entry in tolerations.elements())
+
+
+def _read_toleration(entry: Field) -> Toleration:
+    operator, key, effect = (_text(entry, name) for name in ("operator", "key", "effect"))
+    if operator not in ("", "Equal", "Exists"):
+        entry.member("operator").refuse(f"must be Equal or Exists, not {operator!r}")
+    elif not key and operator != "Exists":
+        entry.member("operator").refuse("must be Exists when the key is empty")
+    if effect and effect not in _EFFECTS:
+        entry.member("effect").refuse(f"{effect!r} is none of {', '.join(_EFFECTS)}")
+    return Toleration(key, operator == "Exists", _text(entry, "value"), effect)
+
+
+def _text(entry: Field, key: str) -> str:
+    return entry.member(key).text() or ""
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
+    """The taints that keep a pod off a node; PreferNoSchedule never does."""
+    for taint in taints:
+        if taint.effect in _REFUSING and not any(toleration.covers(taint) for toleration in tolerations):
+            yield taint
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAttributes:
+    """The properties by which pods choose nodes."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+def read_attributes(document: Mapping[str, Any], report: Report | None = None) -> NodeAttributes:
+    """The attributes of a Node; what is not of the expected type counts as absent, and is reported."""
+    node = Field("Node", document, report or Report(), soft=True)
+    metadata, spec = node.member("metadata"), node.member("spec")
+    labels = metadata.member("labels").texts()
+    return NodeAttributes(
+        name=metadata.member("name").text() or "",
+        labels=labels,
+        taints=read_taints(spec.member("taints")),
+        unschedulable=spec.member("unschedulable").flag(default=False) is True,
+    )
+
+
+class Requirement(NamedTuple):
+    """One expression about a label, or about the name of the node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The expression as people write it."""
+        return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
+
+    def holds(self, texts: Mapping[str, str]) -> bool:
+        """Whether it holds for these labels (Kubernetes: node affinity)."""
+        text = texts.get(self.key)
+        if self.operator == "Exists":
+            return text is not None
+        if self.operator == "DoesNotExist":
+            return text is None
+        if self.operator == "In":
+            return text in self.values
+        if self.operator == "NotIn":
+            return text not in self.values
+        if text is None or not _INTEGER.fullmatch(text):
+            return False
+        return int(text) > int(self.values[0]) if self.operator == "Gt" else int(text) < int(self.values[0])
+
+
+class Term(NamedTuple):
+    """Requirements that must all hold; without any the term holds nowhere."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def __str__(self) -> str:
+        """The term as people write it."""
+        return " and ".join(map(str, (*self.labels, *self.fields)))
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether there is any requirement."""
+        return bool(self.labels or self.fields)
+
+    def holds(self, attributes: NodeAttributes) -> bool:
+        """Whether it holds for the node."""
+        if not self.says_anything:
+            return False
+        name = {"metadata.name": attributes.name}
+        return all(each.holds(attributes.labels) for each in self.labels) and all(
+            each.holds(name) for each in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """What a pod says about the nodes it may go to; `terms` None if it has no required affinity."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def refusal(self, attributes: NodeAttributes) -> Refusal | None:
+        """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
+        guarded = self.guard_refusal(attributes.taints, attributes.unschedulable)
+        if guarded is not None:
+            return guarded
+        for key, value in self.selector:
+            if attributes.labels.get(key) != value:
+                return _refusal(NOT_SELECTED, Kind.LABELS, key)
+        if self.terms is not None and not any(term.holds(attributes) for term in self.terms):
+            return _refusal(NOT_SELECTED, Kind.AFFINITY)
+        return None
+
+    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
+        """Why the pod may not go to nodes with these taints; None if it tolerates them."""
+        if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
+            return _refusal(UNSCHEDULABLE, Kind.CORDON)
+        taint = next(untolerated(taints, self.tolerations), None) if taints else None
+        if taint is None:
+            return None
+        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", Kind.TAINTS)
+
+
+def _refusal(words: str, kind: Kind, of: str = "") -> Refusal:
+    return Refusal((words,), RefusalClass.UNRESOLVABLE, Obstacle(kind, of))
+
+
+def read_node_selection(spec: Field) -> NodeSelection:
+    """The selection in `Pod.spec`; whatever breaks its schema is reported.
+
+    Source: Kubernetes nodeSelector, required node affinity, tolerations.
+    """
+    selector = [(key, value.text() or "") for key, value in spec.member("nodeSelector").members().items()]
+    affinity = spec.member("affinity").member("nodeAffinity")
+    required = affinity.member("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = None
+    if required.value is not None:
+        terms = tuple(read_term(term) for term in required.member("nodeSelectorTerms").elements())
+    return NodeSelection(tuple(sorted(selector)), terms, read_tolerations(spec.member("tolerations")))
+
+
+def read_term(term: Field) -> Term:
+    """A term in a list of them; whatever breaks its schema is reported."""
+    labels = tuple(read_requirement(each) for each in term.member("matchExpressions").elements())
+    fields = tuple(read_requirement(each) for each in term.member("matchFields").elements())
+    return Term(labels, fields)
+
+
+def read_requirement(each: Field, operators: Collection[str] = _OPERATORS) -> Requirement:
+    """One expression that may have these operators; whatever breaks its schema is reported."""
+    operator = each.member("operator").text() or ""
+    values = tuple(value.text() or "" for value in each.member("values").elements())
+    if operator not in operators:
+        each.member("operator").refuse(f"{operator!r} is none of {', '.join(operators)}")
+    elif operator in ("Gt", "Lt") and not (len(values) == 1 and _INTEGER.fullmatch(values[0])):
+        each.member("values").refuse(f"{operator} takes one integer")
+    elif operator in ("In", "NotIn") and not values:
+        each.member("values").refuse(f"{operator} takes at least one value")
+    return Requirement(each.member("key").text() or "", operator, values)
+
+
+# Label selectors: which objects are meant, by their labels.
+
+
+_LABEL_SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+class LabelSelector(NamedTuple):
+    """Requirements that must all hold; without any it means everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def __str__(self) -> str:
+        """The selector as people write it."""
+        return " and ".join(map(str, self.requirements))
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels are meant (Kubernetes: label selectors)."""
+        return all(each.holds(labels) for each in self.requirements)
+
+    def document(self) -> dict[str, Any]:
+        """The selector as JSON."""
+        return {
+            "matchExpressions": [
+                {"key": each.key, "operator": each.operator, "values": list(each.values)}
+                for each in self.requirements
+            ]
+        }
+
+
+def read_label_selector(selector: Field) -> LabelSelector:
+    """The selector in a field; whatever breaks its schema is reported."""
+    labels = selector.member("matchLabels").members().items()
+    return LabelSelector(
+        (
+            *(Requirement(key, "In", (value.text() or "",)) for key, value in labels),
+            *(
+                read_requirement(each, _LABEL_SELECTOR_OPERATORS)
+                for each in selector.member("matchExpressions").elements()
+            ),
+        )
+    )

@@ -1,0 +1,328 @@
+"""Writing imported nodes, many at a time, inside a transaction that has locked their cluster."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement.common.manifest import ManifestError
+from placement.common.pod_identity import consumer_of
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
+from placement.pods.accounts import NodeAllocations, accounts_with, beyond_offers, counted, holders, shrunk
+from placement.pods.koordinator.node import NodeImport
+from placement.pods.node_info import NodeInfo, reported_pods
+from placement.pods.node_loading import (
+    ClusterFacts,
+    NodeDescription,
+    NodeLoader,
+    all_stored_accounts,
+    facts_of,
+    identity_of,
+    stored_accounts,
+)
+from placement.pods.node_writer import NodePlace, NodeWriter, PodAttributes
+from placement.pods.statements import nodes as node_rows
+from placement.providers.statements import clusters, contents, names, providers
+from placement.providers.statements.clusters import Cluster, NewNode, Node
+from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove
+from placement.storage.database import Transaction
+
+_NOBODY = NodeAllocations()
+# Services on several machines write times; theirs are not further apart.
+_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedNode:
+    """The outcome of an import: whether the node is new, what changed, warnings about its manifests."""
+
+    created: bool
+    change: TreeChange
+    warnings: tuple[str, ...]
+
+
+class NodeStopped(Exception):
+    """A node cannot be written after something of it was: the transaction has to begin without it."""
+
+    def __init__(self, place: int, reason: PlacementError) -> None:
+        super().__init__(str(reason))
+        self.place = place
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Importing:
+    """A node to import: what its manifests say, and what is found out about it step by step."""
+
+    imported: NodeImport
+    node: dict[str, Any]
+    topology: dict[str, Any] | None
+    known: Node | None = None
+    description: NodeDescription | None = None
+    state: NodeInfo | None = None
+    before: NodeAllocations = _NOBODY
+    after: NodeAllocations = _NOBODY
+    # Whether anything of it has been written.
+    is_begun: bool = False
+    root_id: int = 0
+    change: TreeChange = field(default_factory=TreeChange)
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.imported.name
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the manifests are those that are stored."""
+        known = self.known
+        return known is not None and (known.manifest, known.topology_manifest) == (self.node, self.topology)
+
+    @property
+    def described(self) -> NodeDescription:
+        """What its manifests say beyond its tree; known from the first step on."""
+        assert self.description is not None
+        return self.description
+
+
+def predates_settings(known: Node, cluster: Cluster) -> bool:
+    """Whether a node may have been imported before the settings of its cluster were changed last."""
+    return cluster.changed_at is not None and known.imported_at <= cluster.changed_at + _CLOCKS_DIFFER
+
+
+class NodeImporting:
+    """One import of some nodes of a cluster; `former` are its facts when the stored trees were made."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        cluster: Cluster,
+        loader: NodeLoader,
+        writer: NodeWriter,
+        attributes: PodAttributes,
+        *,
+        cuts: bool,
+        former: ClusterFacts | None = None,
+    ) -> None:
+        """`cuts`: a node that offers less than is held of it is taken as it is; otherwise it is refused."""
+        self._cuts = cuts
+        self._transaction = transaction
+        self._cluster = cluster
+        self._facts = facts_of(cluster)
+        self._former = former or self._facts
+        self._loader = loader
+        self._writer = writer
+        self._attributes = attributes
+        self._ids: dict[str, int] = {}
+
+    def run(self, nodes: Mapping[int, Importing]) -> dict[int, ImportedNode | PlacementError]:
+        """Import the nodes, which have places; what became of each. Raises NodeStopped, NodeChanged."""
+        self._load(nodes)
+        for place, each in nodes.items():
+            with self._concerning(place):
+                self._withdraw_former(each)
+        self._settle(nodes)
+        for place, each in nodes.items():
+            with self._concerning(place):
+                self._shrink(each)
+        outcomes: dict[int, ImportedNode | PlacementError] = dict(self._bring_about(nodes))
+        going = {place: each for place, each in nodes.items() if place not in outcomes}
+        self._save(going)
+        for place, each in going.items():
+            with self._concerning(place):
+                self._write(each, each.before, each.after)
+            warnings = (*each.imported.warnings, *_beyond_offers(each))
+            outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
+        if any(each.is_begun or each.change.lost for each in going.values()):
+            names.remove_unused_classes(self._transaction)
+        return outcomes
+
+    @contextmanager
+    def _concerning(self, place: int) -> Iterator[None]:
+        """What is refused here concerns one node; what the database says, or who was faster, all of them."""
+        try:
+            yield
+        except Unavailable:
+            raise
+        except PlacementError as error:
+            raise NodeStopped(place, error) from error
+
+    # -- what is stored -----------------------------------------------------------------------------
+
+    def _load(self, nodes: Mapping[int, Importing]) -> None:
+        """Lock the hosts of nodes that are known, and load these."""
+        known = clusters.find_nodes(
+            self._transaction, self._cluster.id, [each.name for each in nodes.values()]
+        )
+        for each in nodes.values():
+            each.known = known.get(each.name)
+            each.description = self._loader.description(self._facts, each.name, each.node, each.topology)
+        roots = [each.known.provider_id for each in nodes.values() if each.known is not None]
+        if not roots:
+            return
+        node_rows.lock(self._transaction, roots)
+        states = self._states(nodes, roots)
+        for each in nodes.values():
+            each.state = None if each.known is None else states[each.known.provider_id]
+
+    def _states(self, nodes: Mapping[int, Importing], roots: list[int]) -> Mapping[int, NodeInfo]:
+        try:
+            return self._loader.load(self._transaction, self._former, roots)
+        except ManifestError:
+            # The manifests sent now replace stored ones that cannot be read.
+            given = {}
+            for each in nodes.values():
+                if each.known is not None and not self._is_readable(each.known):
+                    former = identity_of(self._former, each.name, each.known.manifest)
+                    given[each.known.provider_id] = replace(each.described, identity=former)
+            return self._loader.load(self._transaction, self._former, roots, given=given)
+
+    def _is_readable(self, node: Node) -> bool:
+        try:
+            self._loader.description(self._former, node.name, node.manifest, node.topology_manifest)
+        except ManifestError:
+            return False
+        return True
+
+    def _withdraw_former(self, each: Importing) -> None:
+        """A node that came back with another uid is another machine: its old tree goes first."""
+        if each.state is not None and each.state.root_uuid != each.imported.tree.root.uuid:
+            withdraw(self._transaction, self._writer, each.state, f"The former machine of node {each.name}")
+            each.known = each.state = None
+            each.is_begun = True
+
+    def _settle(self, nodes: Mapping[int, Importing]) -> None:
+        """Find out who holds what now, and should afterwards."""
+        states = [each.state for each in nodes.values() if each.state is not None]
+        stored = all_stored_accounts(self._transaction, states)
+        for each in nodes.values():
+            if each.state is not None:
+                each.before = stored[each.state.root_id]
+            each.after = self._settled(each.described, each.state)
+
+    def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
+        template = description.template
+        recorded = () if state is None else state.pods
+        kept = () if state is None else state.reservations
+        others = {} if state is None else state.others
+        reported = reported_pods(self._cluster.name, template.imported, recorded)
+        everybody = holders(template.imported, template.offers, recorded, kept)
+        return accounts_with(counted(template.offers, everybody, others), reported)
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _shrink(self, each: Importing) -> None:
+        """Take from those who hold something what the node will not have any more."""
+        state = each.state
+        if state is None:
+            return
+        recorded = {holder.consumer for holder in state.holders}
+        offers = (state.offers, each.described.template.offers)
+        less = shrunk(each.before, each.after, offers, recorded, cuts=self._cuts)
+        if self._write(each, each.before, less):
+            each.is_begun = True
+        each.before = less
+
+    def _bring_about(self, nodes: Mapping[int, Importing]) -> dict[int, PlacementError]:
+        """Make the trees what they should be; why some of them stay as they are."""
+        places = {each.imported.tree.root.uuid: place for place, each in nodes.items()}
+        try:
+            trees = bring_about(
+                self._transaction,
+                [each.imported.tree for each in nodes.values()],
+                self._cluster.id,
+                cuts=self._cuts,
+            )
+        except (TakenName, TooManyClasses) as error:
+            raise NodeStopped(places[error.root_uuid], error) from error
+        refused: dict[int, PlacementError] = {}
+        for uuid, outcome in trees.items():
+            each = nodes[places[uuid]]
+            if not isinstance(outcome, Conflict):
+                each.root_id, each.change = outcome
+            elif each.is_begun:
+                raise NodeStopped(places[uuid], outcome)
+            else:
+                refused[places[uuid]] = outcome
+        return refused
+
+    def _save(self, nodes: Mapping[int, Importing]) -> None:
+        """Write the rows of the nodes, and record it."""
+        transaction, cluster = self._transaction, self._cluster
+        roots = [each.root_id for each in nodes.values()]
+        joined = contents.add_to_aggregate(transaction, roots, cluster.aggregate_uuid)
+        news = [each for each in nodes.values() if each.root_id in joined or not each.is_same]
+        # Of nodes that were read anew for the sake of new settings it is noted that they were.
+        reread = [each.known for each in nodes.values() if each.known is not None and self._is_reread(each)]
+        # Caches of the node learn of new manifests and times by the stamp of the host.
+        touched = {each.root_id for each in news} | {node.provider_id for node in reread}
+        providers.touch(transaction, (), touched)
+        for each in nodes.values():
+            if each.root_id in joined or not each.is_same or each.change != TreeChange():
+                self._record(each)
+        fresh = [_row(each) for each in nodes.values() if each.known is None]
+        ids = clusters.insert_nodes(transaction, cluster.id, fresh)
+        changed = {
+            each.known.id: _row(each)
+            for each in nodes.values()
+            if each.known is not None and not each.is_same
+        }
+        clusters.update_nodes(transaction, changed)
+        clusters.note_import(transaction, [node.id for node in reread])
+        self._ids = {
+            each.name: ids[each.name] if each.known is None else each.known.id for each in nodes.values()
+        }
+
+    def _is_reread(self, each: Importing) -> bool:
+        """Whether a node is sent unchanged that may have been read under other settings."""
+        return each.is_same and each.known is not None and predates_settings(each.known, self._cluster)
+
+    def _write(self, each: Importing, before: NodeAllocations, after: NodeAllocations) -> bool:
+        imported = each.imported
+        pods = (*imported.kubelet_pods, *imported.reported_pods)
+        reported = {consumer_of(self._cluster.name, pod.uid) for pod in pods}
+        fresh = (after.shares.keys() - before.shares.keys()) & reported
+        bearers = {consumer: self._attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
+        node_id = self._ids[each.name] if each.state is None else each.state.id
+        place = NodePlace(node_id, self._cluster.id, each.described.identity)
+        return self._writer.write(self._transaction, place, before, after, bearers)
+
+    def _record(self, each: Importing) -> None:
+        action = Action.CREATE if each.known is None else Action.UPDATE
+        after = {
+            "resource_provider": each.imported.tree.root.uuid,
+            "providers_created": len(each.change.created),
+            "providers_changed": len(each.change.changed),
+            "providers_deleted": len(each.change.deleted),
+        }
+        self._transaction.record(action, Kind.NODE, f"{self._cluster.name}/{each.name}", after=after)
+
+
+def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
+    """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
+
+    Raises InTheWay if pods are recorded there, or others hold something of it.
+    """
+    if state.pods:
+        raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
+    if state.reservations:
+        kept = {f"reservation {each.name}" for each in state.reservations}
+        raise InTheWay(f"{what} still has reservations.", kept)
+    place = NodePlace(state.id, state.cluster_id, state.identity)
+    writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
+    clusters.delete_node(transaction, state.id)
+    remove(transaction, state.root_id, what)
+
+
+def _row(each: Importing) -> NewNode:
+    return NewNode(each.name, each.root_id, each.node, each.topology)
+
+
+def _beyond_offers(each: Importing) -> Iterator[str]:
+    """Yield what is held of the node that the node, as it is now, does not offer."""
+    if each.state is not None:
+        yield from beyond_offers(each.described.template.offers, each.state.holders, each.state.others)

@@ -1,0 +1,322 @@
+"""What scheduling knows of a node: the one picture of it, with everybody on it, as of one moment."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
+
+from placement.common.pod_identity import consumer_of
+from placement.engine.numa.host import HostTotals
+from placement.pods.accounts import Accountant, NodeAllocations, accounts_with, counted, holders, host_room
+from placement.pods.host import Host, NodeOffers, Place, occupied_host, unknown_pods
+from placement.pods.koordinator.host_cpus import KubeletPod
+from placement.pods.koordinator.node import NodeImport
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
+from placement.pods.manifests.selection import NodeAttributes
+
+_serials = count()
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTemplate:
+    """What nodes with like manifests have in common; `imported` carries no name of theirs.
+
+    `empty` are the hosts that they are without pods, by settings, as far as somebody asked.
+    """
+
+    imported: NodeImport
+    offers: NodeOffers
+    empty: dict[SchedulerSettings, Host] = field(default_factory=dict)
+
+
+class NodeTemplates:
+    """Keeps one object for like nodes and one for like hosts, so that what is known of one holds for all.
+
+    A template or a host is forgotten with the last node that is so.
+    """
+
+    def __init__(self) -> None:
+        self._templates: WeakValueDictionary[tuple[bytes, ...], NodeTemplate] = WeakValueDictionary()
+        self._hosts: WeakKeyDictionary[Host, ReferenceType[Host]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, key: tuple[bytes, ...], read: Callable[[], NodeTemplate]) -> NodeTemplate:
+        """The template of nodes whose manifests have this canonical form; it is read if it is not known."""
+        found = self._templates.get(key)
+        return found or self._templates.setdefault(key, read())
+
+    def host(self, node: NodeInfo) -> Host:
+        """The host that a node is for pods."""
+        if not (node.holders or node.others):
+            found = node.template.empty.get(node.settings)
+            return found or node.template.empty.setdefault(node.settings, _host(node))
+        made = _host(node)
+        with self._lock:
+            known = self._hosts.get(made)
+            found = None if known is None else known()
+            if found is None:
+                self._hosts[made] = ref(made)
+                found = made
+        return found
+
+
+def _host(node: NodeInfo) -> Host:
+    template = node.template
+    return occupied_host(template.imported, template.offers, node.holders, node.others, node.settings)
+
+
+def reported_pods(
+    cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
+) -> tuple[tuple[str, KubeletPod], ...]:
+    """The pods that hold CPUs of a node by report: those kubelet manages, and those nobody knows here."""
+    found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
+    return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeInfo:
+    """A node, its recorded pods in their order, and what is left of it; never changed, so it can be a key.
+
+    `reservations` are there, too, with all that they were given. `id` is that of the node; `root_id`,
+    `root_uuid` and `revision`, the stamp, are those of its host provider; `imported_at` tells when its
+    manifests were stored. `others` is what consumers beside the cluster's pods hold, `unused` the units of
+    each class of the host itself that nobody holds, `totals` the same for the score.
+    """
+
+    id: int
+    name: str
+    root_id: int
+    root_uuid: str
+    revision: int
+    imported_at: datetime.datetime
+    cluster_id: int
+    identity: HostIdentity
+    attributes: NodeAttributes
+    template: NodeTemplate
+    settings: SchedulerSettings
+    pods: tuple[RecordedPod, ...]
+    others: Mapping[Place, int]
+    unused: Mapping[str, int]
+    totals: HostTotals
+    templates: NodeTemplates
+    reservations: tuple[RecordedPod, ...] = ()
+    counted: tuple[Accountant, int] | None = field(default=None, repr=False)
+    """What was counted already, only to be asked: so many of the pods, the first ones, or everybody."""
+    serial: int = field(default_factory=_serials.__next__, init=False, repr=False)
+    """Which picture it is of all that this process makes: what is noted about it need not keep it alive."""
+
+    @property
+    def provider_name(self) -> str:
+        """The name of its host provider."""
+        return self.identity.name()
+
+    @property
+    def offers(self) -> NodeOffers:
+        """What its providers offer."""
+        return self.template.offers
+
+    @cached_property
+    def holders(self) -> tuple[RecordedPod, ...]:
+        """Everybody who holds something: the pods, then the reservations with what they have left."""
+        return holders(self.template.imported, self.offers, self.pods, self.reservations)
+
+    @cached_property
+    def bearers(self) -> Mapping[Bearer, int]:
+        """How many of its pods have which namespace and labels."""
+        return Counter((pod.namespace, pod.labels) for pod in self.pods)
+
+    @cached_property
+    def staying_bearers(self) -> Mapping[Bearer, int]:
+        """How many of its pods that are not being deleted have which namespace and labels."""
+        if not any(pod.is_leaving for pod in self.pods):
+            return self.bearers
+        return Counter((pod.namespace, pod.labels) for pod in self.pods if not pod.is_leaving)
+
+    @cached_property
+    def with_affinity(self) -> tuple[RecordedPod, ...]:
+        """Its pods that say something about others."""
+        return tuple(pod for pod in self.pods if pod.affinity is not NO_AFFINITY)
+
+    @cached_property
+    def of_gangs(self) -> tuple[RecordedPod, ...]:
+        """Its pods that are of gangs."""
+        return tuple(pod for pod in self.pods if pod.membership is not None)
+
+    @cached_property
+    def waiting(self) -> tuple[RecordedPod, ...]:
+        """Its pods that have places, and wait for others of their gangs."""
+        return tuple(pod for pod in self.of_gangs if pod.membership and pod.membership.waits_until)
+
+    @property
+    def reservations_left(self) -> tuple[RecordedPod, ...]:
+        """The reservations in their order, each with what it has left."""
+        return self.holders[len(self.pods) :]
+
+    @property
+    def reserving(self) -> frozenset[str]:
+        """The consumers that are its reservations."""
+        return frozenset(each.consumer for each in self.reservations)
+
+    @cached_property
+    def host(self) -> Host:
+        """The node as pods see it that look for a place."""
+        return self.templates.host(self)
+
+    @cached_property
+    def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods that hold CPUs by report only, each with its consumer."""
+        return reported_pods(self.identity.cluster, self.template.imported, self.pods)
+
+    @cached_property
+    def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods whose CPUs kubelet manages, each with its consumer."""
+        cluster = self.identity.cluster
+        return tuple((consumer_of(cluster, pod.uid), pod) for pod in self.template.imported.kubelet_pods)
+
+    @cached_property
+    def accounts(self) -> NodeAllocations:
+        """Who holds what of its providers."""
+        return accounts_with(self.accountant, self.reported_pods)
+
+    @property
+    def due(self) -> int:
+        """What is in use if everybody holds what is due, units of all classes added."""
+        shares = self.accounts.shares.values()
+        return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
+
+    @cached_property
+    def free(self) -> Mapping[str, int]:
+        """The units of each class of the host itself that a pod may have: neither held nor due to another."""
+        room = host_room(self.offers, self.holders, self.others)
+        return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
+
+    @cached_property
+    def accountant(self) -> Accountant:
+        """What is left on its NUMA nodes, after recorded pods; only to be asked."""
+        if self.counted is None:
+            return counted(self.offers, self.holders, self.others)
+        accountant, count = self.counted
+        if count < len(self.pods):
+            accountant = accountant.copy()
+            for pod in self.pods[count:]:
+                accountant.record(pod)
+        return accountant
+
+    def left(self, place: Place) -> int:
+        """The units left of an inventory, before kubelet's pods."""
+        return self.accountant.left(place)
+
+    def counted_on(self, former: NodeInfo) -> NodeInfo:
+        """The same, with what was counted for a former state if all that happened since is that pods came.
+
+        It never counts anything else than all pods anew would.
+        """
+        if not former._is_counted or (former.template, former.others) != (self.template, self.others):
+            return self
+        stay = len(former.pods)
+        if self.reservations or former.reservations or self.pods[:stay] != former.pods:
+            return self
+        # The same objects are compared at once the next time.
+        pods = (*former.pods, *self.pods[stay:])
+        return replace(self, pods=pods, counted=(former.accountant, stay))
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether nobody is left to be counted."""
+        is_given = self.counted is not None and self.counted[1] == len(self.pods)
+        return is_given or "accountant" in vars(self)
+
+    def stamped(self, revision: int) -> NodeInfo:
+        """The same node when its host provider has this stamp."""
+        return replace(self, revision=revision)
+
+    def with_pod(self, pod: RecordedPod) -> NodeInfo:
+        """The same node with one more pod, recorded last, or one more reservation."""
+        if pod.keeps is not None:
+            return self._with(self.pods, (*self.reservations, pod))
+        if self.reservations:
+            return self._with((*self.pods, pod), self.reservations)
+        accountant = self.accountant.copy()
+        accountant.record(pod)
+        unused, requested = dict(self.unused), dict(self.totals.requested)
+        for place, amount in accountant.shares_of(pod.consumer).items():
+            if not place.path:
+                unused[place.resource_class] = unused.get(place.resource_class, 0) - amount
+        for resource, amount in pod.requests.items():
+            if amount:
+                requested[resource] = requested.get(resource, 0) + amount
+        return replace(
+            self,
+            pods=(*self.pods, pod),
+            unused=unused,
+            totals=HostTotals(self.totals.allocatable, requested),
+            counted=(accountant, len(self.pods) + 1),
+        )
+
+    def has_room_for(self, reservation: RecordedPod) -> bool:
+        """Return whether a reservation would have all here that it would have if it were alone here."""
+        after, consumer = self.with_pod(reservation), reservation.consumer
+        if after.reservations_left[-1] != reservation:
+            return False
+        alone = counted(self.offers, [reservation], {})
+        return after.accountant.shares_of(consumer) == alone.shares_of(consumer)
+
+    def without(self, consumers: frozenset[str]) -> NodeInfo:
+        """The same node without pods and reservations; what they held of the host itself is free again."""
+        pods = tuple(pod for pod in self.pods if pod.consumer not in consumers)
+        if self.reservations:
+            kept = tuple(each for each in self.reservations if each.consumer not in consumers)
+            is_same = (len(pods), len(kept)) == (len(self.pods), len(self.reservations))
+            return self if is_same else self._with(pods, kept)
+        gone = [pod for pod in self.pods if pod.consumer in consumers]
+        if not gone:
+            return self
+        unused, requested = dict(self.unused), dict(self.totals.requested)
+        for pod in gone:
+            for place, amount in self.accounts.shares.get(pod.consumer, {}).items():
+                if not place.path:
+                    unused[place.resource_class] = unused.get(place.resource_class, 0) + amount
+            for resource, amount in pod.requests.items():
+                requested[resource] = requested.get(resource, 0) - amount
+        totals = HostTotals(self.totals.allocatable, requested)
+        return replace(self, pods=pods, unused=unused, totals=totals, counted=None)
+
+    def opened(self, reserving: frozenset[str]) -> NodeInfo:
+        """The same node without these reservations; remembered, as counting anew takes long."""
+        if not reserving:
+            return self
+        found = self._opened.get(reserving)
+        return found or self._opened.setdefault(reserving, self.without(reserving))
+
+    @cached_property
+    def _opened(self) -> dict[frozenset[str], NodeInfo]:
+        return {}
+
+    def _with(self, pods: tuple[RecordedPod, ...], reservations: tuple[RecordedPod, ...]) -> NodeInfo:
+        after = replace(self, pods=pods, reservations=reservations, counted=None)
+        unused, requested = Counter(self.unused), Counter(self.totals.requested)
+        unused.update(_of_host(self.accounts))
+        unused.subtract(_of_host(after.accounts))
+        for holder in self.holders:
+            requested.subtract(holder.requests)
+        for holder in after.holders:
+            requested.update(holder.requests)
+        totals = HostTotals(self.totals.allocatable, dict(requested))
+        return replace(after, unused=dict(unused), totals=totals, counted=(after.accountant, len(pods)))
+
+
+def _of_host(accounts: NodeAllocations) -> Counter[str]:
+    """The units of each class of the host itself that are held."""
+    held: Counter[str] = Counter()
+    for shares in accounts.shares.values():
+        held.update({place.resource_class: amount for place, amount in shares.items() if not place.path})
+    return held

@@ -1,0 +1,406 @@
+"""Loading nodes from rows: manifests, pods, inventories, and what other consumers hold."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from placement.allocations.kubernetes_resources import host_class
+from placement.common.manifest import ManifestError
+from placement.engine.numa.host import HostTotals
+from placement.pods.accounts import CpuOwner, NodeAllocations, holders
+from placement.pods.host import HOST, Place, offers_of
+from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
+from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.node import import_node
+from placement.pods.koordinator.records import RecordedPod, import_running_pod
+from placement.pods.koordinator.settings import SchedulerSettings, scheduler_settings
+from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.manifests.selection import NodeAttributes, read_attributes
+from placement.pods.node_info import NodeInfo, NodeTemplate, NodeTemplates
+from placement.pods.rows import consumer_of, labelled, lacks_labels, record_of, rescued
+from placement.pods.statements import nodes, pods
+from placement.providers.statements.clusters import Cluster
+from placement.storage.database import Executor
+from placement.storage.node_parts import HostRecord, NodeParts, NodeRow, PodRow
+
+# What nodes as a whole have left, by their inventories and by those who are on them.
+
+
+class WhatIsLeft:
+    """What nodes have left as a whole; like ones on which nobody is share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
+
+    def on(
+        self,
+        template: NodeTemplate,
+        records: Sequence[HostRecord],
+        pods: Sequence[RecordedPod],
+        others: Mapping[Place, int],
+    ) -> tuple[Mapping[str, int], HostTotals]:
+        """The units of each class that nobody holds, and the totals for the score; only to be read."""
+        if pods or others:
+            return _unused(records), _totals(template, records, pods, others)
+        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (_unused(records), _totals(template, records, (), {}))
+        return found
+
+
+def _unused(records: Sequence[HostRecord]) -> dict[str, int]:
+    return {record.class_name: record.capacity - record.used for record in records}
+
+
+def _totals(
+    template: NodeTemplate,
+    records: Sequence[HostRecord],
+    pods: Sequence[RecordedPod],
+    others: Mapping[Place, int],
+) -> HostTotals:
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = defaultdict(int)
+    for record in records:
+        resource = template.imported.resource_names.get(record.class_name)
+        if resource is not None:
+            unit = host_class(resource).unit
+            allocatable[resource] = record.capacity * unit
+            requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
+    for pod in pods:
+        for resource, amount in pod.requests.items():
+            requested[resource] += amount
+    return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+
+
+# Stored NodeResourceTopologies, of which those of like nodes are read once.
+
+
+# So many different ones are kept. Where nodes differ more than that, each is read by itself.
+_KEPT = 64
+
+
+class CanonicalReport(NamedTuple):
+    """A topology, or None, reduced to what an import depends on; those of like nodes have the same key."""
+
+    document: Mapping[str, Any] | None
+    key: bytes
+
+
+def canonical_report(nrt: Mapping[str, Any] | None) -> CanonicalReport:
+    """The canonical form of a NodeResourceTopology that was imported before."""
+    document = None if nrt is None else anonymous_report(nrt)
+    return CanonicalReport(document, canonical(document))
+
+
+def canonical(document: Mapping[str, Any] | None) -> bytes:
+    """Bytes that are the same for equal documents."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+class _Around(NamedTuple):
+    """The text of a topology but for the name of its node."""
+
+    head: str
+    tail: str
+
+    def named(self, name: str) -> str:
+        return f"{self.head}{_naming(name)}{self.tail}"
+
+
+class TopologyTexts:
+    """Reads stored topologies of nodes, some kilobytes each, as their imports depend on them.
+
+    Two share what was read only if their texts are the same but for `metadata.name`, on which nothing that is
+    read depends. Whether the name stands there is found out by reading another one in its place, not by how
+    the text looks: a zone may have the same name. A text that names its node nowhere, or elsewhere first, is
+    read by itself.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[_Around, CanonicalReport] = {}
+
+    def read(self, text: str | None, name: str) -> CanonicalReport:
+        """The topology of the node of that name; it was imported before, so it can be read."""
+        if text is None:
+            return canonical_report(None)
+        head, found, tail = text.partition(_naming(name))
+        around = _Around(head, tail)
+        known = self._known.get(around) if found else None
+        if known is not None:
+            return known
+        report = canonical_report(orjson.loads(text))
+        if found and _names_the_node(around, name):
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[around] = report
+        return report
+
+
+def _naming(name: str) -> str:
+    return f'"name": {json.dumps(name)}'
+
+
+def _names_the_node(around: _Around, name: str) -> bool:
+    """Whether what stands between these texts is `metadata.name`, and that alone."""
+    other = f"not {name}"
+    metadata = orjson.loads(around.named(other)).get("metadata")
+    return isinstance(metadata, dict) and metadata.get("name") == other
+
+
+_AT_ONCE = 500
+# No cluster has it: templates carry no name.
+_CLUSTER = "c"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The properties of a cluster that decide how its pods are scheduled."""
+
+    id: int
+    name: str
+    settings: SchedulerSettings
+
+
+def facts_of(cluster: Cluster) -> ClusterFacts:
+    """The facts of a stored cluster."""
+    return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """What the manifests of a node say."""
+
+    identity: HostIdentity
+    attributes: NodeAttributes
+    template: NodeTemplate
+
+
+class NodeLoader:
+    """Loads the nodes of clusters; it keeps what it has read from manifests for the next time."""
+
+    def __init__(self) -> None:
+        self._templates = NodeTemplates()
+
+    def load(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        roots: Collection[int] | None = None,
+        known: Mapping[int, NodeInfo] | None = None,
+        given: Mapping[int, NodeDescription] | None = None,
+    ) -> dict[int, NodeInfo]:
+        """The nodes with these host providers, or all nodes, by the id of the host provider.
+
+        `known` are former states: manifests that did not change are not read again; those of `given` are not
+        read at all. All reads of the connection should see one state of the database; certain hosts are one
+        read, but for what is not known of them. Raises ManifestError for manifests that cannot be read with
+        the present settings.
+        """
+        if roots is None:
+            parts = nodes.all_parts(connection, cluster.id)
+        else:
+            parts = nodes.parts(connection, cluster.id, roots)
+        descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        said = pods.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        for pod in parts.pods:
+            read = record_of(pod) or _rescued(connection, cluster, pod)
+            recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
+        return self._states(cluster, parts, descriptions, recorded, known or {})
+
+    def renewed(
+        self, cluster: ClusterFacts, parts: NodeParts, known: Mapping[int, NodeInfo]
+    ) -> dict[int, NodeInfo]:
+        """The nodes that these parts are of, by the id of the host provider, as `load` would have them.
+
+        Those are left out of which more has to be read: `known`, the former states, do not tell what their
+        manifests say, or the row of a pod does not tell all.
+        """
+        descriptions = {
+            row.root_id: described
+            for row in parts.nodes
+            if (described := _still_described(cluster, row, known.get(row.root_id))) is not None
+        }
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        for pod in parts.pods:
+            read = None if lacks_labels(pod) else record_of(pod)
+            if read is None:
+                descriptions.pop(pod.root_id, None)
+            else:
+                recorded[pod.root_id].append(read)
+        return self._states(cluster, parts, descriptions, recorded, known)
+
+    def _states(
+        self,
+        cluster: ClusterFacts,
+        parts: NodeParts,
+        descriptions: Mapping[int, NodeDescription],
+        recorded: Mapping[int, Sequence[RecordedPod]],
+        known: Mapping[int, NodeInfo],
+    ) -> dict[int, NodeInfo]:
+        """The nodes of which there are descriptions; `known` are former states."""
+        records: dict[int, list[HostRecord]] = defaultdict(list)
+        for record in parts.records:
+            records[record.root_id].append(record)
+        others = _others(cluster, parts)
+        left = WhatIsLeft()
+        states = {}
+        for row in parts.nodes:
+            description = descriptions.get(row.root_id)
+            if description is None:
+                continue
+            imported, offers = description.template.imported, description.template.offers
+            here = recorded.get(row.root_id, ())
+            present = tuple(pod for pod in here if pod.keeps is None)
+            reservations = tuple(pod for pod in here if pod.keeps is not None)
+            unused, totals = left.on(
+                description.template,
+                records.get(row.root_id, ()),
+                holders(imported, offers, present, reservations),
+                others.get(row.root_id, {}),
+            )
+            state = NodeInfo(
+                **row._asdict(),
+                cluster_id=cluster.id,
+                identity=description.identity,
+                attributes=description.attributes,
+                template=description.template,
+                settings=cluster.settings,
+                pods=present,
+                reservations=reservations,
+                others=others.get(row.root_id, {}),
+                unused=unused,
+                totals=totals,
+                templates=self._templates,
+            )
+            former = known.get(row.root_id)
+            states[row.root_id] = state if former is None else state.counted_on(former)
+        return states
+
+    def _descriptions(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        rows: Sequence[NodeRow],
+        known: Mapping[int, NodeInfo],
+        given: Mapping[int, NodeDescription],
+    ) -> dict[int, NodeDescription]:
+        descriptions = dict(given)
+        unknown = []
+        for row in rows:
+            if row.root_id in given:
+                continue
+            described = _still_described(cluster, row, known.get(row.root_id))
+            if described is None:
+                unknown.append(row)
+            else:
+                descriptions[row.root_id] = described
+        for row, manifests in _with_manifests(connection, unknown):
+            descriptions[row.root_id] = self._description(cluster, row.name, *manifests)
+        return descriptions
+
+    def description(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
+    ) -> NodeDescription:
+        """What the manifests of a node say that were imported before. Raises ManifestError."""
+        return self._description(cluster, name, node, canonical_report(nrt))
+
+    def _description(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
+    ) -> NodeDescription:
+        template = self._template(cluster.settings.profile, node, report)
+        return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
+
+    def template(self, profile: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None) -> NodeTemplate:
+        """What all nodes with like manifests have in common. Raises ManifestError."""
+        return self._template(profile, node, canonical_report(nrt))
+
+    def _template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
+        reduced = anonymous_node(node)
+        key = (profile.encode(), canonical(reduced), report.key)
+        return self._templates.of(key, lambda: _template(reduced, report.document, profile))
+
+
+def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeDescription | None:
+    """What the manifests of a node say, if a former state was read of the same under the same settings."""
+    if former is None or (former.id, former.imported_at) != (row.id, row.imported_at):
+        return None
+    if former.settings != cluster.settings:
+        return None
+    return NodeDescription(former.identity, former.attributes, former.template)
+
+
+def _others(cluster: ClusterFacts, parts: NodeParts) -> dict[int, dict[Place, int]]:
+    names = {row.root_id: row.name for row in parts.nodes}
+    found: dict[int, dict[Place, int]] = {}
+    for use in parts.others:
+        if use.root_id in names:
+            path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+            found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+    return found
+
+
+def _template(node: Mapping[str, Any], report: Mapping[str, Any] | None, profile: str) -> NodeTemplate:
+    """What nodes have in common whose manifests are the same but for names."""
+    imported = import_node(_CLUSTER, node, report, profile)
+    return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
+
+
+def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
+    """A substitute for a pod whose row cannot be read: its manifest's requests, and its stored CPUs."""
+    cpus = pods.cpus_of(connection, consumer_of(pod))
+    try:
+        (manifest,) = pods.manifests(connection, cluster.id, [pod.uid])
+        requests = import_running_pod(manifest, cluster.settings, KubeletPolicy()).requests
+    except (ManifestError, ValueError, TypeError, LookupError, AttributeError):
+        requests = {}
+    return rescued(pod, requests, cpus)
+
+
+def _with_manifests(
+    connection: Executor, rows: Sequence[NodeRow]
+) -> Iterator[tuple[NodeRow, tuple[Mapping[str, Any], CanonicalReport]]]:
+    topologies = TopologyTexts()
+    for start in range(0, len(rows), _AT_ONCE):
+        batch = rows[start : start + _AT_ONCE]
+        found = nodes.manifests(connection, [row.id for row in batch])
+        for row in batch:
+            node, topology = found[row.id]
+            yield row, (node, topologies.read(topology, row.name))
+
+
+def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
+    """The identity of the machine behind a node that was imported before."""
+    return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
+
+
+def stored_accounts(connection: Executor, state: NodeInfo) -> NodeAllocations:
+    """The stored allocations and CPU owners of a node."""
+    return all_stored_accounts(connection, [state])[state.root_id]
+
+
+def all_stored_accounts(connection: Executor, states: Collection[NodeInfo]) -> dict[int, NodeAllocations]:
+    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
+    if not states:
+        return {}
+    by_root = {state.root_id: state for state in states}
+    cluster_id = next(iter(states)).cluster_id
+    shares: dict[int, dict[str, dict[Place, int]]] = {root_id: {} for root_id in by_root}
+    for use in nodes.own_uses(connection, cluster_id, by_root.keys()):
+        path = by_root[use.root_id].identity.path(use.provider_name)
+        held = shares[use.root_id].setdefault(use.consumer_uuid, {})
+        held[Place(path, use.class_name)] = use.amount
+    owners: dict[int, Mapping[int, CpuOwner]] = {}
+    stored = pods.owners(connection, [state.id for state in states])
+    for root_id, state in by_root.items():
+        owners[root_id] = {cpu: CpuOwner(*owner) for cpu, owner in stored.get(state.id, {}).items()}
+        for owner in owners[root_id].values():
+            shares[root_id].setdefault(owner.consumer, {})
+    return {root_id: NodeAllocations(shares[root_id], owners[root_id]) for root_id in by_root}

@@ -1,0 +1,291 @@
+"""The place of a pod: on a node on which it fits, or on the best of all, and what is told of it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from placement.common.manifest import ManifestError
+from placement.common.pod_identity import is_former
+from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
+from placement.engine.domain.explanation import Explanation
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.demand import Refusal, Refused
+from placement.pods.cycle import PodShape, Ranked
+from placement.pods.documents import PodDocument
+from placement.pods.explanation import explain_pod, remarks_on
+from placement.pods.host import foreign_cpus, ledger_of
+from placement.pods.host_pools import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
+from placement.pods.koordinator.gang import Membership
+from placement.pods.koordinator.pod import PodImport, reading_of
+from placement.pods.koordinator.records import RecordedPod, pool_class
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.manifests.affinity import NO_AFFINITY
+from placement.pods.node_filter import loose_amounts
+from placement.pods.node_info import NodeInfo
+from placement.pods.numa_fit import allocate_on_host
+from placement.pods.rows import PodAnswer, answer_of, scheduled_answer, using
+from placement.pods.snapshot import NodeColumns
+from placement.pods.statements.pods import PodHead, StoredPod
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod on a node: what to record of it, what to tell, and the reservation that it takes from."""
+
+    state: NodeInfo
+    recorded: RecordedPod
+    answer: PodAnswer
+    used: RecordedPod | None = None
+
+
+def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
+    """What the pod gets on the node. Raises Refused if it does not fit after all.
+
+    Source: koordinator.md, "Reserve", "What is written".
+    """
+    state, used = ranked.node, ranked.used
+    room = ranked.opened or state
+    allocation = allocate_on_host(state.host, incoming.request, ranked.fit, ranked.reservations)
+    holding = allocation.holding(incoming.qos)
+    recorded = RecordedPod(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        consumer=document.consumer,
+        qos=str(incoming.qos or ""),
+        requests=incoming.amounts,
+        holding=holding,
+        loose=loose_amounts(room.offers, room.left, incoming.amounts, holding.amounts),
+        treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
+        pools=tuple(numa for _, numa in allocation.status.pools),
+        reservation="" if used is None else used.consumer,
+        keeps=document.keeps,
+        # A reservation is no pod to others.
+        labels=incoming.rules.bearer[1] if document.keeps is None else (),
+        affinity=incoming.rules.affinity if document.keeps is None else NO_AFFINITY,
+        membership=_membership(incoming) if document.keeps is None else None,
+    )
+    remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
+    answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
+    answer = replace(answer, node=state.name, resource_provider=state.root_uuid)
+    answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
+    return Placed(state, recorded, answer if used is None else using(answer, used), used)
+
+
+def _membership(incoming: PodImport) -> Membership | None:
+    return None if incoming.gang is None else Membership(incoming.gang.name, incoming.gang.least)
+
+
+def as_of_now(
+    answer: PodAnswer, state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod
+) -> PodAnswer:
+    """Return the answer about one of these pods of a node with the CPU list of its containers as of now."""
+    imported = state.template.imported
+
+    def pools() -> HostPools:
+        return host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
+
+    cpus = pod_cpus(imported, pods, pod, pools)
+    return replace(
+        answer,
+        lifts_cfs_quota=bool(own_cpus(imported, pods, pod)),
+        container_cpus=None if cpus is None else format_cpu_list(cpus),
+        is_pinned_unseen=is_pinned_unseen(imported, pod),
+    )
+
+
+def best_place(
+    best_first: Iterable[Ranked],
+    incoming: PodImport,
+    document: PodDocument,
+    unplaced: dict[str, Refusal],
+) -> Placed | None:
+    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
+    for ranked in best_first:
+        try:
+            return placed(ranked, incoming, document)
+        except Refused as refused:
+            unplaced[ranked.node.name] = refused.refusal
+    return None
+
+
+def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: SchedulerSettings) -> bool:
+    """Whether a pod asks for what it asked for when it got its place."""
+    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
+    try:
+        before = reading_of(manifest, settings)
+    except ManifestError:
+        return False  # the settings of the cluster became stricter meanwhile
+    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)
+
+
+def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | None:
+    """The one among these pods that has the uid of the document.
+
+    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
+    """
+    same = next((pod for pod in known if pod.uid == document.uid), None)
+    if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
+        raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    for pod in known:
+        if pod is not same and is_former(document.manifest, pod.manifest):
+            raise Conflict(
+                f"Pod {document.full_name} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+            )
+    return same
+
+
+def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
+    """Return what is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer = answer_of(pod)
+    state = None if pod.root_id is None else nodes.get(pod.root_id)
+    present = () if state is None else state.pods
+    mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
+    return answer if state is None or mine is None else as_of_now(answer, state, present, mine)
+
+
+# Pods that are placed at the same time, which would all go to the same best node.
+#
+# Whoever comes second to a node has decided in vain. So where several nodes are equally good, those are taken
+# on which nobody is placing a pod just now; and while other processes were faster a moment ago, any of them.
+# What is best stays best: only among equals, which else are taken by name, another one may be chosen.
+
+
+# More equals than there are writers at a time are of no use.
+_MOST_EQUALS = 64
+_LOSS_LASTS_SECONDS = 1.0
+
+
+class Contention:
+    """Where pods are being placed by this process, and whether others place pods, too; threads share it."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        self._lost_at = -_LOSS_LASTS_SECONDS
+
+    @contextmanager
+    def taking(self, root_id: int) -> Iterator[None]:
+        """While a pod is placed on the node with this host provider."""
+        self._count(root_id, 1)
+        try:
+            yield
+        finally:
+            self._count(root_id, -1)
+
+    def _count(self, root_id: int, change: int) -> None:
+        with self._lock:
+            self._taken[root_id] += change
+            if not self._taken[root_id]:
+                del self._taken[root_id]
+
+    def lost(self) -> None:
+        """Somebody else was faster."""
+        self._lost_at = time.monotonic()
+
+    def spread(self, best_first: Iterable[Ranked]) -> Iterator[Ranked]:
+        """The same nodes, the best first; of equals those first where nobody else will come."""
+        ranked = iter(best_first)
+        best = next(ranked, None)
+        if best is None:
+            return ranked
+        is_lost = time.monotonic() - self._lost_at < _LOSS_LASTS_SECONDS
+        if not is_lost and not self._taken[best.node.root_id]:
+            return chain([best], ranked)
+        equals, rest = [best], []
+        for each in ranked:
+            if _quality(each) != _quality(best):
+                rest = [each]
+                break
+            equals.append(each)
+            if len(equals) == _MOST_EQUALS:
+                break
+        if is_lost:
+            random.shuffle(equals)
+        equals.sort(key=lambda each: self._taken[each.node.root_id])
+        return chain(equals, rest, ranked)
+
+
+def _quality(ranked: Ranked) -> tuple[object, ...]:
+    used = ranked.used
+    return ranked.missed, ranked.score, None if used is None else used.consumer
+
+
+# What is answered about several pods or several nodes.
+
+
+class Unschedulable(CapacityExceeded):
+    """No node can take the pod; `refusals` says why, by node, and `explanation` stage by stage."""
+
+    code = "unschedulable"
+
+    def __init__(self, refusals: Mapping[str, Refusal], explanation: Explanation) -> None:
+        super().__init__(nodes_available(refusals.values()))
+        self.refusals = refusals
+        self.explanation = explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Where a pod would fit, best first, and why not elsewhere.
+
+    `fitting` counts all nodes on which it fits, of which `places` has the best. `shape` is the pod, and
+    `columns` are the nodes that were looked at.
+    """
+
+    places: Sequence[Placed]
+    fitting: int
+    refusals: Mapping[str, Refusal]
+    warnings: tuple[str, ...]
+    shape: PodShape
+    columns: NodeColumns
+
+    @property
+    def explanation(self) -> Explanation:
+        """How many nodes passed each stage of the filter, and which came closest if none passed all."""
+        return explain_pod(self.shape, self.columns, self.refusals)
+
+    @property
+    def message(self) -> str:
+        """How many nodes are available, and why the others are not."""
+        return nodes_available(self.refusals.values(), self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """Only pods to which all that is given applies; `scheduled`: placed here and not reported since."""
+
+    namespace: str | None = None
+    node: str | None = None
+    qos: str | None = None
+    scheduled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodPage:
+    """Some pods, and the cursor of the following page, None on the last one."""
+
+    pods: list[PodAnswer]
+    next: int | None
+
+
+def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
+    """The cursor of the page after the first `count` rows; there is one if there are more rows."""
+    return rows[count - 1].id if len(rows) > count else None
+
+
+def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
+    """How many nodes are available and why the others are not, as kube-scheduler counts it."""
+    counts: Counter[str] = Counter()
+    for refusal in refusals:
+        counts.update(refusal.reasons)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    available = f"{fitting}/{fitting + len(refusals)} nodes are available"
+    return f"{available}: {reasons}." if reasons else f"{available}."

@@ -1,0 +1,241 @@
+"""Evicting less important pods: which of them, so that exactly what a pod lacks becomes free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placement.common.pod_identity import canonical_uid
+from placement.engine.domain import deadline
+from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.cycle import PodShape, ShapeRanking
+from placement.pods.documents import PodDocument
+from placement.pods.koordinator.pod import reading_of
+from placement.pods.node_info import NodeInfo
+from placement.pods.numa_fit import Fit
+from placement.pods.statements import pods
+from placement.storage.database import Database
+
+# Which pods have to go from a node so that a more important one fits there.
+
+
+# Volumes that any node can give any pod.
+_LOCAL_VOLUMES = frozenset(
+    {"name", "configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"}
+)
+_NEVER = "Never"
+
+Fits = Callable[[frozenset[str]], bool]
+"""Whether the pod fits when these consumers are gone."""
+
+
+def priority_of(pod: Mapping[str, Any]) -> int:
+    """The priority in a Pod manifest; pods without one have 0."""
+    priority = _mapping(pod.get("spec")).get("priority")
+    return priority if isinstance(priority, int) and not isinstance(priority, bool) else 0
+
+
+def may_preempt(pod: Mapping[str, Any]) -> bool:
+    """Whether others may be evicted for a pod."""
+    return _mapping(pod.get("spec")).get("preemptionPolicy") != _NEVER
+
+
+def choose_victims(
+    candidates: Sequence[str], proposed: Collection[str], fits: Fits, spares: Fits | None
+) -> frozenset[str] | None:
+    """Who of the candidates has to go, none of them needlessly; None if it does not help that all go.
+
+    `candidates` come most important first and contain the `proposed` ones. If these are enough they are the
+    answer. Otherwise they all go, and others in addition; but if `spares` is given they may stay as well, as
+    long as that says that those who go instead free no less.
+    """
+    proposal = frozenset(proposed)
+    if fits(proposal):
+        return proposal
+    everybody = frozenset(candidates)
+    if not fits(everybody):
+        return None
+    others = [candidate for candidate in candidates if candidate not in proposal]
+    if spares is None:
+        return _without_needless(others, everybody, fits)
+    mine = [candidate for candidate in candidates if candidate in proposal]
+
+    def both(going: frozenset[str]) -> bool:
+        return spares(going) and fits(going)
+
+    ways = [
+        _without_needless(last, _without_needless(first, everybody, both), both)
+        for first, last in ((others, mine), (mine, others))
+    ]
+    return min(ways, key=len)
+
+
+def _without_needless(group: Sequence[str], victims: frozenset[str], fits: Fits) -> frozenset[str]:
+    """The victims without those of the group that need not go; halves of it are tried at once."""
+    if not group:
+        return victims
+    fewer = victims.difference(group)
+    if fits(fewer):
+        return fewer
+    if len(group) == 1:
+        return victims
+    middle = len(group) // 2
+    return _without_needless(group[middle:], _without_needless(group[:middle], victims, fits), fits)
+
+
+def only_resources_matter(pod: Mapping[str, Any], victims: Collection[Mapping[str, Any]]) -> bool:
+    """Whether nothing but resources can be why these victims were proposed for the pod.
+
+    Ports, volumes, and what pods have against each other are the scheduler's business.
+    """
+    spec = _mapping(pod.get("spec"))
+    affinity = _mapping(spec.get("affinity"))
+    containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
+    ports = [port for container in containers for port in _mappings(container.get("ports"))]
+    volumes = _mappings(spec.get("volumes"))
+    return not (
+        affinity.get("podAffinity")
+        or affinity.get("podAntiAffinity")
+        or spec.get("topologySpreadConstraints")
+        or spec.get("hostNetwork")
+        or any(port.get("hostPort") for port in ports)
+        or any(volume.keys() - _LOCAL_VOLUMES for volume in volumes)
+        or any(_keeps_others_off(victim) for victim in victims)
+    )
+
+
+def _keeps_others_off(pod: Mapping[str, Any]) -> bool:
+    return bool(_mapping(_mapping(pod.get("spec")).get("affinity")).get("podAntiAffinity"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Much of a manifest nobody has checked; what is no mapping says nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [_mapping(member) for member in value] if isinstance(value, list) else []
+
+
+# The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
+ENOUGH_NODES = 100
+
+Refresh = Callable[[str], bool]
+"""Brings what is known of the pods of a node up to date; whether that changed anything."""
+
+
+class Victims(NamedTuple):
+    """Pods to be evicted from a node, by uid, and how many disruption budgets that violates."""
+
+    uids: Sequence[str]
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Preemptor:
+    """The pod that looks for a place, and how it stands with nodes."""
+
+    manifest: Mapping[str, Any]
+    priority: int
+    ranking: ShapeRanking
+    consumers: frozenset[str]
+
+    def fits(self, state: NodeInfo, going: frozenset[str]) -> bool:
+        """Whether it fits when these are gone, and what it may have claimed itself before."""
+        left = state.without(going | self.consumers)
+        return isinstance(self.ranking.look(left).answer, Fit)
+
+
+class Preemption:
+    """Answers a scheduler that has victims in mind."""
+
+    def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
+        self._database = database
+        self._cluster_cache = cluster_cache
+
+    def victims(
+        self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims], refresh: Refresh
+    ) -> dict[str, Victims]:
+        """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
+
+        Nodes where no less important pods could make it fit are left out, and so are those where it fits
+        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise
+        when time is up or the caller is gone. `refresh` is asked where the proposal is not enough.
+        Raises NotFound for the cluster, ManifestError.
+        """
+        preemptor = self._preemptor(cluster, pod)
+        if not may_preempt(pod):
+            return {}
+        found: dict[str, Victims] = {}
+        for looked_at, (node, proposal) in enumerate(proposed.items()):
+            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or deadline.caller_is_gone():
+                break
+            chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
+            if chosen is not None:
+                found[node] = Victims(chosen, proposal.violations)
+        return found
+
+    def _preemptor(self, cluster: str, pod: Mapping[str, Any]) -> _Preemptor:
+        view = self._cluster_cache.view(cluster)
+        document = PodDocument.unnamed(cluster, pod)
+        incoming = reading_of(document.manifest, view.facts.settings)
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        return _Preemptor(pod, priority_of(pod), ShapeRanking(shape), frozenset({document.consumer}))
+
+    def _on_node(
+        self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh
+    ) -> Sequence[str] | None:
+        chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+        # A pod that has ended but was not reported yet must not cost another pod its place.
+        if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
+            chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+        return chosen or None
+
+    def _chosen(
+        self, view: ClusterSnapshot, preemptor: _Preemptor, node: str, proposal: Victims
+    ) -> Sequence[str] | None:
+        """The uids of the victims, those that were proposed spelled as they were; None if there is no way."""
+        state = view.by_name.get(node)
+        if state is None:
+            return None
+        with self._database.read() as connection:
+            present = pods.priorities(connection, state.id)
+        spelled = {canonical_uid(uid): uid for uid in proposal.uids}
+        candidates = [one for one in present if one.priority < preemptor.priority]
+        lower = {one.uid: one.consumer for one in candidates}
+        if any(one.uid in spelled and one.uid not in lower for one in present):
+            return None
+        unknown = [uid for uid in spelled if uid not in lower]
+        victims = choose_victims(
+            list(lower.values()),
+            [lower[uid] for uid in spelled if uid in lower],
+            lambda going: preemptor.fits(state, going),
+            None if unknown else self._spares(view, preemptor, state, lower, list(spelled)),
+        )
+        if victims is None:
+            return None
+        uids = [one.uid for one in candidates if one.consumer in victims]
+        return [spelled.get(uid, uid) for uid in (*unknown, *uids)]
+
+    def _spares(
+        self,
+        view: ClusterSnapshot,
+        preemptor: _Preemptor,
+        state: NodeInfo,
+        consumers: Mapping[str, str],
+        uids: Sequence[str],
+    ) -> Callable[[frozenset[str]], bool] | None:
+        """Whether others free no less than those proposed; None if not only resources may be the reason."""
+        with self._database.read() as connection:
+            manifests = pods.manifests(connection, view.facts.id, uids)
+        if not only_resources_matter(preemptor.manifest, manifests):
+            return None
+        requests = {pod.consumer: Counter(pod.requests) + Counter(pods=1) for pod in state.pods}
+
+        def freed(going: Collection[str]) -> Counter[str]:
+            return sum((requests.get(who, Counter()) for who in going), Counter[str]())
+
+        least = freed([consumers[uid] for uid in uids])
+        return lambda going: freed(going) >= least

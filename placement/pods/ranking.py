@@ -1,0 +1,314 @@
+"""Pods and the nodes of a cluster, where pods that are placed count."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.engine.numa.demand import Refusal
+from placement.engine.numa.reservations import NO_MATCH, PREFIX, Reservations
+from placement.engine.scoring.rule import BEST
+from placement.pods.cycle import Estimates, Look, PodShape, Ranked, ShapeRanking, as_seen, kept_on
+from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.manifests.affinity import PodRules, WeightedTerm
+from placement.pods.node_info import NodeInfo
+from placement.pods.numa_fit import Fit
+from placement.pods.rules.between_pods import (
+    PlacedPods,
+    affinity_scores,
+    refused_by_affinity,
+    refused_by_spread,
+    spread_scores,
+)
+from placement.pods.snapshot import NodeColumns
+
+# Pods and the reservations of nodes: which one a pod would use, and where that makes it go.
+#
+# A node on which a pod may use a reservation comes before all others. Only those nodes are looked at here;
+# everything else is for the ranking of the shape.
+
+
+USES_RESERVATION = -1
+"""What a pod misses on a node where it uses a reservation: less than anywhere else."""
+
+
+class ReservationRanking:
+    """A pod that may use reservations, and the nodes of a cluster.
+
+    `ranking` is that of its shape, `document` its manifest, `nodes` are the names of nodes with reservations.
+    Source: koordinator.md, "Reservations".
+    """
+
+    def __init__(
+        self,
+        ranking: ShapeRanking,
+        incoming: PodImport,
+        document: Mapping[str, Any],
+        nodes: Sequence[str],
+        now: datetime.datetime,
+    ) -> None:
+        self._ranking = ranking
+        self._affinity = incoming.reservation_affinity
+        self._document = document
+        self._nodes = nodes
+        self._now = now
+
+    @property
+    def shape(self) -> PodShape:
+        """All that decides on which nodes the pod fits without reservations."""
+        return self._ranking.shape
+
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows: first where it uses a reservation."""
+        found = [(node, look) for node, look in self._looks(columns) if look.kept is not None]
+        if allowed is not None:
+            found = [each for each in found if allowed[columns.row_of(each[0].name)]]
+        found.sort(key=lambda each: _key(*each))
+        for node, look in found:
+            yield _ranked(node, look)
+        if self._affinity is None:
+            used = {node.name for node, _ in found}
+            others = self._ranking.best_first(columns, allowed)
+            yield from (ranked for ranked in others if ranked.node.name not in used)
+
+    def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        if self._affinity is None:
+            found = {**self._ranking.refusals(columns)}
+        else:
+            no_match = Refusal((f"{PREFIX}{NO_MATCH}",))
+            found = {node.name: no_match for node in columns.nodes}
+        for node, look in self._looks(columns):
+            if look.kept is not None:
+                found.pop(node.name, None)
+            elif self._affinity is not None and isinstance(look.result.answer, Refusal):
+                found[node.name] = look.result.answer
+        return found
+
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does without using a reservation."""
+        return self._ranking.ranked_on(node)
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
+        found = self._ranking.standings(columns)
+        fits, missed, scores = found.fits.copy(), found.missed.copy(), found.highest.copy()
+        if self._affinity is not None:
+            fits[:] = False
+        for node, look in self._looks(columns):
+            if look.kept is not None:
+                row = columns.row_of(node.name)
+                fits[row], missed[row], scores[row] = True, USES_RESERVATION, look.result.score
+        return replace(found, fits=fits, missed=missed, highest=scores)
+
+    def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Look]]:
+        """The nodes with reservations that the pod may use, and how it stands with these."""
+        nodes, required = columns.by_name, self._affinity is not None
+        for name in self._nodes:
+            node = nodes.get(name)
+            matched = [] if node is None else [kept for kept in kept_on(node) if self._may_use(kept.held)]
+            if node is not None and matched:
+                yield node, self._ranking.on_reservations.look(node, matched, required=required)
+
+    def _may_use(self, reservation: RecordedPod) -> bool:
+        terms = reservation.keeps
+        assert terms is not None
+        if terms.is_over(self._now) or not terms.owned_by(self._document):
+            return False
+        return self._affinity is None or self._affinity.accepts(reservation.name, terms.labels)
+
+
+def _key(node: NodeInfo, look: Look) -> tuple[int, int, int, int, str]:
+    """How a node on which a pod uses a reservation compares with others: the lower comes first."""
+    order, fill = look.preference
+    return order, look.result.missed, fill, -look.result.score, node.name
+
+
+def _ranked(node: NodeInfo, look: Look) -> Ranked:
+    result, used = look.result, look.kept
+    assert used is not None
+    assert isinstance(result.answer, Fit)
+    opened = node.opened(frozenset({used.held.consumer}))
+    return Ranked(node, result.missed, result.score, result.answer, look.reservations, used.held, opened)
+
+
+class IgnoringRanking:
+    """A pod that takes what is reserved as if it were free, and the nodes of a cluster."""
+
+    def __init__(self, ranking: ShapeRanking) -> None:
+        self._ranking = ranking
+
+    @property
+    def shape(self) -> PodShape:
+        """All that decides on which nodes the pod fits."""
+        return self._ranking.shape
+
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows; reserved CPUs are given first."""
+        for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
+            yield _ignoring(columns.by_name[ranked.node.name], ranked)
+
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does."""
+        return _ignoring(node, self._ranking.ranked_on(node.opened(node.reserving)))
+
+    def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        return self._ranking.refusals(self._ranking.on_reservations.opened(columns))
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores."""
+        return self._ranking.standings(self._ranking.on_reservations.opened(columns))
+
+
+def _ignoring(node: NodeInfo, ranked: Ranked) -> Ranked:
+    """A node as it is, when it was ranked as if nothing were reserved there."""
+    if node is ranked.node:
+        return ranked
+    everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
+    return ranked._replace(node=node, reservations=everything, opened=ranked.node)
+
+
+PodRanking = ShapeRanking | ReservationRanking | IgnoringRanking
+
+
+# As in the default profile of kube-scheduler, where each of these rules counts twice.
+_NODE_WEIGHT, _RULE_WEIGHT = 1, 2
+
+
+class RuledRanking:
+    """A pod with rules about other pods, or about which others have some.
+
+    `ranking` is how it stands with nodes alone, `whole` are all nodes of the cluster: all pods there count.
+    """
+
+    def __init__(self, ranking: PodRanking, rules: PodRules, placed: PlacedPods, whole: NodeColumns) -> None:
+        self._ranking = ranking
+        self._rules = rules
+        self._placed = placed
+        self._whole = whole
+
+    @property
+    def shape(self) -> PodShape:
+        """All that decides on which nodes the pod fits by itself."""
+        return self._ranking.shape
+
+    def allows(self, name: str) -> bool:
+        """Whether no rule keeps the pod off this node. Raises KeyError."""
+        return not self._refused[self._whole.row_of(name)]
+
+    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
+        """The nodes on which the pod fits; what is preferred of other pods counts for the score.
+
+        Those come first where it misses least of what it prefers of CPUs, or uses a reservation.
+        """
+        unscored = self._ranking.best_first(columns, ~self._refused[self._rows(columns)])
+        if not self._may_prefer:
+            yield from unscored
+            return
+        found = self.standings(columns)
+        uses_any = (found.missed == USES_RESERVATION).any()
+        using = takewhile(lambda each: each.used is not None, unscored) if uses_any else ()
+        scored = [each._replace(score=int(found.highest[columns.row_of(each.node.name)])) for each in using]
+        yield from sorted(scored, key=lambda each: (each.missed, -each.score, each.node.name))
+        rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))
+        # Rows are in the order of names. Most walks end early, so nodes are only looked at as they are told.
+        for row in rows[np.lexsort((-found.highest[rows], found.missed[rows]))].tolist():
+            yield self._ranking.ranked_on(columns.nodes[row])._replace(score=int(found.highest[row]))
+
+    def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; rules count where nothing else refuses it."""
+        found = dict(self._ranking.refusals(columns))
+        rows = self._rows(columns)
+        for at in np.flatnonzero(self._refused[rows]).tolist():
+            name = columns.nodes[at].name
+            if name not in found:
+                found[name] = self._reason(int(rows[at]))
+        return found
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores."""
+        found, rows = self._ranking.standings(columns), self._rows(columns)
+        fits, scores = found.fits & ~self._refused[rows], found.highest.copy()
+        if self._may_prefer:
+            fitting = np.flatnonzero(fits)
+            scores[fitting] = self._with_rules(scores[fitting], rows[fitting])
+        return replace(found, fits=fits, highest=scores)
+
+    def _rows(self, columns: NodeColumns) -> Rows:
+        """The rows among all nodes of those in `columns`."""
+        if columns.order is self._whole.order:
+            return np.arange(len(columns.nodes))
+        return np.array([self._whole.row_of(node.name) for node in columns.nodes], np.intp)
+
+    @cached_property
+    def _judged(self) -> list[tuple[Mask, Refusal]]:
+        selection = self._ranking.shape.selection
+        return [
+            *refused_by_spread(self._whole, self._rules, selection, self._placed),
+            *refused_by_affinity(self._whole, self._rules, self._placed),
+        ]
+
+    @cached_property
+    def _refused(self) -> Mask:
+        refused = np.zeros(len(self._whole.nodes), np.bool_)
+        for mask, _ in self._judged:
+            refused |= mask
+        return refused
+
+    def _reason(self, row: int) -> Refusal:
+        return next(refusal for mask, refusal in self._judged if mask[row])
+
+    @cached_property
+    def _may_prefer(self) -> bool:
+        affinity = self._rules.affinity
+        if affinity.rather_near or affinity.rather_apart:
+            return True
+        if not all(each.is_required for each in self._rules.spread):
+            return True
+        wishes = self._placed.wishes_about(self._whole, self._rules.bearer)
+        return any(isinstance(wish, WeightedTerm) for wish in wishes)
+
+    def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
+        """These scores of nodes in some rows of all, with what is preferred of other pods in them."""
+        given = [
+            affinity_scores(self._whole, self._rules, self._placed, rows),
+            spread_scores(self._whole, self._rules, self.shape.selection, self._placed, rows),
+        ]
+        by_rules = [each for each in given if each is not None]
+        if not by_rules:
+            return scores
+        scale = self.shape.settings.host_scoring.max_score
+        total: Amounts = _NODE_WEIGHT * scores
+        for each in by_rules:
+            total = total + _RULE_WEIGHT * each * scale // BEST
+        return total // (_NODE_WEIGHT + _RULE_WEIGHT * len(by_rules))
+
+
+AnyRanking = PodRanking | RuledRanking
+
+
+# How well each node suits a pod, as one number that can be compared with those of other nodes.
+
+
+def priorities(ranking: AnyRanking, columns: NodeColumns, best: int) -> dict[str, int]:
+    """Return the score of each node on which the pod fits, 0 to 100, by name; rankings score up to `best`.
+
+    Nodes on which the pod uses a reservation stay first, then those where it gets more of what it prefers.
+    """
+    standings = ranking.standings(columns)
+    rows = np.flatnonzero(standings.fits)
+    missed = standings.missed[rows]
+    levels = missed - min(0, missed.min(initial=0))
+    worst = levels.max(initial=0)
+    points = (standings.highest[rows] * BEST // best + BEST * (worst - levels)) // (worst + 1)
+    names = list(columns.names)
+    return dict(zip(map(names.__getitem__, rows.tolist()), points.tolist(), strict=True))

@@ -1,0 +1,129 @@
+"""How reservations end, and waiting for a gang: used up by their one owner, expired, or deleted.
+
+Nothing runs by the clock here. A request that places a pod or a reservation first releases what has expired;
+requests that only read leave it out and write nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.documents import PodDocument
+from placement.pods.gangs import give_up, overdue, standing_of
+from placement.pods.host import Place
+from placement.pods.koordinator.gang import Gang
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_writer import NodeWriter
+from placement.pods.writer import Ending, PodWriting, used_by
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.trees import TreeMember
+from placement.storage.database import Database, utcnow
+from placement.storage.transactions import patiently
+
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+EXPIRED = "expired"
+
+
+def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> Ending | None:
+    """How the reservation ends that a pod uses; None if it uses none, or others may come."""
+    if used is None or used.keeps is None or not used.keeps.allocate_once:
+        return None
+    return Ending(used, node.root_id, SUCCEEDED, used_by(document.full_name, document.uid))
+
+
+def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
+    """The reservations on nodes, by host provider, that have expired by now."""
+    return [
+        Ending(each, root_id, FAILED, EXPIRED)
+        for root_id, node in nodes.items()
+        for each in node.reservations
+        if has_expired(each)
+    ]
+
+
+def has_expired(reservation: RecordedPod) -> bool:
+    """Return whether a reservation has expired by now."""
+    return reservation.keeps is not None and reservation.keeps.is_over(utcnow())
+
+
+def without_expired(node: NodeInfo) -> NodeInfo:
+    """Return a node as a reader sees it: without its reservations that have expired by now.
+
+    Readers write nothing; the next writer of the cluster releases what the reservations hold.
+    """
+    expired = frozenset(each.reservation.consumer for each in due_on({node.root_id: node}))
+    return node.without(expired) if expired else node
+
+
+def records_after(
+    members: Sequence[TreeMember],
+    records: Mapping[int, Mapping[int, Stored]],
+    before: NodeInfo,
+    after: NodeInfo,
+) -> Mapping[int, Mapping[int, Stored]]:
+    """Return the inventories of a tree, by provider id and class id, less what `after` does not hold."""
+    if after is before:
+        return records
+    freed = Counter[Place]()
+    for shares in before.accounts.shares.values():
+        freed.update(shares)
+    for shares in after.accounts.shares.values():
+        freed.subtract(shares)
+    paths = {member.id: before.identity.path(member.name) for member in members}
+    return {
+        id_: {
+            class_id: record._replace(used=max(0, record.used - freed[Place(paths[id_], record.class_name)]))
+            for class_id, record in of_provider.items()
+        }
+        for id_, of_provider in records.items()
+    }
+
+
+class ReservationEnds:
+    """Releases what expired reservations hold that nobody used, and places of pods that waited too long."""
+
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
+        self._database = database
+        self._cluster_cache = cluster_cache
+        self._writer = writer
+        self.writing = PodWriting(writer, cluster_cache.loader)
+
+    def current(self, cluster: str) -> ClusterSnapshot:
+        """The cluster as it is now: nothing in it has expired, nobody waits too long for others of a gang.
+
+        Raises NotFound, Unavailable.
+        """
+        view = self._cluster_cache.view(cluster)
+        if view.waiting and overdue(view.waiting):
+            patiently(lambda: self._give_up(cluster))
+            view = self._cluster_cache.view(cluster)
+        if not view.reserved or not due_on(view.reserved):
+            return view
+        patiently(lambda: self._release(self._cluster_cache.view(cluster)))
+        return self._cluster_cache.view(cluster)
+
+    def _give_up(self, cluster: str) -> None:
+        view = self._cluster_cache.view(cluster)
+        give_up(self._database, self._writer, self.writing, view, overdue(view.waiting))
+
+    def release_gang(self, cluster: str, gang: Gang) -> None:
+        """Release whoever waits for the gang. Raises NotFound, Unavailable."""
+
+        def once() -> None:
+            view = self._cluster_cache.view(cluster)
+            waiting = standing_of(view.columns, gang).waiting if view.waiting else ()
+            give_up(self._database, self._writer, self.writing, view, waiting)
+
+        patiently(once)
+
+    def _release(self, view: ClusterSnapshot) -> None:
+        due = due_on(view.reserved)
+        if due:
+            attributes = self._writer.attributes(view.facts.name, view.facts.id)
+            with self._database.write() as transaction:
+                roots = {each.root_id for each in due}
+                locked = self.writing.lock_unchanged(transaction, view, roots)
+                self.writing.change(transaction, view.facts, locked, (), None, attributes, due)

@@ -1,0 +1,395 @@
+"""Rows of pods: the form in which releases of this service leave pods for each other.
+
+A row says under names of its own what is told about the pod and what it holds. These names never change
+their meaning, whatever the classes here are called: a release adds names, and leaves alone those it does not
+know. So older and newer releases read each other's rows. `FORMAT` counts the forms; the first is 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from placement.common.manifest import Field, Report
+from placement.common.pod_identity import ENDED_PHASES
+from placement.engine.domain.audit import Action, Kind, Record
+from placement.engine.domain.identifiers import is_dashed_uuid
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.host import Holding
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.annotations import ResourceSpec
+from placement.pods.koordinator.gang import Membership, gang_of
+from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.records import RecordedPod, recorded_pod
+from placement.pods.manifests.affinity import pod_labels, stored_affinity
+from placement.pods.numa_fit import PodAllocation
+from placement.pods.statements.pods import RESERVED, StoredPod
+from placement.storage.node_parts import PodRow
+
+# What is told about a pod: where it is, what it was given, what has to be written down.
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """A pod and its place; without node it occupies nothing.
+
+    `annotations` are ready to be written to the pod. `scheduled`: it was placed here rather than reported.
+    `lifts_cfs_quota`: its containers run on CPUs of their own, where a quota would only throttle them.
+    `container_cpus` is the CPU list of its containers, as of now, None if it is not known;
+    `is_pinned_unseen`: because kubelet pinned it and the node does not say where. `changed_at`: when its row
+    was written last, empty if it is not stored; another text after every write. `waits`: not to be bound
+    before others of its gang have places.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    consumer_uuid: str
+    node: str | None = None
+    resource_provider: str | None = None
+    qos: str = ""
+    kubernetes_qos: str = ""
+    phase: str = ""
+    scheduled: bool = False
+    cpuset: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    containers: tuple[str, ...] = ()
+    lifts_cfs_quota: bool = False
+    score: int | None = None
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    changed_at: str = ""
+    container_cpus: str | None = None
+    is_pinned_unseen: bool = False
+    waits: bool = False
+
+
+def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:
+    """The annotations that a pod shall carry; those that would say nothing are left out."""
+    status, completed = allocation.annotations(spec)
+    return {
+        key: json.dumps(document, separators=(",", ":"))
+        for key, document in ((keys.RESOURCE_STATUS, status), (keys.RESOURCE_SPEC, completed))
+        if document
+    }
+
+
+def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
+    """The same about a pod that takes from a reservation, which is written to it."""
+    allocated = {"name": reservation.name, "uid": reservation.uid}
+    text = json.dumps(allocated, separators=(",", ":"))
+    return replace(
+        answer,
+        annotations={**answer.annotations, keys.RESERVATION_ALLOCATED: text},
+        remarks=(f"takes from reservation {reservation.name}", *answer.remarks),
+    )
+
+
+def scheduled_answer(
+    incoming: PodImport,
+    recorded: RecordedPod,
+    allocation: PodAllocation,
+    score: int,
+    remarks: tuple[str, ...],
+) -> PodAnswer:
+    """What is told about a pod that was given a place; its node is left to be filled in."""
+    return PodAnswer(
+        namespace=recorded.namespace,
+        name=recorded.name,
+        uid=recorded.uid,
+        consumer_uuid=recorded.consumer,
+        qos=recorded.qos,
+        kubernetes_qos=str(incoming.kubernetes_qos),
+        scheduled=True,
+        cpuset=format_cpu_list(recorded.holding.cpus),
+        annotations=written_annotations(allocation, incoming.spec),
+        containers=incoming.containers,
+        lifts_cfs_quota=allocation.lifts_cfs_quota,
+        score=score,
+        warnings=incoming.warnings,
+        remarks=remarks,
+    )
+
+
+FORMAT = 2
+_MEMBERS = frozenset({"qos", "consumer", "told", "record"})
+# Of a claim: the uid of the reservation that it ended. Of that reservation: what was told of it before.
+_ENDED, _TOLD_BEFORE = "ended", "told_before"
+_UNREADABLE = "the stored row of this pod cannot be read"
+# What a row may hold where it is damaged, or written by who knows whom.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+
+
+class _Told(NamedTuple):
+    """A name in rows, the value that is left out, and what its value has to be."""
+
+    name: str
+    blank: Any
+    read: Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("no list")
+    return tuple(_text(member) for member in value)
+
+
+def _annotations(value: Any) -> dict[str, str]:
+    return {_text(key): _text(text) for key, text in value.items()}
+
+
+# By attribute of PodAnswer.
+_TOLD = {
+    "kubernetes_qos": _Told("kubernetes_qos", "", _text),
+    "phase": _Told("phase", "", _text),
+    "scheduled": _Told("scheduled", False, bool),
+    "cpuset": _Told("cpuset", "", _text),
+    "annotations": _Told("annotations", {}, _annotations),
+    "containers": _Told("containers", (), _texts),
+    "lifts_cfs_quota": _Told("lifts_cfs_quota", False, bool),
+    "score": _Told("score", None, int),
+    "warnings": _Told("warnings", (), _texts),
+    "remarks": _Told("remarks", (), _texts),
+    "unreadable": _Told("unreadable", (), _texts),
+}
+_TOLD_NAMES = frozenset(told.name for told in _TOLD.values())
+
+
+def status_of(
+    answer: PodAnswer,
+    recorded: RecordedPod | None,
+    before: Mapping[str, Any] | None = None,
+    ended: str = "",
+) -> dict[str, Any]:
+    """What is stored of a pod beside names and place; `recorded` is what it holds, if it is on a node.
+
+    `ended` is the uid of the reservation that is over because the pod came. Of `before`, what was stored of
+    the same pod, names are kept that this release does not know.
+    """
+    told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
+    blanks = {entry.name: entry.blank for entry in _TOLD.values()}
+    said = {name: _plain(value) for name, value in told.items() if value != blanks[name]}
+    unknown_told = _unknown(_told(before), _TOLD_NAMES)
+    document = {
+        **_unknown(before or {}, _MEMBERS),
+        "qos": answer.qos,
+        "consumer": answer.consumer_uuid,
+        "told": {**unknown_told, **said},
+        **({_ENDED: ended} if ended else {}),
+    }
+    return document if recorded is None else {**document, "record": recorded.document()}
+
+
+def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
+    """What is stored of a reservation that is over: that it is, and why, and what was told of it before."""
+    told = _told(status)
+    return {**status, "told": {**told, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: told}
+
+
+def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a reservation that is there again after it was over."""
+    rest = {name: value for name, value in status.items() if name != _TOLD_BEFORE}
+    return {**rest, "told": status[_TOLD_BEFORE]}
+
+
+def reservation_ended_by(pod: StoredPod) -> str:
+    """The uid of the reservation that is over because a claim came, empty without one.
+
+    A pod that was reported on its node since is no claim any more: it runs, so it has used the reservation.
+    """
+    ended = pod.status.get(_ENDED) if is_claim(pod) else None
+    return ended if isinstance(ended, str) else ""
+
+
+def was_ended_by(reservation: StoredPod, remark: str) -> bool:
+    """Whether a reservation is over for the reason that the remark gives, and can be brought back."""
+    is_off = reservation.root_id is None and isinstance(reservation.status.get(_TOLD_BEFORE), Mapping)
+    return is_off and _told(reservation.status).get("remarks") == [remark]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unknown(document: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in known}
+
+
+def _told(document: Any) -> Mapping[str, Any]:
+    member = document.get("told") if isinstance(document, Mapping) else None
+    return member if isinstance(member, Mapping) else {}
+
+
+def answer_of(pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod; what of its row cannot be read is said in `unreadable`."""
+    told: dict[str, Any] = {}
+    unreadable = []
+    for attribute, entry in _TOLD.items():
+        stored = _told(pod.status).get(entry.name)
+        if stored is None:
+            continue
+        try:
+            told[attribute] = entry.read(stored)
+        except _MALFORMED:
+            unreadable.append(f"{_UNREADABLE}: told.{entry.name}")
+    if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
+        unreadable.append(_UNREADABLE)
+    told["unreadable"] = (*told.get("unreadable", ()), *unreadable)
+    is_waiting = waits(pod)
+    if is_waiting:
+        membership = _membership(pod.status)
+        remark = f"waits for others of gang {membership.get('gang')} until {membership['waits_until']}"
+        told["remarks"] = (*told.get("remarks", ()), remark)
+    return PodAnswer(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        consumer_uuid=consumer_of(pod),
+        node=pod.node,
+        resource_provider=pod.root_uuid,
+        qos=qos_of(pod.status),
+        changed_at=pod.changed_at.isoformat(),
+        waits=is_waiting,
+        **told,
+    )
+
+
+def consumer_of(pod: StoredPod | PodRow) -> str:
+    """The consumer that a stored pod is; empty if its row does not say so and its uid is none."""
+    stored = pod.status.get("consumer") if isinstance(pod.status, Mapping) else None
+    if isinstance(stored, str):
+        return stored
+    return pod.uid if is_dashed_uuid(pod.uid) else ""
+
+
+def qos_of(status: Any) -> str:
+    """The class that the label of a stored pod names."""
+    stored = status.get("qos") if isinstance(status, Mapping) else None
+    return stored if isinstance(stored, str) else ""
+
+
+def is_claim(pod: StoredPod) -> bool:
+    """Whether the pod was placed here and nobody has reported it on its node since."""
+    return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
+
+
+def waits(pod: StoredPod) -> bool:
+    """Whether the pod has a place and waits for others of its gang."""
+    return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
+
+
+def without_wait(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a pod that waits no longer."""
+    membership = {key: value for key, value in _membership(status).items() if key != "waits_until"}
+    return {**status, "record": {**status["record"], "membership": membership}}
+
+
+def _membership(status: Any) -> Mapping[str, Any]:
+    record = status.get("record") if isinstance(status, Mapping) else None
+    found = record.get("membership") if isinstance(record, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def record_of(pod: PodRow) -> RecordedPod | None:
+    """What a pod on a node holds there; None if its row cannot be read."""
+    try:
+        return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
+    except _MALFORMED:
+        return None
+
+
+def lacks_labels(pod: PodRow) -> bool:
+    """Whether the row of a pod does not say its labels: a release wrote it that asked for none."""
+    record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
+    return not (isinstance(record, Mapping) and "labels" in record)
+
+
+def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
+    """A pod with the labels, the affinity and the gang of its manifest, whatever these are."""
+    if pod.keeps is not None:
+        return pod
+    found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
+    gang = gang_of({"metadata": {"labels": labels, "annotations": annotations}}, pod.namespace)
+    return replace(
+        pod,
+        labels=found,
+        affinity=stored_affinity(affinity, (pod.namespace, found)),
+        membership=None if gang is None else Membership(gang.name, gang.least),
+    )
+
+
+def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:
+    """A pod whose row cannot be read, but what it requests and which CPUs it owns is known from elsewhere."""
+    return RecordedPod(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        consumer_of(pod),
+        qos_of(pod.status),
+        requests,
+        Holding(cpus=cpus),
+        unreadable=(_UNREADABLE,),
+    )
+
+
+# What audit records say of pods and reservations.
+
+
+_POD_AUDIT_TOLD = ("uid", "node", "qos", "cpuset", "phase")
+
+
+def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) -> Record:
+    """A pod that came or was reported; `before` is its row, if it had one.
+
+    One that is over is no consumer any more; what it held has a record of its own.
+    """
+    told = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
+    return Record(
+        Action.CREATE if before is None else Action.UPDATE,
+        *_named(cluster, answer.namespace, answer.name),
+        before=None if before is None else _described(before),
+        after={name: value for name, value in told.items() if value},
+        consumer=None if answer.phase in ENDED_PHASES else answer.consumer_uuid,
+    )
+
+
+def changed(cluster: str, pod: StoredPod, **after: Any) -> Record:
+    """A pod or reservation that is stored and goes on, of which something was changed."""
+    named = _named(cluster, pod.namespace, pod.name)
+    return Record(Action.UPDATE, *named, after=after, consumer=consumer_of(pod) or None)
+
+
+def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> Record:
+    """A reservation that is over and no consumer any more; what it held has a record of its own."""
+    named = _named(cluster, reservation.namespace, reservation.name)
+    return Record(Action.UPDATE, *named, after={"phase": phase, "remark": remark})
+
+
+def came_and_left(cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer | None) -> Iterator[Record]:
+    """Pods that left for good, and the one that came, which may have been here before."""
+    before = None
+    for pod in leaving:
+        if answer is not None and pod.uid == answer.uid:
+            before = pod
+        else:
+            named = _named(cluster, pod.namespace, pod.name)
+            yield Record(Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None)
+    if answer is not None:
+        yield arrived(cluster, answer, before)
+
+
+def _named(cluster: str, namespace: str, name: str) -> tuple[Kind, str]:
+    if namespace == RESERVED:
+        return Kind.RESERVATION, f"{cluster}/{name}"
+    return Kind.POD, f"{cluster}/{namespace}/{name}"
+
+
+def _described(pod: StoredPod) -> dict[str, str]:
+    return {"uid": pod.uid} if pod.node is None else {"uid": pod.uid, "node": pod.node}

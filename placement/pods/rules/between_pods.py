@@ -1,0 +1,348 @@
+"""Affinity and anti-affinity between pods, of those that come and of those that are placed.
+
+Source: kube-scheduler, plugin InterPodAffinity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
+from placement.engine.numa.demand import Refusal, RefusalClass
+from placement.engine.scoring.rule import BEST
+from placement.pods.column_filter import labelled
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.manifests.affinity import (
+    Bearer,
+    PodRules,
+    PodSelector,
+    PodTerm,
+    SpreadConstraint,
+    WeightedTerm,
+)
+from placement.pods.manifests.selection import NodeSelection
+from placement.pods.node_info import NodeInfo
+from placement.pods.snapshot import LabelKey, NodeColumns, NodeRows
+
+# Which pods are placed where, counted by what others ask of them; a node that changed costs one node.
+#
+# Counts are made when somebody asks for the first time, and kept: where no pod says anything about others,
+# nobody asks.
+
+
+# Pods of so many kinds can be asked about in turn without counting anew; each keeps nodes as they were then.
+_SELECTIONS_KEPT = 32
+_REQUIRED_WEIGHT = 1
+"""What a required affinity of a placed pod is worth to others (kube-scheduler: hardPodAffinityWeight)."""
+
+Selectors = tuple[PodSelector, ...]
+"""Pods that all of these select."""
+Wishes = Mapping[WeightedTerm | PodTerm, Mapping[int, int]]
+"""How many pods in which row have a term."""
+
+
+class _Counted(NamedTuple):
+    """How many pods are in each row, when the nodes were these."""
+
+    order: object
+    nodes: NodeRows
+    counts: Amounts
+
+
+class _Wishes(NamedTuple):
+    """The terms of placed pods, when the nodes were these; `about`: those that select some pods."""
+
+    order: object
+    nodes: NodeRows
+    terms: dict[WeightedTerm | PodTerm, dict[int, int]]
+    about: dict[Bearer, Wishes]
+
+
+class PlacedPods:
+    """The pods of a cluster. Threads share it: what it returns never changes."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[Selectors, bool], _Counted] = {}
+        self._wishes: _Wishes | None = None
+        self._lock = threading.Lock()
+
+    def matching(self, columns: NodeColumns, selectors: Selectors, *, staying: bool = False) -> Amounts:
+        """How many pods that all selectors select are on each node; `columns` are all of the cluster.
+
+        `staying`: pods that are being deleted do not count.
+        """
+        asked = selectors, staying
+        with self._lock:
+            known = self._counted.pop(asked, None)
+            if known is None or known.order is not columns.order:
+                rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
+            else:
+                rows, counts = columns.changed_since(known.nodes.marks).tolist(), known.counts
+            if rows:
+                counts = counts.copy()
+                selected: dict[Bearer, bool] = {}
+                for row in rows:
+                    counts[row] = _count(columns.nodes[row], selectors, staying, selected)
+            self._counted[asked] = _Counted(columns.order, columns.nodes, counts)
+            if len(self._counted) > _SELECTIONS_KEPT:
+                del self._counted[next(iter(self._counted))]
+        return counts
+
+    def wishes_about(self, columns: NodeColumns, bearer: Bearer) -> Wishes:
+        """The terms of placed pods that select such a pod: required ones against it, and those for the score.
+
+        The latter have a weight, which is negative if the pod would rather be apart. Each term is tried once,
+        until the terms change.
+        """
+        with self._lock:
+            wishes = self._wishes = self._counted_wishes(columns)
+            found = wishes.about.get(bearer)
+            if found is None:
+                found = {wish: rows for wish, rows in wishes.terms.items() if _selects(wish, bearer)}
+                wishes.about[bearer] = found
+                if len(wishes.about) > _SELECTIONS_KEPT:
+                    del wishes.about[next(iter(wishes.about))]
+        return found
+
+    def _counted_wishes(self, columns: NodeColumns) -> _Wishes:
+        known = self._wishes
+        terms: dict[WeightedTerm | PodTerm, dict[int, int]] = {}
+        own: set[object] = set()
+        if known is None or known.order is not columns.order:
+            for row, node in enumerate(columns.nodes):
+                _add(terms, own, row, node, 1)
+            return _Wishes(columns.order, columns.nodes, terms, {})
+        changed = [
+            (row, known.nodes[row], columns.nodes[row])
+            for row in columns.changed_since(known.nodes.marks).tolist()
+            if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
+        ]
+        if not changed:
+            return known._replace(nodes=columns.nodes)
+        terms.update(known.terms)
+        for row, before, after in changed:
+            _add(terms, own, row, before, -1)
+            _add(terms, own, row, after, 1)
+        return _Wishes(columns.order, columns.nodes, terms, {})
+
+
+def _selects(wish: WeightedTerm | PodTerm, bearer: Bearer) -> bool:
+    term = wish.term if isinstance(wish, WeightedTerm) else wish
+    return term.pods.selects(bearer)
+
+
+def _count(node: NodeInfo, selectors: Selectors, staying: bool, selected: dict[Bearer, bool]) -> int:
+    total = 0
+    for bearer, count in (node.staying_bearers if staying else node.bearers).items():
+        is_meant = selected.get(bearer)
+        if is_meant is None:
+            is_meant = selected[bearer] = all(each.selects(bearer) for each in selectors)
+        total += count * is_meant
+    return total
+
+
+def _add(
+    terms: dict[WeightedTerm | PodTerm, dict[int, int]], own: set[object], row: int, node: NodeInfo, each: int
+) -> None:
+    """Count the terms of a node; only rows of our `own` terms are written to."""
+    for pod in node.with_affinity:
+        for term in _terms_of(pod):
+            if term not in own:
+                own.add(term)
+                terms[term] = dict(terms.get(term, ()))
+            rows = terms.setdefault(term, {})
+            rows[row] = rows.get(row, 0) + each
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del terms[term]
+
+
+def _terms_of(pod: RecordedPod) -> Iterator[WeightedTerm | PodTerm]:
+    affinity = pod.affinity
+    yield from affinity.apart
+    yield from (WeightedTerm(_REQUIRED_WEIGHT, term) for term in affinity.near)
+    yield from affinity.rather_near
+    yield from (WeightedTerm(-weight, term) for weight, term in affinity.rather_apart)
+
+
+def places(columns: NodeColumns, topology_key: str) -> Indices:
+    """The place in which each node is, by number; negative where it has none."""
+    return columns.label(LabelKey(topology_key)).codes
+
+
+def per_place(at: Indices, counts: Amounts) -> Amounts:
+    """For each node, the sum over all nodes that are in its place; 0 where it has none."""
+    there = at >= 0
+    totals = np.zeros(int(at.max(initial=-1)) + 1, np.int64)
+    np.add.at(totals, at[there], counts[there])
+    found = np.zeros(len(at), np.int64)
+    found[there] = totals[at[there]]
+    return found
+
+
+def in_rows(rows: Mapping[int, int], length: int) -> Amounts:
+    """Numbers of some rows as a column."""
+    column = np.zeros(length, np.int64)
+    column[list(rows)] = list(rows.values())
+    return column
+
+
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+NOT_APART = "node(s) didn't match pod anti-affinity rules"
+KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+def refused_by_affinity(
+    columns: NodeColumns, rules: PodRules, placed: PlacedPods
+) -> Iterator[tuple[Mask, Refusal]]:
+    """The nodes that required terms keep a pod off, and why, in the order in which that counts."""
+    affinity = rules.affinity
+    if affinity.near:
+        far = ~_near(columns, rules, placed)
+        of = " and ".join(map(str, affinity.near))
+        yield far, Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(Kind.POD_AFFINITY, of))
+    for term in affinity.apart:
+        there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
+        yield there > 0, Refusal((NOT_APART,), obstacle=Obstacle(Kind.POD_ANTI_AFFINITY, str(term)))
+    for wish, rows in placed.wishes_about(columns, rules.bearer).items():
+        if isinstance(wish, PodTerm):
+            having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
+            yield having > 0, Refusal((KEPT_OFF,), obstacle=Obstacle(Kind.PLACED_ANTI_AFFINITY, str(wish)))
+
+
+def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
+    """Whether placed pods keep this one off some nodes by required anti-affinity."""
+    return any(isinstance(wish, PodTerm) for wish in placed.wishes_about(columns, rules.bearer))
+
+
+def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
+    """The nodes near which are pods that all required terms select.
+
+    Where there are none yet, a pod that its own terms select is the first of them, and may go anywhere.
+    """
+    terms = rules.affinity.near
+    selectors = tuple(dict.fromkeys(term.pods for term in terms))
+    counts = placed.matching(columns, selectors)
+    labelled = np.ones(len(columns.nodes), np.bool_)
+    near = labelled.copy()
+    anybody = False
+    for term in terms:
+        at = places(columns, term.topology_key)
+        there = per_place(at, counts)
+        labelled &= at >= 0
+        near &= there > 0
+        anybody = anybody or bool(there.any())
+    is_first = not anybody and all(each.selects(rules.bearer) for each in selectors)
+    return labelled if is_first else labelled & near
+
+
+def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, rows: Rows) -> Amounts | None:
+    """How well the nodes in these rows suit a pod by preferred terms, 0 to 100; None if that is all the same.
+
+    Its own terms count, those of placed pods, and required affinity of placed pods a little.
+    """
+    total = np.zeros(len(columns.nodes), np.int64)
+    affinity = rules.affinity
+    own = [
+        *affinity.rather_near,
+        *(WeightedTerm(-weight, term) for weight, term in affinity.rather_apart),
+    ]
+    for weight, term in own:
+        counts = placed.matching(columns, (term.pods,))
+        total += weight * per_place(places(columns, term.topology_key), counts)
+    for wish, having in placed.wishes_about(columns, rules.bearer).items():
+        if isinstance(wish, WeightedTerm):
+            counts = in_rows(having, len(columns.nodes))
+            total += wish.weight * per_place(places(columns, wish.term.topology_key), counts)
+    asked = total[rows]
+    if not len(rows) or asked.min() == asked.max():
+        return None
+    least, most = int(asked.min()), int(asked.max())
+    scores: Amounts = BEST * (asked - least) // (most - least)
+    return scores
+
+
+# How pods are spread over places that have a label in common.
+#
+# Source: kube-scheduler, plugin PodTopologySpread.
+
+
+UNEVEN = "node(s) didn't match pod topology spread constraints"
+NOT_LABELLED = f"{UNEVEN} (missing required label)"
+# A place of its own for every node, which is not looked up as one.
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+def refused_by_spread(
+    columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods
+) -> Iterator[tuple[Mask, Refusal]]:
+    """The nodes that required constraints keep a pod off, and why."""
+    constraints = [each for each in rules.spread if each.is_required]
+    everywhere = _with_all_keys(columns, constraints)
+    for each in constraints:
+        obstacle = Obstacle(Kind.TOPOLOGY_SPREAD, str(each))
+        at = places(columns, each.topology_key)
+        yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle)
+        counting = everywhere & _counts(columns, each, selection)
+        counts = placed.matching(columns, (each.pods,), staying=True)
+        there = per_place(at, np.where(counting, counts, 0))
+        least = int(there[counting].min(initial=np.iinfo(np.int64).max))
+        if len(np.unique(at[counting])) < each.min_domains:
+            least = 0
+        with_pod = there + each.pods.selects(rules.bearer)
+        yield with_pod - least > each.max_skew, Refusal((UNEVEN,), obstacle=obstacle)
+
+
+def _with_all_keys(columns: NodeColumns, constraints: Sequence[SpreadConstraint]) -> Mask:
+    mask = np.ones(len(columns.nodes), np.bool_)
+    for each in constraints:
+        mask &= places(columns, each.topology_key) >= 0
+    return mask
+
+
+def _counts(columns: NodeColumns, constraint: SpreadConstraint, selection: NodeSelection) -> Mask:
+    """The nodes that count for a constraint of a pod with this selection."""
+    mask = np.ones(len(columns.nodes), np.bool_)
+    if constraint.honors_affinity:
+        mask &= labelled(columns, selection)
+    if constraint.honors_taints:
+        mask &= columns.table.where_guard(
+            lambda guard: selection.guard_refusal(guard.taints, unschedulable=False) is None
+        )
+    return mask
+
+
+def spread_scores(
+    columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods, rows: Rows
+) -> Amounts | None:
+    """How well the nodes in these rows suit a pod that is to be spread, 0 to 100; None if it is not.
+
+    Nodes without all the labels have 0. The more places there are, the more a pod in one of them counts.
+    """
+    constraints = [each for each in rules.spread if not each.is_required]
+    if not constraints or not len(rows):
+        return None
+    everywhere = _with_all_keys(columns, constraints)
+    is_known = everywhere[rows]
+    uneven = np.zeros(len(rows))
+    for each in constraints:
+        at = places(columns, each.topology_key)
+        counts = placed.matching(columns, (each.pods,), staying=True)
+        if each.topology_key == _HOSTNAME:
+            there, size = counts, int(is_known.sum())
+        else:
+            there = per_place(at, np.where(everywhere & _counts(columns, each, selection), counts, 0))
+            size = len(np.unique(at[rows][is_known]))
+        uneven += there[rows] * np.log(size + 2) + (each.max_skew - 1)
+    raw = np.floor(uneven + 0.5).astype(np.int64)
+    scores = np.zeros(len(rows), np.int64)
+    if is_known.any():
+        least, most = int(raw[is_known].min()), int(raw[is_known].max())
+        scores[is_known] = BEST * (most + least - raw[is_known]) // most if most else BEST
+    return scores

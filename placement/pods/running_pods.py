@@ -1,0 +1,254 @@
+"""Recording pods that run already, or have ended; as they are facts, they are not refused.
+
+Source: koordinator.md, "Recovery from pods".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placement.common.manifest import Field, Report
+from placement.common.pod_identity import canonical_uid
+from placement.engine.domain.errors import BadRequest
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.documents import PodDocument
+from placement.pods.host_pools import known_cpus
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.gang import Membership
+from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.records import (
+    NO_HOLDING,
+    Entitlement,
+    PodRecord,
+    RecordedPod,
+    RunningPod,
+    import_running_pod,
+    may_own_cpus,
+    pool_class,
+    unknown_cpus_warning,
+)
+from placement.pods.manifests.affinity import may_keep_off
+from placement.pods.node_filter import loose_amounts
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_loading import ClusterFacts
+from placement.pods.node_writer import NodeChanged, PodAttributes
+from placement.pods.placing import as_of_now, same_pod
+from placement.pods.reservation_ends import ending
+from placement.pods.rows import PodAnswer, answer_of, arrived
+from placement.pods.statements import pods
+from placement.pods.statements.pods import StoredPod
+from placement.pods.writer import Arrival, PodKey, PodWriting, pod_values
+from placement.providers.statements import clusters
+from placement.storage.database import Transaction
+
+_KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A pod that is being recorded where it runs."""
+
+    writing: PodWriting
+    view: ClusterSnapshot
+    document: PodDocument
+    attributes: PodAttributes
+
+    def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
+        """Record the pod; whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
+        facts, document = self.view.facts, self.document
+        sought = PodKey(document.namespace, document.name, document.uid)
+        known = pods.namesakes(transaction, facts.id, *sought)
+        same = same_pod(known, document)
+        root_id = None if document.has_ended else self._root()
+        roots = {pod.root_id for pod in known} | {root_id}
+        if may_keep_off(document.manifest) and not document.has_ended:
+            clusters.lock_alone(transaction, facts.id)
+        locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
+        if root_id is not None and root_id not in locked.states:
+            raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
+        self.writing.check_namesakes(transaction, facts, sought, known)
+        state = None if root_id is None else locked.states[root_id]
+        arrival = _arrival(facts, document, same, state)
+        stays = _recorded_before(state, document) == arrival.recorded
+        if same is not None and known == [same] and same.root_id == root_id and stays:
+            pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
+            transaction.records.append(arrived(facts.name, arrival.answer, same))
+        else:
+            self.writing.change(transaction, facts, locked, known, arrival, self.attributes)
+        return not known, arrival.answer
+
+    def _root(self) -> int:
+        return _host(self.view, self.document).root_id
+
+
+def new_arrival(view: ClusterSnapshot, document: PodDocument) -> Arrival:
+    """A pod of which nothing is known yet, where it runs. Raises ManifestError, BadRequest."""
+    return _arrival(view.facts, document, None, _host(view, document))
+
+
+def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> Arrival | None:
+    """A pod that is reported on the node of its row; None if what is recorded of it there changes.
+
+    Raises ManifestError, BadRequest.
+    """
+    state = _host(view, document)
+    arrival = _arrival(view.facts, document, same, state)
+    return arrival if _recorded_before(state, document) == arrival.recorded else None
+
+
+def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:
+    state = view.by_name.get(document.host)
+    if state is None:
+        raise BadRequest(f"Pod.spec.nodeName: no node {document.host!r} in cluster {view.facts.name}")
+    return state
+
+
+def _arrival(
+    facts: ClusterFacts, document: PodDocument, same: StoredPod | None, state: NodeInfo | None
+) -> Arrival:
+    running = import_running_pod(
+        document.manifest,
+        facts.settings,
+        KubeletPolicy() if state is None else state.template.imported.kubelet,
+        None if same is None else same.manifest,
+    )
+    answer = PodAnswer(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        consumer_uuid=document.consumer,
+        qos=str(running.qos or ""),
+        kubernetes_qos=str(running.kubernetes_qos),
+        phase=running.phase,
+        containers=running.containers,
+        warnings=running.warnings,
+    )
+    if state is None:
+        return Arrival(document, answer)
+    running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
+    recorded = _recorded(document, running, state)
+    kept = not running.has_status and recorded.holding != NO_HOLDING
+    told = _given(document) if same is None or not kept else answer_of(same).annotations
+    # A pod that is reported again stays before those that were recorded after it.
+    by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
+    present = tuple(by_consumer.values())
+    answer = replace(
+        answer,
+        node=state.name,
+        resource_provider=state.root_uuid,
+        cpuset=format_cpu_list(known_cpus(state.template.imported, recorded)),
+        annotations=told,
+        unreadable=recorded.unreadable,
+        warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
+        remarks=(_KEPT,) if kept else (),
+    )
+    answer = as_of_now(answer, state, present, recorded)
+    used = (each for each in state.reservations if each.consumer == recorded.reservation)
+    ends = ending(next(used, None), state, document)
+    return Arrival(document, answer, state.root_id, recorded, ends)
+
+
+def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
+    """What to record of the pod; what it was given here stays unless its status says otherwise."""
+    before = _recorded_before(state, document)
+    holding = running.record.holding or NO_HOLDING
+    if before is not None and not running.has_status:
+        holding = before.holding
+    recorded = RecordedPod(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        consumer=document.consumer,
+        qos=str(running.qos or ""),
+        requests=running.requests,
+        holding=holding,
+        unreadable=running.record.unreadable,
+        treated_as=pool_class(running.treated_as, running.qos, holding),
+        pools=running.pools,
+        reservation=_reservation_of(document, state) if before is None else before.reservation,
+        labels=running.rules.bearer[1],
+        affinity=running.rules.affinity,
+        is_leaving=bool(document.manifest["metadata"].get("deletionTimestamp")),
+        membership=None if running.gang is None else Membership(running.gang.name, running.gang.least),
+    )
+    if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
+        return replace(recorded, loose=before.loose)
+    rest = state.without(frozenset({document.consumer}))
+    loose = loose_amounts(state.offers, rest.left, recorded.requests, holding.amounts)
+    return replace(recorded, loose=loose)
+
+
+def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedPod | None:
+    present = () if state is None else state.pods
+    return next((pod for pod in present if pod.consumer == document.consumer), None)
+
+
+def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
+    """The reservation from which the pod says it takes, by consumer, if it is there and the pod owns it."""
+    metadata = Field("Pod", document.manifest, Report(), soft=True).member("metadata")
+    allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
+    uid = canonical_uid(allocated.member("uid").text() or "")
+    for each in state.reservations:
+        if each.uid == uid and each.keeps is not None and each.keeps.owned_by(document.manifest):
+            return each.consumer
+    return ""
+
+
+def _given(document: PodDocument) -> dict[str, str]:
+    """The annotations about CPUs that the pod carries."""
+    carried = document.manifest["metadata"].get("annotations") or {}
+    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
+    return {key: carried[key] for key in wanted if carried.get(key)}
+
+
+def _limited(
+    running: RunningPod, state: NodeInfo, before: RecordedPod | None, consumer: str
+) -> tuple[RunningPod, tuple[str, ...]]:
+    """The pod, cut to what it may have on that node, and the warnings about the rest.
+
+    What a pod says that can have no CPUs of its own does not put its node in quarantine.
+    """
+    owns_cpus = may_own_cpus(running, state.host.bind.everybody)
+    record = running.record
+    if record.unreadable and not owns_cpus:
+        return replace(running, record=PodRecord()), record.unreadable
+    if record.holding is None:
+        return running, ()
+    # Reservations give way to pods.
+    giving_way = {consumer, *(each.consumer for each in state.reservations)}
+    owners = state.accounts.cpus.items()
+    entitlement = Entitlement(
+        owns_cpus=owns_cpus,
+        requests=running.requests,
+        topology=state.template.imported.topology,
+        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way},
+        kept=NO_HOLDING if before is None else before.holding,
+    )
+    holding, findings = entitlement.limit(record.holding)
+    return replace(running, record=replace(record, holding=holding)), findings
+
+
+def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
+    unknown = unknown_cpus_warning(recorded.holding, state.template.imported.topology)
+    if unknown is not None:
+        yield unknown
+    requested, own = recorded.requests.get("cpu", 0) // 1000, len(recorded.holding.cpus)
+    if own and own != requested:
+        yield (
+            f"the pod requests {requested} CPUs and has {own} of its own: a resize in place changes amounts, "
+            "and which CPUs are its own changes only with its resource-status"
+        )
+    for pod in state.pods:
+        shared = pod.holding.cpus & recorded.holding.cpus
+        # The former pod of its name goes as it comes.
+        if pod.full_name != recorded.full_name and shared:
+            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
+    for consumer, kubelet_pod in state.kubelet_pods:
+        shared = kubelet_pod.cpus & recorded.holding.cpus
+        if consumer != recorded.consumer and shared:
+            yield f"CPUs {format_cpu_list(shared)} are managed by kubelet for pod {kubelet_pod.uid}, too"
+    reserved = state.offers.reserved & recorded.holding.cpus
+    if reserved:
+        yield f"CPUs {format_cpu_list(reserved)} are reserved on the node"

@@ -1,0 +1,461 @@
+"""Decides where a pod goes, and writes it down.
+
+Nodes are ranked on the snapshot of the cluster, the pod gets its CPUs on the best one, and that is written if
+the node is still the same. Else whoever asked looks and decides again.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from placement.allocations.statements.allocations import Amount
+from placement.common.manifest import ManifestError
+from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.numa.demand import Refusal
+from placement.pods.accounts import NodeAllocations
+from placement.pods.cache import ClusterCache, ClusterSnapshot
+from placement.pods.cycle import PodShape, ShapeRankings
+from placement.pods.documents import PodDocument
+from placement.pods.explanation import explain_pod
+from placement.pods.gangs import GangWaits, Waiting, overdue, rows_of, standing_with, waiting_there
+from placement.pods.koordinator.pod import PodImport, import_pod, reading_of
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_writer import NodeChanged, NodeRefused, NodeWriter, PodAttributes, ProviderGone
+from placement.pods.placing import (
+    Contention,
+    Placed,
+    Unschedulable,
+    asks_for_the_same,
+    best_place,
+    same_pod,
+    told,
+)
+from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
+from placement.pods.reservation_ends import due_on, ending
+from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
+from placement.pods.snapshot import NodeColumns
+from placement.pods.statements import pods
+from placement.pods.statements.pods import PodArrival, StoredPod
+from placement.pods.writer import Arrival, PodKey, PodWriting, pod_values
+from placement.providers.statements import clusters
+from placement.storage.backends.backend import Stamped
+from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.failures import Faster, TryAgain, Unreachable
+
+# A new pod on a node, decided and written in one round trip where the database can do that.
+#
+# Everything else is done step by step (PodWriting): pods that replace others or give a node a reason to
+# settle what it owes, and whatever is refused here, to find out why.
+
+
+class Arrived(NamedTuple):
+    """A pod that has come to a node: when, the node before and with it, and what was written."""
+
+    at: datetime.datetime
+    before: NodeInfo
+    after: NodeInfo
+    written: Stamped
+
+
+def place_at_once(
+    database: Database, view: ClusterSnapshot, arrival: Arrival, attributes: PodAttributes
+) -> Arrived | None:
+    """Have a pod on its node if nobody of its name or uid exists and the node is as it was in the view.
+
+    None, and nothing done, if it cannot be. Raises OutcomeUnknown, Unavailable.
+    """
+    recorded = arrival.recorded
+    if not database.backend.has_claim_statement:
+        return None
+    if recorded is None or arrival.root_id is None or arrival.ends is not None:
+        return None
+    before = view.nodes[arrival.root_id]
+    after = before.with_pod(recorded)
+    if not _is_all_that_changes(recorded.consumer, before.accounts, after.accounts):
+        return None
+    places = after.accounts.shares[recorded.consumer]
+    uuids = {path: before.identity.uuid(path) for path in {"", *(place.path for place in places)}}
+    now = utcnow()
+    wanted = PodArrival(
+        cluster_id=before.cluster_id,
+        values=pod_values(arrival, before.id),
+        consumer=attributes.pod(recorded.consumer, recorded.namespace),
+        host_id=before.root_id,
+        host_revision=before.revision,
+        used_below=before.due,
+        providers=sorted(uuids.values()),
+        amounts=[
+            Amount(recorded.consumer, uuids[place.path], place.resource_class, amount)
+            for place, amount in places.items()
+        ],
+        levels={
+            cpu: owner.level
+            for cpu, owner in sorted(after.accounts.cpus.items())
+            if owner.consumer == recorded.consumer
+        },
+        record=arrived(view.facts.name, arrival.answer),
+        rules_generation=view.rules_generation,
+    )
+    try:
+        written = pods.place_at_once(database, wanted, now)
+    except Unreachable:
+        raise
+    except TryAgain:
+        return None
+    if written is None:
+        return None
+    return Arrived(now, before, after.stamped(written.stamp), written)
+
+
+def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllocations) -> bool:
+    """Whether the accounts differ by what a new consumer holds, and nothing else."""
+    if consumer in before.shares or {**before.shares, consumer: after.shares[consumer]} != after.shares:
+        return False
+    return all(after.cpus.get(cpu) == owner for cpu, owner in before.cpus.items())
+
+
+INVENTORIES_DIFFER = Refusal(
+    ("node(s) have inventories that differ from the imported node",), obstacle=Obstacle(Kind.INVENTORIES)
+)
+
+
+class Taken(NamedTuple):
+    """A pod that has its place; `is_placed`: it was given that just now.
+
+    `before`: when it was last given it, or claimed it, if it had one already. `waits` says for whom of its
+    gang it waits, `freed` who need not wait any longer because it came.
+    """
+
+    is_new: bool
+    is_placed: bool
+    answer: PodAnswer
+    before: datetime.datetime | None = None
+    waits: str = ""
+    freed: Sequence[Waiting] = ()
+
+
+class Refusing(set[NodeInfo]):
+    """The nodes that refuse a pod, or several, for as long as they do not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clashed: list[NodeInfo] = []
+
+    def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
+        """A key of the database refused what was written to one of these nodes; whether that may pass.
+
+        The first time another writer may have been faster. Nodes that have not changed by the second time
+        refuse for good: a CPU has an owner that follows from no pod, for example.
+        """
+        for_good = [node for node in nodes if any(_is_same(node, former) for former in self._clashed)]
+        self.update(for_good)
+        self._clashed += nodes
+        return not for_good
+
+
+class _Choice(NamedTuple):
+    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
+
+    `alone`: what it requires is about other pods, so it is to be placed while none of these comes.
+    """
+
+    place: Placed | None
+    ranking: AnyRanking
+    columns: NodeColumns
+    unplaced: Mapping[str, Refusal]
+    alone: bool
+
+    def refusals(self) -> dict[str, Refusal]:
+        """Why it does not fit, by node."""
+        return {**self.ranking.refusals(self.columns), **self.unplaced}
+
+
+class PodScheduler:
+    """Gives pods that look for a place theirs."""
+
+    def __init__(
+        self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, writing: PodWriting
+    ) -> None:
+        self._database = database
+        self._cluster_cache = cluster_cache
+        self._rankings = ShapeRankings()
+        self._writer = writer
+        self._writing = writing
+        self._contention = Contention()
+
+    def looked_at(
+        self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
+    ) -> tuple[PodImport, AnyRanking, NodeColumns]:
+        """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
+        incoming = reading_of(document.manifest, view.facts.settings)
+        late = overdue(view.waiting) if view.waiting else ()
+        columns = _without(view, self._placed(view, _key(document)), late)
+        ranking = self._ranking(incoming, document, view, columns)
+        if node_names is not None:
+            columns = columns.among(node_names)
+        return incoming, ranking, columns
+
+    def _ranking(
+        self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
+    ) -> AnyRanking:
+        """How the pod stands with nodes; `columns` are all of the cluster, without the pod itself on them."""
+        ranking = self._by_itself(incoming, document, view)
+        if document.keeps is not None or not (view.has_affinity or incoming.rules):
+            return ranking
+        return RuledRanking(ranking, incoming.rules, view.placed, columns)
+
+    def _by_itself(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        ranking = self._rankings.of(view.facts.id, shape, view.columns)
+        if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
+            return ranking
+        if incoming.request is not None and incoming.request.ignores_reservations:
+            return IgnoringRanking(ranking)
+        nodes = [node.name for node in view.reserved.values()]
+        return ReservationRanking(ranking, incoming, document.manifest, nodes, utcnow())
+
+    def place(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        node: str | None,
+        refusing: Refusing,
+        *,
+        may_wait: bool = False,
+    ) -> Taken:
+        """Place a pod, on one node if it is named; the same pod again is answered with what it has.
+
+        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
+
+        `refusing` are nodes that refused it before, to which it adds. Raises ManifestError, Unschedulable,
+        Conflict, NodeChanged if the caller should look again, Unavailable.
+        """
+        settings = view.facts.settings
+        fresh = hoped = None
+        if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
+            # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
+            with suppress(ManifestError):
+                fresh = reading_of(document.manifest, settings)
+                hoped = self._choice(view, document, fresh, node, refusing)
+        if hoped is not None and hoped.place is not None and not hoped.alone:
+            attributes = self.attributes(view, document)
+            with self._contention.taking(hoped.place.state.root_id):
+                arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
+            if arrived is not None:
+                self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
+                return _taken(hoped.place, arrived.at)
+        known = self.known(view, _key(document))
+        same = same_pod(known, document)
+        has_place = same is not None and same.node is not None and not waits(same)
+        if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
+            # It may be on its way there: whoever means to move it releases that place first.
+            return Taken(False, False, told(view.nodes, same), same.changed_at)
+        if same is not None or fresh is None:
+            fresh = import_pod(document.manifest, settings, same.manifest if same else None)
+        incoming = fresh
+        if same is not None and has_place and asks_for_the_same(same, incoming, settings):
+            return self._renewed(view, same, node)
+        if known or hoped is None:
+            hoped = self._choice(view, document, incoming, node, refusing, known)
+        if hoped.place is None:
+            refusals = hoped.refusals()
+            raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
+        if hoped.alone:
+            return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
+        attributes = self.attributes(view, document)
+        tried = [view.nodes[hoped.place.state.root_id]]
+        with (
+            self._refused(view, hoped.place, refusing),
+            _clashing(refusing, tried),
+            self._database.write() as transaction,
+        ):
+            self._claim(transaction, view, document, known, hoped.place, attributes)
+        return _taken(hoped.place, transaction.now, known, same)
+
+    def _place_alone(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        incoming: PodImport,
+        node: str | None,
+        refusing: Refusing,
+        known: Sequence[StoredPod],
+        same: StoredPod | None,
+        may_wait: bool,
+    ) -> Taken:
+        """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
+        attributes = self.attributes(view, document)
+        tried: list[NodeInfo] = []
+        with _clashing(refusing, tried), self._database.write() as transaction:
+            clusters.lock_alone(transaction, view.facts.id)
+            now = self._cluster_cache.view(view.facts.name)
+            place = self._choice(now, document, incoming, node, refusing, known).place
+            if place is None or now.facts != view.facts:
+                raise NodeChanged("Other pods came first.")
+            standing = standing_with(now, incoming, place, known)
+            if standing is not None and not standing.is_whole:
+                if not may_wait:
+                    pod = f"Pod {document.full_name} is not placed without its gang"
+                    raise GangWaits(f"{pod}: with it, there are places for {standing}.")
+                place = waiting_there(place, standing)
+            freed = standing.waiting if standing is not None and standing.is_whole else ()
+            tried.append(now.nodes[place.state.root_id])
+            with self._refused(now, place, refusing):
+                self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
+        taken = _taken(place, transaction.now, known, same)
+        is_waiting = standing is not None and not standing.is_whole
+        return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
+
+    @contextmanager
+    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: Refusing) -> Iterator[None]:
+        """Notes the node if it refuses the pod. Raises NodeChanged then."""
+        try:
+            yield
+        except (NodeRefused, ProviderGone) as refusal:
+            if refusal.node_id != place.state.id:
+                raise
+            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
+            refusing.add(view.nodes[place.state.root_id])
+            raise NodeChanged(str(refusal)) from refusal
+        except NodeChanged:
+            self._contention.lost()
+            raise
+
+    def arrival(
+        self, view: ClusterSnapshot, document: PodDocument, refusing: Collection[NodeInfo] = ()
+    ) -> Arrival:
+        """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable.
+
+        `refusing` are nodes that refused pods before.
+        """
+        incoming = reading_of(document.manifest, view.facts.settings)
+        choice = self._choice(view, document, incoming, None, refusing)
+        if choice.place is None:
+            refusals = choice.refusals()
+            raise Unschedulable(refusals, explain_pod(choice.ranking.shape, choice.columns, refusals))
+        return _arrival(document, choice.place)
+
+    def _choice(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        incoming: PodImport,
+        node: str | None,
+        refusing: Collection[NodeInfo],
+        known: Sequence[StoredPod] = (),
+    ) -> _Choice:
+        """The place of a pod when the known ones are gone: on the named node only, if one is named."""
+        columns = _without(view, known)
+        ranking = self._ranking(incoming, document, view, columns)
+        if node is not None:
+            columns = columns.among([node])
+        doubtful = {state.name for state in refusing if _is_same(view.nodes.get(state.root_id), state)}
+        usable = columns.without(doubtful) if doubtful else columns
+        unplaced: dict[str, Refusal] = {}
+        ranked = self._contention.spread(ranking.best_first(usable))
+        place = best_place(ranked, incoming, document, unplaced)
+        unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
+        alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
+        return _Choice(place, ranking, columns, unplaced, alone)
+
+    def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
+        """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
+        if node != pod.node and (node is not None or not is_claim(pod)):
+            return Taken(False, False, told(view.nodes, pod), pod.changed_at)
+        with self._database.write() as transaction:
+            self._writing.renew(transaction, view.facts, pod)
+        return Taken(False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
+
+    def _claim(
+        self,
+        transaction: Transaction,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        known: Sequence[StoredPod],
+        place: Placed,
+        attributes: PodAttributes,
+        *,
+        alone: bool = False,
+        freed: Sequence[Waiting] = (),
+    ) -> None:
+        roots = {pod.root_id for pod in known} | {place.state.root_id}
+        roots |= {each.node.root_id for each in freed}
+        locked = self._writing.lock_unchanged(
+            transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
+        )
+        self._writing.check_namesakes(transaction, view.facts, _key(document), known)
+        arrival = _arrival(document, place)
+        self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
+        if freed:
+            rows = pods.any_namesakes(transaction, view.facts.id, (), {each.pod.uid for each in freed})
+            self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
+
+    def attributes(self, view: ClusterSnapshot, *documents: PodDocument) -> PodAttributes:
+        """The attributes of the consumers of pods; to be asked for before the transaction begins."""
+        namespaces = {document.namespace for document in documents}
+        return self._writer.attributes(view.facts.name, view.facts.id, namespaces)
+
+    def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
+        """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""
+        names = (sought.namespace, sought.name), sought.uid
+        is_there = self._cluster_cache.may_have(view, filter(None, names))
+        return self.known(view, sought) if is_there else ()
+
+    def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
+        """Pods of that name or uid."""
+        with self._database.read() as connection:
+            return pods.namesakes(connection, view.facts.id, *sought)
+
+
+@contextmanager
+def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
+    """Notes that a key of the database refused what was written to the nodes. Raises NodeChanged then."""
+    try:
+        yield
+    except Faster as clash:
+        refusing.note_clash(tried)
+        raise NodeChanged(str(clash)) from clash
+
+
+def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
+    """Whether nothing of a node that is stored has changed."""
+    return now is not None and (now.root_id, now.revision) == (before.root_id, before.revision)
+
+
+def _key(document: PodDocument) -> PodKey:
+    return PodKey(document.namespace, document.name, document.uid)
+
+
+def _arrival(document: PodDocument, place: Placed) -> Arrival:
+    ends = ending(place.used, place.state, document)
+    return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
+
+
+def _taken(
+    place: Placed,
+    changed_at: datetime.datetime,
+    known: Sequence[StoredPod] = (),
+    same: StoredPod | None = None,
+) -> Taken:
+    before = same.changed_at if same is not None and same.node is not None else None
+    return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
+
+
+def _without(
+    view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
+) -> NodeColumns:
+    """The nodes as they are when these pods are gone, and reservations that have expired.
+
+    `late` have waited too long. Whoever only looks leaves them out; to place a pod they are released first.
+    """
+    expired = due_on(view.reserved) if view.reserved else ()
+    gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
+    consumers = frozenset((*map(consumer_of, leaving), *gone))
+    left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
+    left |= {each.node.root_id for each in late}
+    states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
+    return view.columns.updated(states) if states else view.columns

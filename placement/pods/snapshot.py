@@ -1,0 +1,402 @@
+"""The nodes of a cluster as columns, as of one moment: the snapshot on which pods are scheduled.
+
+Row by row in the order of names. A snapshot never changes: what changed makes another one, which shares with
+it all columns in which nothing changed, so that whoever looks at one needs no lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from placement.engine.forest.arrays import Indices, Mask, Rows
+from placement.pods.columns import Guard, NodeNumbers, Table, Written, kind_of, written
+from placement.pods.manifests.selection import NodeAttributes, Requirement
+from placement.pods.node_info import NodeInfo
+
+# Nodes by row, name or host provider, as of one moment; what changes shares with it all but a few pages.
+#
+# Thousands of nodes lie all over the memory: copying a list of them would take longer than the change.
+
+
+_BITS = 6
+_PAGE = 1 << _BITS
+_LAST = _PAGE - 1
+
+Key = TypeVar("Key", str, int)
+
+
+class NodeMarks:
+    """Which picture of a node was in each row: what it takes to tell later what changed since.
+
+    Nodes are not kept by it: whoever remembers something about each of them may do so for long.
+    """
+
+    __slots__ = ("_pages", "count")
+
+    def __init__(self, count: int, pages: tuple[tuple[int, ...], ...]) -> None:
+        self.count = count
+        self._pages = pages
+
+    def differing(self, others: NodeMarks) -> list[int]:
+        """The rows, of as many, in which there are others."""
+        return [
+            number * _PAGE + place
+            for number, (page, other) in enumerate(zip(self._pages, others._pages, strict=True))
+            if page is not other
+            for place, (mark, before) in enumerate(zip(page, other, strict=True))
+            if mark != before
+        ]
+
+    def changed(self, pages: Mapping[int, Iterable[NodeInfo]]) -> NodeMarks:
+        """The same rows with other nodes in these pages."""
+        others = list(self._pages)
+        for page, nodes in pages.items():
+            others[page] = tuple(node.serial for node in nodes)
+        return NodeMarks(self.count, tuple(others))
+
+
+class NodeRows:
+    """The node of each row, from 0 on; never changed."""
+
+    __slots__ = ("_pages", "marks")
+
+    def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
+        listed = tuple(nodes)
+        self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
+        marks = tuple(tuple([node.serial for node in page]) for page in self._pages)
+        self.marks = NodeMarks(len(listed), marks)
+
+    def __len__(self) -> int:
+        return self.marks.count
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        return chain.from_iterable(self._pages)
+
+    def __getitem__(self, row: int) -> NodeInfo:
+        return self._pages[row >> _BITS][row & _LAST]
+
+    def at(self, rows: Iterable[int]) -> list[NodeInfo]:
+        """The nodes in these rows, in that order; much faster than one by one."""
+        pages = self._pages
+        return [pages[row >> _BITS][row & _LAST] for row in rows]
+
+    def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
+        """The same rows with other nodes in some of them."""
+        own: dict[int, list[NodeInfo]] = {}
+        for row, node in changes:
+            page, place = divmod(row, _PAGE)
+            if page not in own:
+                own[page] = list(self._pages[page])
+            own[page][place] = node
+        rows = NodeRows()
+        rows.marks = self.marks.changed(own)
+        pages = list(self._pages)
+        for page, nodes in own.items():
+            pages[page] = tuple(nodes)
+        rows._pages = tuple(pages)
+        return rows
+
+
+class NodePlaces:
+    """In which row each node is: the same object for as long as the rows are those of the same nodes."""
+
+    def __init__(self, nodes: Iterable[NodeInfo]) -> None:
+        self._nodes = nodes
+
+    @cached_property
+    def by_name(self) -> Mapping[str, int]:
+        """The rows by the names of the nodes, in their order."""
+        return {node.name: row for row, node in enumerate(self._nodes)}
+
+    @cached_property
+    def by_root(self) -> Mapping[int, int]:
+        """The rows by the ids of the host providers."""
+        return {node.root_id: row for row, node in enumerate(self._nodes)}
+
+    def settled(self) -> NodePlaces:
+        """The same, found out now: nodes as they were are not kept for it."""
+        _ = self.by_name, self.by_root
+        self._nodes = ()
+        return self
+
+
+class NodeIndex(Mapping[Key, NodeInfo]):
+    """The nodes by something that tells them apart, each of which has a row."""
+
+    __slots__ = ("_nodes", "_rows")
+
+    def __init__(self, rows: Mapping[Key, int], nodes: NodeRows) -> None:
+        self._rows: Mapping[Key, int] = rows
+        self._nodes = nodes
+
+    def __getitem__(self, key: Key) -> NodeInfo:
+        return self._nodes[self._rows[key]]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+# The table of nodes that change: a node is counted when somebody asks for the table, not when it changes.
+#
+# Pods of a known shape ask for none, and what was counted for one snapshot holds for the next but for the
+# nodes that changed in between.
+
+
+# So many changes are left to whoever asks next: counting them takes milliseconds.
+_MOST_BEHIND = 64
+# Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
+_SPARE = 64
+
+
+class NodeCounts:
+    """What was counted last, shared by all snapshots with the same rows; threads share it, too."""
+
+    def __init__(self, marks: NodeMarks, table: Callable[[], Table]) -> None:
+        """`table` gives that of the nodes with these marks; it is asked at most once."""
+        self._marks = marks
+        self._first: Callable[[], Table] | None = table
+        self._table = Table()
+        self._behind = 0
+        self._lock = threading.Lock()
+
+    def of(self, nodes: NodeRows) -> Table:
+        """The table of these nodes as they are: never that of other pictures of them, older or newer."""
+        with self._lock:
+            if self._first is not None:
+                self._table, self._first = self._first(), None
+            rows = nodes.marks.differing(self._marks)
+            if rows:
+                self._table = recounted(self._table, nodes, rows)
+            self._marks, self._behind = nodes.marks, 0
+            return self._table
+
+    def changed(self, nodes: NodeRows, count: int) -> None:
+        """So many nodes more have changed; they are counted now if they have become too many."""
+        # Threads may miss the change of another one here: then it is a few more.
+        self._behind += count
+        if self._behind > _MOST_BEHIND:
+            self.of(nodes)
+
+
+def recounted(table: Table, nodes: NodeRows, rows: Iterable[int]) -> Table:
+    """The table after the nodes in some rows changed."""
+    after = written(table, _counted(nodes, rows))
+    if max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE:
+        return written(Table(len(nodes)), _counted(nodes, range(len(nodes))))
+    return after
+
+
+def _counted(nodes: NodeRows, rows: Iterable[int]) -> list[Written]:
+    numbers = NodeNumbers()
+    found: list[Written] = []
+    for row in rows:
+        node = nodes[row]
+        guard = Guard(node.attributes.taints, node.attributes.unschedulable)
+        found.append((row, guard, kind_of(node.host), numbers.of(node)))
+    return found
+
+
+# The labels of nodes, a column per key that pods have asked about.
+#
+# Each text is one code, so that a requirement is decided once per distinct text, or by comparing codes.
+
+
+_ABSENT, _NOWHERE = -1, -2
+_NAME = "metadata.name"
+# Codes of texts that no node has any more are kept up to this many, and as many as there are nodes.
+
+
+class LabelKey(NamedTuple):
+    """A label, or a field of the node."""
+
+    key: str
+    is_field: bool = False
+
+    def text(self, attributes: NodeAttributes) -> str | None:
+        """What the node has there."""
+        if self.is_field:
+            return attributes.name if self.key == _NAME else None
+        return attributes.labels.get(self.key)
+
+
+class LabelColumn:
+    """The texts that nodes have at one key. Never changed: another text makes another column."""
+
+    def __init__(self, key: LabelKey, codes: Indices, code_of: Mapping[str, int]) -> None:
+        self._key = key
+        self._codes = codes
+        self._code_of = code_of
+
+    @classmethod
+    def of(cls, key: LabelKey, nodes: Iterable[NodeAttributes]) -> LabelColumn:
+        """The column of nodes with these attributes."""
+        code_of: dict[str, int] = {}
+        codes = [_code(key.text(attributes), code_of) for attributes in nodes]
+        return cls(key, np.array(codes, np.int32), code_of)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether it had better be made anew, as most of its texts are those of the past."""
+        return len(self._code_of) > 2 * len(self._codes) + _SPARE
+
+    def with_attributes(self, changed: Iterable[tuple[int, NodeAttributes]]) -> LabelColumn:
+        """The column with other attributes in these rows."""
+        codes, code_of = self._codes.copy(), dict(self._code_of)
+        for row, attributes in changed:
+            codes[row] = _code(self._key.text(attributes), code_of)
+        return LabelColumn(self._key, codes, code_of)
+
+    def among(self, rows: Rows) -> LabelColumn:
+        """The column of some of the nodes."""
+        return LabelColumn(self._key, self._codes[rows], self._code_of)
+
+    @property
+    def codes(self) -> Indices:
+        """The number of each node's text; the same for the same text, negative where there is none."""
+        return self._codes
+
+    def equals(self, text: str) -> Mask:
+        """Which nodes have exactly this text."""
+        equal: Mask = self._codes == self._code_of.get(text, _NOWHERE)
+        return equal
+
+    def holds(self, requirement: Requirement) -> Mask:
+        """For which nodes a requirement about this key holds."""
+        operator = requirement.operator
+        present: Mask = self._codes != _ABSENT
+        if operator in ("Exists", "DoesNotExist"):
+            return present if operator == "Exists" else ~present
+        if operator in ("In", "NotIn"):
+            codes = [self._code_of[text] for text in requirement.values if text in self._code_of]
+            return np.isin(self._codes, codes, invert=operator == "NotIn")
+        texts = list(self._code_of)
+        decided = [requirement.holds({requirement.key: text}) for text in texts] + [False]
+        return np.array(decided, np.bool_)[self._codes]
+
+
+def _code(text: str | None, code_of: dict[str, int]) -> int:
+    return _ABSENT if text is None else code_of.setdefault(text, len(code_of))
+
+
+# So many keys have columns at a time; the oldest is dropped for another one.
+_LABELS_KEPT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NodeColumns:
+    """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
+
+    nodes: NodeRows = field(default_factory=NodeRows)
+    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, Table))
+    _places: NodePlaces = field(default_factory=lambda: NodePlaces(()))
+    _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        """The numbers of the nodes; those of nodes that changed are counted when somebody asks."""
+        return self._counts.of(self.nodes)
+
+    @property
+    def by_name(self) -> Mapping[str, NodeInfo]:
+        """The nodes by name."""
+        return NodeIndex(self._places.by_name, self.nodes)
+
+    @property
+    def by_root(self) -> Mapping[int, NodeInfo]:
+        """The nodes by the id of their host provider."""
+        return NodeIndex(self._places.by_root, self.nodes)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the nodes, row by row."""
+        return self._places.by_name.keys()
+
+    def row_of(self, name: str) -> int:
+        """The row of the node of that name. Raises KeyError."""
+        return self._places.by_name[name]
+
+    def label(self, key: LabelKey) -> LabelColumn:
+        """What the nodes have at a label or field."""
+        column = self._labels.get(key)
+        if column is None:
+            column = LabelColumn.of(key, (node.attributes for node in self.nodes))
+            self._labels[key] = column
+            if len(self._labels) > _LABELS_KEPT:
+                # Others may drop the same one at this moment.
+                self._labels.pop(next(iter(list(self._labels))), None)
+        return column
+
+    def among(self, names: Collection[str]) -> NodeColumns:
+        """The nodes of these names, unknown ones left out."""
+        known, wanted = self._places.by_name, set(names)
+        if known.keys() <= wanted:
+            return self
+        return self.rows(sorted(known[name] for name in known.keys() & wanted))
+
+    def without(self, names: Collection[str]) -> NodeColumns:
+        """All nodes but those of these names."""
+        left = set(names)
+        return self.rows([row for row, node in enumerate(self.nodes) if node.name not in left])
+
+    def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
+        """The nodes after some of them changed or came, and those of these names went."""
+        coming = {node.name: node for node in fresh}
+        rows, roots = self._places.by_name, self._places.by_root
+        stay = all(rows.get(name, -1) == roots.get(node.root_id) for name, node in coming.items())
+        if not stay or any(name in rows for name in gone):
+            return self._rearranged(coming, gone)
+        return self._changed([(rows[name], node) for name, node in coming.items()])
+
+    @property
+    def order(self) -> object:
+        """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
+        return self._places
+
+    @property
+    def marks(self) -> NodeMarks:
+        """By which to tell later what changed since."""
+        return self.nodes.marks
+
+    def changed_since(self, before: NodeMarks) -> Rows:
+        """The rows whose nodes are not what they were when the order was the same."""
+        return np.array(self.marks.differing(before), np.intp)
+
+    def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
+        """The nodes in some of the rows, in that order."""
+        places = np.array(rows, np.intp)
+        nodes = NodeRows(self.nodes.at(places.tolist()))
+        labels = {key: column.among(places) for key, column in list(self._labels.items())}
+        counts = NodeCounts(nodes.marks, lambda: self.table.rows(places))
+        return NodeColumns(nodes, counts, NodePlaces(nodes), labels)
+
+    def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
+        """Other nodes, which have other rows, with all that is known of those that were there before."""
+        present = {node.name: node for node in self.nodes if node.name not in gone}
+        present.update(coming)
+        nodes = NodeRows(present[name] for name in sorted(present))
+        source = np.array([self._places.by_name.get(node.name, -1) for node in nodes], np.intp)
+        own = NodePlaces(nodes).settled()
+        table = recounted(self.table.rearranged(source), nodes, [own.by_name[name] for name in coming])
+        return NodeColumns(nodes, NodeCounts(nodes.marks, lambda: table), own)
+
+    def _changed(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
+        nodes = self.nodes.changed(changes)
+        others = [
+            (row, node.attributes)
+            for row, node in changes
+            if node.attributes is not self.nodes[row].attributes
+        ]
+        kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
+        labels = {key: column.with_attributes(others) if others else column for key, column in kept}
+        self._counts.changed(nodes, len(changes))
+        return NodeColumns(nodes, self._counts, self._places, labels)

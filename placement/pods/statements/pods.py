@@ -1,0 +1,477 @@
+"""Statements on pods and on the logical CPUs that consumers own."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.allocations.statements.allocations import Amount, Rise
+from placement.allocations.statements.consumers import ConsumerAttributes
+from placement.engine.domain.audit import Record, initiator
+from placement.engine.domain.identifiers import portions
+from placement.storage import tables
+from placement.storage.audit import described, document
+from placement.storage.backends.backend import Stamped
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.sql import RowStatement
+
+_pods = tables.pods
+_nodes = tables.nodes
+_cpus = tables.logical_cpus
+_AT_ONCE = 500
+
+
+RESERVED = ""
+"""The namespace of rows that are reservations: those have none, and are no pods."""
+
+
+class StoredPod(NamedTuple):
+    """A pod as it is kept; without node it occupies nothing. `status` says what it was given.
+
+    Services define what `status` contains; another release may have written it.
+    """
+
+    id: int
+    namespace: str
+    name: str
+    uid: str
+    manifest: dict[str, Any]
+    status: dict[str, Any]
+    node_id: int | None
+    node: str | None
+    root_id: int | None
+    root_uuid: str | None
+    changed_at: datetime.datetime
+
+    def values(self, status: Mapping[str, Any], form: int, node_id: int | None) -> PodValues:
+        """What the row says if it has this status, in that form, and the pod is on that node."""
+        return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
+
+
+_LEAVE = RowStatement(
+    """
+    UPDATE pods SET status = given.status, format = :form, node_id = NULL, updated_at = :now
+      FROM {rows} WHERE pods.id = given.id
+    """,
+    "given",
+    {"id": "integer", "status": "json"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+_REPLACE = RowStatement(
+    "UPDATE pods SET status = given.status, updated_at = :now FROM {rows} WHERE pods.id = given.id",
+    "given",
+    {"id": "integer", "status": "json"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+_UPDATE = RowStatement(
+    """
+    UPDATE pods SET manifest = given.manifest, status = given.status, format = given.format,
+                    node_id = given.node_id, updated_at = :now
+      FROM {rows} WHERE pods.id = given.id
+    """,
+    "given",
+    {"id": "integer", "manifest": "json", "status": "json", "format": "integer", "node_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+_stored = (
+    sa.select(
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _pods.c.uid,
+        _pods.c.manifest,
+        _pods.c.status,
+        _pods.c.node_id,
+        _nodes.c.name,
+        _nodes.c.resource_provider_id,
+        tables.providers.c.uuid,
+        sa.func.coalesce(_pods.c.updated_at, _pods.c.created_at),
+    )
+    .select_from(_pods)
+    .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
+    .outerjoin(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
+)
+
+
+NodeCpu = tuple[int, int]
+"""The id of a node and one of its logical CPUs."""
+
+
+def any_namesakes(
+    connection: Executor, cluster_id: int, names: Collection[tuple[str, str]], uids: Collection[str]
+) -> list[StoredPod]:
+    """Pods with any of these names, each with its namespace, or of these uids."""
+    full = sa.tuple_(_pods.c.namespace, _pods.c.name).in_(sorted(names))
+    statement = _stored.where(_pods.c.cluster_id == cluster_id, sa.or_(full, _pods.c.uid.in_(sorted(uids))))
+    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
+
+
+# Made once: everybody who places a pod or asks about one sends these.
+_is_there = _pods.c.cluster_id == sa.bindparam("cluster")
+_is_named = sa.and_(_pods.c.namespace == sa.bindparam("namespace"), _pods.c.name == sa.bindparam("name"))
+_named = _stored.where(_is_there, _is_named)
+_is_namesake = sa.or_(_pods.c.uid == sa.bindparam("uid"), _is_named)
+_namesakes = _stored.where(_is_there, _is_namesake).order_by(_pods.c.id)
+_place = (
+    sa.select(_pods.c.uid, _nodes.c.name, sa.func.coalesce(_pods.c.updated_at, _pods.c.created_at))
+    .join(_nodes, _nodes.c.id == _pods.c.node_id)
+    .join(tables.clusters, tables.clusters.c.id == _pods.c.cluster_id)
+    .where(tables.clusters.c.name == sa.bindparam("cluster"), _is_named)
+)
+
+
+def namesakes(
+    connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
+) -> list[StoredPod]:
+    """Pods with this name or this uid."""
+    given = {"cluster": cluster_id, "namespace": namespace, "name": name}
+    if uid is None:
+        return [StoredPod(*row) for row in connection.execute(_named, given)]
+    return [StoredPod(*row) for row in connection.execute(_namesakes, {**given, "uid": uid})]
+
+
+class PodPlace(NamedTuple):
+    """The pod of a name that is on a node: its uid, the node, and when its row was written last."""
+
+    uid: str
+    node: str
+    changed_at: datetime.datetime
+
+
+def place_of(connection: Executor, cluster: str, namespace: str, name: str) -> PodPlace | None:
+    """Where the pod of this name is in the cluster of that name; None if it is on no node."""
+    given = {"cluster": cluster, "namespace": namespace, "name": name}
+    row = connection.execute(_place, given).first()
+    return None if row is None else PodPlace(*row)
+
+
+def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
+    """The reservations with these uids."""
+    statement = _stored.where(
+        _pods.c.cluster_id == cluster_id, _pods.c.namespace == RESERVED, _pods.c.uid.in_(sorted(uids))
+    )
+    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
+
+
+@dataclass(frozen=True, slots=True)
+class PodValues:
+    """The columns of a pod's row besides cluster and name; `format` tells in which form `status` is."""
+
+    namespace: str
+    name: str
+    uid: str
+    manifest: Mapping[str, Any]
+    status: Mapping[str, Any]
+    format: int
+    node_id: int | None
+
+
+def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> None:
+    """New pods."""
+    rows = [{**_row(each), "cluster_id": cluster_id, "created_at": transaction.now} for each in values]
+    transaction.execute(sa.insert(_pods), rows)
+
+
+def update(transaction: Transaction, id_: int, values: PodValues) -> None:
+    """Replace what a pod's row says."""
+    row = {**_row(values), "updated_at": transaction.now}
+    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
+
+
+def update_all(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
+    """Replace what rows, by id, say of pods that keep their names and uids."""
+    if values:
+        rows = [
+            (id_, json.dumps(dict(each.manifest)), json.dumps(dict(each.status)), each.format, each.node_id)
+            for id_, each in values.items()
+        ]
+        _UPDATE.run(transaction, rows, now=transaction.now)
+
+
+def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]], form: int) -> None:
+    """Let rows, by id, have these statuses, in that form, and be on no node any more."""
+    if statuses:
+        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+        _LEAVE.run(transaction, rows, form=form, now=transaction.now)
+
+
+def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
+    """Let rows, by id, have these statuses."""
+    if statuses:
+        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+        _REPLACE.run(transaction, rows, now=transaction.now)
+
+
+def lock(transaction: Transaction, ids: Collection[int]) -> None:
+    """Lock rows by id: those of pods on no node, which no lock of a host protects."""
+    statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)
+    transaction.execute(transaction.locked(statement)).all()
+
+
+def touch(transaction: Transaction, id_: int) -> None:
+    """Mark a pod's row as changed now."""
+    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
+
+
+def _row(values: PodValues) -> dict[str, Any]:
+    return {
+        "namespace": values.namespace,
+        "name": values.name,
+        "uid": values.uid,
+        "manifest": dict(values.manifest),
+        "status": dict(values.status),
+        "format": values.format,
+        "node_id": values.node_id,
+    }
+
+
+def delete(transaction: Transaction, ids: Collection[int]) -> None:
+    """Remove pods."""
+    if ids:
+        transaction.execute(sa.delete(_pods).where(_pods.c.id.in_(sorted(ids))))
+
+
+def page(
+    connection: Executor,
+    cluster_id: int,
+    *,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    scheduled: bool,
+    after: int,
+    count: int,
+    reservations: bool = False,
+) -> list[StoredPod]:
+    """The next pods of a cluster, or its next reservations, in the order in which they were recorded.
+
+    `scheduled`: only those that were placed here and not reported since.
+    """
+    kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
+    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, scheduled, after)
+    return [StoredPod(*row) for row in connection.execute(statement.limit(count))]
+
+
+class PodHead(NamedTuple):
+    """What a list of pods shows of each."""
+
+    id: int
+    namespace: str
+    name: str
+    node: str | None
+    qos: str | None
+    phase: str | None
+    cpuset: str | None
+
+
+_head = (
+    sa.select(
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _nodes.c.name,
+        _pods.c.status["qos"].as_string(),
+        _pods.c.status["told"]["phase"].as_string(),
+        _pods.c.status["told"]["cpuset"].as_string(),
+    )
+    .select_from(_pods)
+    .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
+    .where(_pods.c.namespace != RESERVED)
+)
+
+
+def heads(
+    connection: Executor,
+    cluster_id: int,
+    *,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    scheduled: bool,
+    after: int,
+    count: int,
+) -> list[PodHead]:
+    """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
+    statement = _narrowed(_head, cluster_id, namespace, node, qos, scheduled, after)
+    return [PodHead(*row) for row in connection.execute(statement.limit(count))]
+
+
+def _narrowed(
+    statement: sa.Select[Any],
+    cluster_id: int,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    scheduled: bool,
+    after: int,
+) -> sa.Select[Any]:
+    statement = statement.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
+    for column, value in (
+        (_pods.c.namespace, namespace),
+        (_nodes.c.name, node),
+        (_pods.c.status["qos"].as_string(), qos),
+    ):
+        if value is not None:
+            statement = statement.where(column == value)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
+    return statement.order_by(_pods.c.id)
+
+
+class PodPriority(NamedTuple):
+    """A pod on a node, and how important it is."""
+
+    uid: str
+    consumer: str
+    priority: int
+
+
+def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
+    """The pods on a node, most important first, and those before that have been there longer."""
+    statement = sa.select(
+        _pods.c.uid,
+        _pods.c.status["consumer"].as_string(),
+        _pods.c.manifest["spec"]["priority"].as_string(),
+    ).where(_pods.c.node_id == node_id, _pods.c.namespace != RESERVED)
+    rows = connection.execute(statement.order_by(_pods.c.id))
+    return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
+
+
+def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
+    """The manifests of the pods with these uids."""
+    statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
+    return list(connection.execute(statement).scalars())
+
+
+def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any, Any]]:
+    """Labels, affinity and annotations in the manifests of pods by id; no statement if there are none."""
+    found: dict[int, tuple[Any, Any, Any]] = {}
+    if not ids:
+        return found
+    manifest = _pods.c.manifest
+    metadata = manifest["metadata"]
+    asked = sa.select(_pods.c.id, metadata["labels"], manifest["spec"]["affinity"], metadata["annotations"])
+    for some in portions(sorted(ids), _AT_ONCE):
+        rows = connection.execute(asked.where(_pods.c.id.in_(some)))
+        found |= {row[0]: (row[1], row[2], row[3]) for row in rows}
+    return found
+
+
+def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
+    """(consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
+    statement = sa.select(_cpus.c.node_id, _cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
+    found: dict[int, dict[int, tuple[str, str]]] = {}
+    for row in connection.execute(
+        statement.where(_cpus.c.node_id.in_(sorted(node_ids))).order_by(_cpus.c.cpu)
+    ):
+        found.setdefault(row[0], {})[row[1]] = (row[2], row[3] or "")
+    return found
+
+
+def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
+    """The logical CPUs that a consumer owns; it owns some of one node only."""
+    return frozenset(
+        connection.execute(sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)).scalars()
+    )
+
+
+def disown(transaction: Transaction, cpus: Collection[NodeCpu]) -> None:
+    """Take logical CPUs of nodes from their owners."""
+    if cpus:
+        place = sa.tuple_(_cpus.c.node_id, _cpus.c.cpu)
+        transaction.execute(sa.delete(_cpus).where(place.in_(sorted(cpus))))
+
+
+def own(transaction: Transaction, owners: Mapping[NodeCpu, tuple[str, str]]) -> None:
+    """Give logical CPUs of nodes to their owners: (consumer, exclusive level).
+
+    The key of the table refuses CPUs that have an owner already.
+    """
+    if owners:
+        rows = [
+            {"node_id": node_id, "cpu": cpu, "consumer_id": consumer, "exclusive_level": level or None}
+            for (node_id, cpu), (consumer, level) in sorted(owners.items())
+        ]
+        transaction.execute(sa.insert(_cpus), rows)
+
+
+# New pods on nodes, where the database can decide and store them in one round trip.
+
+
+@dataclass(frozen=True, slots=True)
+class PodArrival:
+    """A pod whose consumer, name and uid must be new, and what it gets.
+
+    `providers` are the uuids of all providers to stamp. The host must still carry the stamp `host_revision`,
+    and `used_below` units must be in use of what its import made, all classes added. `levels` are the
+    exclusive levels of the logical CPUs that become its own, by CPU. `record` is what its record shows. The
+    cluster must still have that `rules_generation`.
+    """
+
+    cluster_id: int
+    values: PodValues
+    consumer: ConsumerAttributes
+    host_id: int
+    host_revision: int
+    used_below: int
+    providers: Sequence[str]
+    amounts: Sequence[Amount]
+    levels: Mapping[int, str]
+    record: Record
+    rules_generation: int
+
+
+def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetime) -> Stamped | None:
+    """Write the pod and all it gets; None, and nothing done, if any of it cannot be.
+
+    So it is, too, where the database has no such statement. Raises TryAgain, OutcomeUnknown, Unavailable.
+    """
+    values = arrival.values
+    # One consumer changes each inventory at most once.
+    rises = [
+        Rise(each.provider_uuid, each.class_name, *[each.amount] * len(_OF_AMOUNT))
+        for each in arrival.amounts
+    ]
+    columns = [
+        *([value] for value in arrival.consumer),
+        *_columns(rises, len(Rise._fields)),
+        *_columns(arrival.amounts, len(Amount._fields)),
+    ]
+    row = (
+        arrival.cluster_id,
+        values.namespace,
+        values.name,
+        values.uid,
+        _json(values.manifest),
+        _json(values.status),
+        values.format,
+        values.node_id,
+    )
+    host = (arrival.host_id, str(arrival.host_revision), arrival.used_below)
+    cpus = (list(arrival.levels), [level or None for level in arrival.levels.values()])
+    record = arrival.record
+    texts = [document(record.after)] if database.audits else []
+    recorded = (record.kind, record.target, texts, *described(initiator()))
+    wanted = (*host, *cpus, *row, *recorded, arrival.rules_generation)
+    return database.backend.place_at_once(
+        database.single_write, (now, *columns, list(arrival.providers), *wanted)
+    )
+
+
+_OF_AMOUNT = ("delta", "least", "most", "divisor")
+
+
+def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+
+
+def _json(document: Mapping[str, object]) -> str:
+    return json.dumps(document)

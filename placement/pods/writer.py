@@ -1,0 +1,326 @@
+"""Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
+
+Whoever changes the pods of a node locks its host provider and stamps it. So a node whose host still carries
+the stamp with which it was read still has the same pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement.allocations.statements import consumers
+from placement.allocations.statements.consumers import ConsumerAttributes
+from placement.common.pod_identity import canonical_uid
+from placement.engine.domain.errors import Conflict, NotFound
+from placement.pods.accounts import NodeAllocations
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.documents import PodDocument
+from placement.pods.koordinator.records import RecordedPod, recorded_pod
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_loading import ClusterFacts, NodeLoader, all_stored_accounts, facts_of
+from placement.pods.node_writer import NodeChanged, NodePlace, NodeWriter, PodAttributes
+from placement.pods.rows import (
+    FORMAT,
+    PodAnswer,
+    came_and_left,
+    changed,
+    consumer_of,
+    ended,
+    ended_status,
+    reservation_ended_by,
+    resumed_status,
+    status_of,
+    was_ended_by,
+    without_wait,
+)
+from placement.pods.statements import nodes, pods
+from placement.pods.statements.pods import PodValues, StoredPod
+from placement.providers.statements import clusters, providers
+from placement.storage.database import Transaction
+
+AVAILABLE = "Available"
+"""The phase of a reservation that is on its node."""
+
+
+class PodKey(NamedTuple):
+    """What pods are sought by: a name or, if it is given, a uid."""
+
+    namespace: str
+    name: str
+    uid: str | None = None
+
+
+class Precondition(NamedTuple):
+    """What must be so for a pod to be released: it has this uid, and its row was written last then."""
+
+    uid: str | None = None
+    changed_at: str | None = None
+
+    def check(self, pod: StoredPod) -> None:
+        """Raises NotFound if it is another pod, Conflict if it was written since."""
+        if self.uid is not None and pod.uid != canonical_uid(self.uid):
+            raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
+        if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
+            raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
+
+
+class Ending(NamedTuple):
+    """A reservation that ends: on which host provider it is, its phase from now on, and why."""
+
+    reservation: RecordedPod
+    root_id: int
+    phase: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing.
+
+    `ends` is the reservation that is over when the pod comes.
+    """
+
+    document: PodDocument
+    answer: PodAnswer
+    root_id: int | None = None
+    recorded: RecordedPod | None = None
+    ends: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedNodes:
+    """Nodes that are locked, by host provider: their states, and their accounts as they are stored."""
+
+    states: Mapping[int, NodeInfo]
+    accounts: Mapping[int, NodeAllocations]
+
+
+class PodWriting:
+    """Lets pods come to nodes and leave them, inside a transaction of the caller."""
+
+    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
+        self._writer = writer
+        self._loader = loader
+
+    def lock_unchanged(
+        self,
+        transaction: Transaction,
+        view: ClusterSnapshot,
+        roots: Collection[int],
+        *,
+        checks_rules: bool = False,
+    ) -> LockedNodes:
+        """Lock nodes that must be as they are in the view. Raises NodeChanged.
+
+        Their pods are the known ones, but less may be held than what is due. Only then what is stored is
+        read, owners of CPUs included: nobody ever holds more, so that sums tell. `checks_rules`: a pod comes
+        and the cluster is not locked, so no pod with required anti-affinity may have come since.
+        """
+        generation = view.rules_generation if checks_rules else None
+        trees = nodes.lock_with_use(transaction, roots, view.facts.id, generation)
+        for root_id in roots:
+            known = view.nodes.get(root_id)
+            if known is None or root_id not in trees or trees[root_id].revision != known.revision:
+                raise NodeChanged("A node changed while the pod was placed.")
+        states = {root_id: view.nodes[root_id] for root_id in roots}
+        owed = [state for root_id, state in states.items() if trees[root_id].used != state.due]
+        stored = {root_id: state.accounts for root_id, state in states.items()}
+        stored |= all_stored_accounts(transaction, owed)
+        return LockedNodes(states, stored)
+
+    def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
+        """Lock nodes as they are now, with what is really stored of them.
+
+        That is less than what follows from the pods where others gave something back that a pod lacked.
+        Raises NodeChanged if the settings of the cluster have changed since the view.
+        """
+        if not roots:
+            return LockedNodes({}, {})
+        stamps = nodes.lock(transaction, roots, view.facts.id)
+        known = {root_id: view.nodes[root_id].revision for root_id in roots if root_id in view.nodes}
+        # A change of the profile stamps every node, so unchanged nodes need no look at the settings.
+        if stamps != known:
+            cluster = clusters.find_cluster(transaction, view.facts.name)
+            if cluster is None or facts_of(cluster) != view.facts:
+                raise NodeChanged("The settings of the cluster changed meanwhile.")
+        states = self._loader.load(transaction, view.facts, roots, view.nodes)
+        return LockedNodes(states, all_stored_accounts(transaction, states.values()))
+
+    def check_namesakes(
+        self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
+    ) -> None:
+        """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        # A reservation that is over may be brought back to its node meanwhile.
+        if off := [pod.id for pod in known if pod.root_id is None]:
+            pods.lock(transaction, off)
+        now = pods.namesakes(transaction, facts.id, *sought)
+        if [_state_of(pod) for pod in now] != [_state_of(pod) for pod in known]:
+            raise NodeChanged("The pod itself changed meanwhile.")
+
+    def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
+        """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
+        if pod.root_id is not None:
+            nodes.lock(transaction, {pod.root_id})
+        self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
+        pods.touch(transaction, pod.id)
+        transaction.records.append(changed(facts.name, pod, claimed="again"))
+
+    def end_waits(self, transaction: Transaction, facts: ClusterFacts, waiting: Sequence[StoredPod]) -> None:
+        """Pods on locked nodes need not wait any longer for others of their gang."""
+        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in waiting})
+        providers.touch(transaction, (), {row.root_id for row in waiting if row.root_id is not None})
+        transaction.records.extend(changed(facts.name, row, waits=False) for row in waiting)
+
+    def change(
+        self,
+        transaction: Transaction,
+        facts: ClusterFacts,
+        locked: LockedNodes,
+        leaving: Sequence[StoredPod],
+        arrival: Arrival | None,
+        attributes: PodAttributes,
+        ending: Sequence[Ending] = (),
+        *,
+        unreserves: bool = False,
+    ) -> None:
+        """Let pods leave, reservations end and one pod arrive on nodes that are locked.
+
+        So is the cluster, alone, if the pod keeps others off. `unreserves`: the pods that leave never ran,
+        so reservations that they ended are brought back where their room is still free.
+
+        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
+        """
+        ending = (*ending, arrival.ends) if arrival is not None and arrival.ends else ending
+        gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))
+        left = {pod.root_id for pod in leaving if pod.root_id is not None}
+        left |= {each.root_id for each in ending}
+        target = None if arrival is None else arrival.root_id
+        returning = _returning(transaction, facts, leaving) if unreserves else {}
+        for root_id in sorted(left - {target}) + ([] if target is None else [target]):
+            before = locked.states[root_id]
+            after = before.without(gone)
+            stored = locked.accounts[root_id]
+            bearers = bearers_of(after, stored, attributes, gone)
+            if arrival is not None and arrival.recorded is not None and root_id == target:
+                after = after.with_pod(arrival.recorded)
+                consumer = arrival.recorded.consumer
+                bearers[consumer] = attributes.pod(consumer, arrival.recorded.namespace)
+            for row in returning.get(root_id, ()):
+                back = _held(row)
+                if after.has_room_for(back):
+                    after = after.with_pod(back)
+                    bearers[back.consumer] = attributes.pod(back.consumer, back.namespace)
+                    _resume(transaction, facts, row, before.id)
+            place = NodePlace(before.id, before.cluster_id, before.identity)
+            if not self._writer.write(transaction, place, stored, after.accounts, bearers):
+                # Pods that hold nothing come and go, too.
+                providers.touch(transaction, (), [root_id])
+        pods.delete(transaction, [pod.id for pod in leaving])
+        if arrival is not None and keeps_off(arrival):
+            clusters.raise_rules_generation(transaction, facts.id)
+        if ending:
+            _end(transaction, facts, ending)
+        arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
+        consumers.delete_idle(transaction, gone - arriving)
+        answer = None if arrival is None else arrival.answer
+        transaction.records.extend(came_and_left(facts.name, leaving, answer))
+        if arrival is not None:
+            node_id = None if target is None else locked.states[target].id
+            pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
+
+
+def keeps_off(arrival: Arrival) -> bool:
+    """Whether a pod comes that keeps others off by required anti-affinity."""
+    return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
+
+
+def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+    """What the row of a pod says; `before` is the row it replaces, of the same pod."""
+    document = arrival.document
+    return PodValues(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        manifest=document.manifest,
+        status=status_of(
+            arrival.answer,
+            arrival.recorded,
+            None if before is None else before.status,
+            "" if arrival.ends is None else arrival.ends.reservation.uid,
+        ),
+        format=FORMAT,
+        node_id=node_id,
+    )
+
+
+def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]) -> None:
+    by_uid = {each.reservation.uid: each for each in ending}
+    statuses = {}
+    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+        end = by_uid[row.uid]
+        statuses[row.id] = ended_status(row.status, end.phase, end.remark)
+        transaction.records.append(ended(facts.name, row, end.phase, end.remark))
+    pods.leave_nodes(transaction, statuses, FORMAT)
+
+
+def _returning(
+    transaction: Transaction, facts: ClusterFacts, leaving: Sequence[StoredPod]
+) -> dict[int, list[StoredPod]]:
+    """The rows of reservations that pods ended which leave, locked, by the host provider they were on."""
+    by_uid = {uid: pod for pod in leaving if (uid := reservation_ended_by(pod))}
+    if not by_uid:
+        return {}
+    pods.lock(transaction, [row.id for row in pods.reservations(transaction, facts.id, by_uid.keys())])
+    found: dict[int, list[StoredPod]] = {}
+    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+        pod = by_uid[row.uid]
+        keeps = _held(row).keeps
+        if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
+            continue
+        if was_ended_by(row, used_by(f"{pod.namespace}/{pod.name}", pod.uid)):
+            found.setdefault(pod.root_id, []).append(row)
+    return found
+
+
+def _resume(transaction: Transaction, facts: ClusterFacts, row: StoredPod, node_id: int) -> None:
+    pods.update(transaction, row.id, row.values(resumed_status(row.status), FORMAT, node_id))
+    transaction.records.append(changed(facts.name, row, phase=AVAILABLE))
+
+
+def _held(row: StoredPod) -> RecordedPod:
+    return recorded_pod(row.namespace, row.name, row.uid, row.status["record"])
+
+
+def used_by(full_name: str, uid: str) -> str:
+    """The remark on a reservation that one pod has used up."""
+    return f"used by pod {full_name}, uid {uid}"
+
+
+def _state_of(pod: StoredPod) -> tuple[object, ...]:
+    return pod.id, pod.root_id, pod.changed_at
+
+
+def bearers_of(
+    after: NodeInfo,
+    stored: NodeAllocations,
+    attributes: PodAttributes,
+    gone: Collection[str] = (),
+) -> dict[str, ConsumerAttributes]:
+    """The attributes of those who hold something of a node that is stored for nobody, or for pods `gone`."""
+    bearers = {
+        consumer: attributes.kubelet_pod(consumer)
+        for consumer in _left_to_kubelet(after)
+        if consumer in gone or consumer not in stored.shares
+    }
+    return bearers | {
+        each.consumer: attributes.pod(each.consumer, each.namespace)
+        for each in after.reservations
+        if each.consumer not in stored.shares
+    }
+
+
+def _left_to_kubelet(state: NodeInfo) -> set[str]:
+    """The consumers that have CPUs only because they are reported: they get theirs when others leave."""
+    return {consumer for consumer, _ in state.reported_pods} - {pod.consumer for pod in state.pods}

@@ -1,0 +1,254 @@
+"""The whole fleet for people who look at it: a number for every host, and who is behind one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from placement.engine.domain.errors import BadRequest
+from placement.engine.forest import totals
+from placement.engine.forest.totals import NOTHING, Shares
+from placement.providers.forest_keeper import ForestKeeper, View
+from placement.providers.statements import clusters, providers
+from placement.providers.statements.providers import Named
+from placement.storage.database import Database
+
+_CPUS, _MEMORY = "PCPU", "MEMORY_MB"
+COMMON_REQUEST = (4, 16384)
+"""Cores and MiB of the request that stranded cores are no use for (docs/packing.md)."""
+
+
+class Figure(StrEnum):
+    """What is told of each host, as a part of a whole."""
+
+    USE = "use"
+    CORES = "cores"
+    STRANDED = "stranded"
+
+
+class Group(NamedTuple):
+    """Hosts that are counted together: a cluster, the members of an aggregate, or those in neither."""
+
+    name: str
+    kind: str
+
+
+_NEITHER = Group("neither", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The figures of all hosts. They lie in the order of the groups, `group_bytes` says where these begin.
+
+    The bytes are those of engine.forest.totals; `part` and `whole` are the sums over all hosts.
+    """
+
+    count: int
+    groups: list[Group]
+    id_bytes: bytes
+    narrow_ids: bool
+    group_bytes: bytes
+    level_bytes: bytes
+    part: int
+    whole: int
+
+
+class HostFigure(NamedTuple):
+    """One host and its figure; `level` is None if it has nothing of that."""
+
+    id: int
+    uuid: str
+    name: str
+    group: Group
+    part: int
+    whole: int
+    level: int | None
+
+
+class Overfull(NamedTuple):
+    """An inventory of which more is in use than there is: whoever asks for it is refused."""
+
+    uuid: str
+    name: str
+    resource_class: str
+    used: int
+    capacity: int
+
+
+class Hosts:
+    """Looks at all hosts at once."""
+
+    def __init__(self, database: Database, forest: ForestKeeper) -> None:
+        self._database = database
+        self._forest = forest
+
+    def look(self, cluster: str | None = None) -> Look:
+        """All hosts, or those of a cluster, as they are now. Raises BadRequest, Unavailable."""
+        view = self._forest.current()
+        with self._database.read() as connection:
+            aggregates = clusters.aggregates_called(connection)
+        only = None
+        if cluster is not None:
+            only = next((id_ for id_, _, name in aggregates if name == cluster), None)
+            if only is None:
+                raise BadRequest(f"cluster: No cluster {cluster} found")
+        of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
+        known = {
+            id_: Group(name, "cluster") if name else Group(uuid, "aggregate")
+            for id_, uuid, name in aggregates
+        }
+        return Look(self._database, view, known, totals.fleet_of(view.forest, of_clusters, only))
+
+
+class Look:
+    """Hosts as of one moment, in groups."""
+
+    def __init__(
+        self, database: Database, view: View, known: Mapping[int, Group], all_: totals.Fleet
+    ) -> None:
+        self._database = database
+        self._view = view
+        self._known = known
+        self._all = all_
+
+    def classes(self) -> list[str]:
+        """The names of the classes that somebody offers."""
+        names = self._view.names.classes
+        offered = (id_ for id_, column in self._view.forest.inventories.items() if column.count)
+        return sorted(names[class_id] for class_id in offered if class_id in names)
+
+    def most_offered(self, classes: Sequence[str]) -> str:
+        """The one of these classes that the most hosts have; the first of several."""
+        return max(classes, key=lambda name: self._shares(Figure.USE, name).holders)
+
+    def counted(self) -> list[tuple[Group, int]]:
+        """How many hosts each group has."""
+        return [(self._known.get(group, _NEITHER), count) for group, count in self._all.counts()]
+
+    def heat_map(self, figure: Figure, resource_class: str) -> HeatMap:
+        """The figures of all hosts. Raises BadRequest for an unknown class, as all that tell figures."""
+        shares = self._shares(figure, resource_class)
+        part, whole = shares.totals()
+        return HeatMap(
+            count=len(self._all.roots),
+            groups=[self._known.get(group, _NEITHER) for group in self._all.groups],
+            id_bytes=self._all.id_bytes,
+            narrow_ids=self._all.is_narrow,
+            group_bytes=self._all.group_bytes,
+            level_bytes=shares.level_bytes,
+            part=part,
+            whole=whole,
+        )
+
+    def of(self, ids: Sequence[int], figure: Figure, resource_class: str) -> list[HostFigure]:
+        """The hosts with these storage ids that are there. Raises BadRequest."""
+        places = [place for place in totals.places_of(self._all, ids) if place is not None]
+        return self._told(self._shares(figure, resource_class), places)
+
+    def ranked(
+        self, figure: Figure, resource_class: str, start: int, count: int, *, rising: bool = False
+    ) -> tuple[list[HostFigure], int]:
+        """Some hosts in the order of their figures, and how many there are. Raises BadRequest."""
+        shares = self._shares(figure, resource_class)
+        places = shares.ranked(rising=rising)
+        return self._told(shares, places[start : start + count]), len(places)
+
+    def overfull(self, most: int) -> tuple[list[Overfull], int]:
+        """Some inventories with more in use than there is, of all hosts, and how many there are."""
+        found = totals.overfull(self._view.forest)
+        shown = found[:most]
+        names = self._named({row[0] for row in shown})
+        classes = self._view.names.classes
+        told = [
+            Overfull(names[id_].uuid, names[id_].name, classes[class_id], used, most_)
+            for id_, class_id, used, most_ in shown
+            if id_ in names and class_id in classes
+        ]
+        return told, len(found)
+
+    def _told(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
+        ids = {place: int(self._all.ids[place]) for place in places}
+        rows = self._named(set(ids.values()))
+        levels = shares.levels
+        told = []
+        for place, id_ in ids.items():
+            # One that was deleted since has no row any more.
+            if id_ in rows:
+                level = int(levels[place])
+                group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
+                figures = (*shares.at(place), None if level == NOTHING else level)
+                told.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
+        return told
+
+    def _named(self, ids: Collection[int]) -> dict[int, Named]:
+        if not ids:
+            return {}
+        with self._database.read() as connection:
+            return providers.named(connection, ids)
+
+    def _shares(self, figure: Figure, resource_class: str) -> Shares:
+        view, all_ = self._view, self._all
+        ids = view.names.class_ids
+        if figure is Figure.USE:
+            if resource_class not in ids:
+                raise BadRequest(f"class: No such resource class {resource_class}.")
+            return totals.used(view.forest, all_, ids[resource_class])
+        if figure is Figure.CORES:
+            return totals.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
+        return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
+
+
+# What there is and what is used of it: sums of the forest by cluster or aggregate, or by host.
+
+
+_NONE = "none"
+
+
+class CapacityGroup(NamedTuple):
+    """What a group of hosts has of a resource class, in units of the class.
+
+    `name` is a cluster, the uuid of an aggregate, "none" for hosts in neither, or the host.
+    """
+
+    name: str
+    resource_class: str
+    total: float
+    reserved: float
+    allocation_ratio: float
+    used: float
+
+
+class Capacity:
+    """Sums as of the last look at the database, which is seconds old at most."""
+
+    def __init__(self, database: Database, forest: ForestKeeper) -> None:
+        self._database = database
+        self._forest = forest
+
+    def groups(self, *, per_host: bool = False) -> Iterator[CapacityGroup]:
+        """The sums of each group and class, nothing while the forest is not loaded. Raises Unavailable.
+
+        Each host counts once: for its cluster, else for its oldest aggregate; `per_host` by itself.
+        """
+        view = self._forest.latest()
+        if view is None:
+            return
+        with self._database.read() as connection:
+            if per_host:
+                names = providers.root_names(connection)
+                sums = totals.by_root(view.forest)
+            else:
+                aggregates = clusters.aggregates_called(connection)
+                names = {id_: name or uuid for id_, uuid, name in aggregates}
+                of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
+                sums = totals.by_aggregate(view.forest, of_clusters)
+        for found in sums:
+            # What is newer than the forest has no sums yet, what it still has may be gone.
+            name = _NONE if found.group == totals.NO_AGGREGATE else names.get(found.group)
+            class_name = view.names.classes.get(found.class_id)
+            if name is not None and class_name is not None:
+                yield CapacityGroup(
+                    name, class_name, found.total, found.reserved, round(found.ratio, 6), found.used
+                )

@@ -1,0 +1,223 @@
+"""/resource_classes and /traits. Source: placement-api.md, "Resource classes", "Traits"."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.engine.domain.errors import BadRequest, Conflict
+from placement.http import context, fields
+from placement.http.bodies import last, parameters, refuse_unknown, validated
+from placement.http.context import use_cases
+from placement.http.described import EMPTY, ByVersion, Operation, Parameter, names_of
+from placement.http.gate import require_json, route
+from placement.http.microversions import Feature
+from placement.http.responses import empty_response, json_response, newest, path
+from placement.http.schemas import load
+from placement.providers.names import TraitFilter
+from placement.providers.schemas import ResourceClass, ResourceClasses, ResourceClassShown, Traits
+
+blueprint = Blueprint("names", __name__)
+_CLASSES = "/resource_classes"
+_CLASS = "/resource_classes/<name>"
+_TRAITS = "/traits"
+_TRAIT = "/traits/<name>"
+_FILTERS = (
+    Parameter(
+        "name",
+        "`in:` and names, or `startswith:` and how names begin.",
+        {"type": "string", "pattern": "^(in|startswith):"},
+    ),
+    Parameter(
+        "associated",
+        "Whether a provider has the trait.",
+        {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"},
+    ),
+)
+_CUSTOM = re.compile(fields.CUSTOM_NAME.strip("^$"))
+
+
+def _class_body(name: str) -> dict[str, Any]:
+    return {"name": name, "links": [{"rel": "self", "href": path(f"/resource_classes/{name}")}]}
+
+
+@route(
+    blueprint,
+    _CLASSES,
+    "GET",
+    "placement:resource_classes:list",
+    since=Feature.RESOURCE_CLASSES,
+    gives_json=True,
+    described=Operation({200: ResourceClasses}),
+)
+def classes() -> Response:
+    """All resource classes."""
+    found = use_cases().resource_classes.listed()
+    body = {"resource_classes": [_class_body(entry.name) for entry in found]}
+    return json_response(body, modified=newest(entry.created_at for entry in found))
+
+
+@route(
+    blueprint,
+    _CLASSES,
+    "POST",
+    "placement:resource_classes:create",
+    since=Feature.RESOURCE_CLASSES,
+    takes_json=True,
+    described=Operation({201: EMPTY}, errors=[409], body=ResourceClass),
+)
+def create_class() -> Response:
+    """A new custom class."""
+    name = validated()["name"]
+    if not use_cases().resource_classes.create(name):
+        raise Conflict(f"Conflicting resource class already exists: {name}")
+    return empty_response(201, location=f"/resource_classes/{name}")
+
+
+@route(
+    blueprint,
+    _CLASS,
+    "GET",
+    "placement:resource_classes:show",
+    since=Feature.RESOURCE_CLASSES,
+    gives_json=True,
+    described=Operation({200: ResourceClassShown}),
+)
+def show_class(name: str) -> Response:
+    """One resource class."""
+    entry = use_cases().resource_classes.get(name)
+    return json_response(_class_body(entry.name), modified=entry.created_at)
+
+
+@route(
+    blueprint,
+    _CLASS,
+    "PUT",
+    "placement:resource_classes:update",
+    since=Feature.RESOURCE_CLASSES,
+    described=Operation(
+        {
+            200: ByVersion({None: ResourceClassShown, Feature.PUT_CREATES_CLASS: None}),
+            201: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
+            204: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
+        },
+        errors=[409],
+        body=ByVersion({None: ResourceClass, Feature.PUT_CREATES_CLASS: None}),
+    ),
+)
+def put_class(name: str) -> Response:
+    """Create or confirm a custom class; before 1.7: rename it."""
+    if not context.offers(Feature.PUT_CREATES_CLASS):
+        return _rename_class(name)
+    load(ResourceClass, context.version(), {"name": name}, "JSON does not validate: ")
+    created = use_cases().resource_classes.create(name)
+    return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
+
+
+def _rename_class(name: str) -> Response:
+    require_json()
+    new = validated()["name"]
+    use_cases().resource_classes.rename(name, new)
+    return json_response(_class_body(new))
+
+
+@route(
+    blueprint,
+    _CLASS,
+    "DELETE",
+    "placement:resource_classes:delete",
+    since=Feature.RESOURCE_CLASSES,
+    described=Operation({204: EMPTY}, errors=[409]),
+)
+def delete_class(name: str) -> Response:
+    """Delete an unused custom class."""
+    use_cases().resource_classes.delete(name)
+    return empty_response()
+
+
+@route(
+    blueprint,
+    _TRAITS,
+    "GET",
+    "placement:traits:list",
+    since=Feature.TRAITS,
+    gives_json=True,
+    described=Operation({200: Traits}, query=_FILTERS),
+)
+def traits() -> Response:
+    """The traits that the filters let through."""
+    given = parameters()
+    refuse_unknown(given, names_of(_FILTERS, context.version()))
+    found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
+    body = {"traits": [entry.name for entry in found]}
+    return json_response(body, modified=newest(entry.created_at for entry in found))
+
+
+def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
+    wanted = TraitFilter()
+    if name is not None:
+        operator, colon, value = name.partition(":")
+        if not colon or operator not in ("in", "startswith"):
+            raise BadRequest(
+                "Badly formatted name parameter. Expected name query string parameter in form: "
+                f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{name}"'
+            )
+        if operator == "in":
+            wanted = wanted._replace(names=frozenset(value.split(",")))
+        else:
+            wanted = wanted._replace(prefix=value)
+    if associated is not None:
+        if associated.lower() not in ("true", "false"):
+            raise BadRequest(
+                f'The query parameter "associated" only accepts "true" or "false". Got: "{associated}"'
+            )
+        wanted = wanted._replace(associated=associated.lower() == "true")
+    return wanted
+
+
+@route(
+    blueprint,
+    _TRAIT,
+    "PUT",
+    "placement:traits:update",
+    since=Feature.TRAITS,
+    described=Operation({201: EMPTY, 204: EMPTY}),
+)
+def put_trait(name: str) -> Response:
+    """Create or confirm a custom trait."""
+    if len(name) > fields.LONGEST_NAME or not _CUSTOM.fullmatch(name):
+        raise BadRequest(
+            "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
+            'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
+        )
+    created, when = use_cases().traits.create(name)
+    return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
+
+
+@route(
+    blueprint,
+    _TRAIT,
+    "GET",
+    "placement:traits:show",
+    since=Feature.TRAITS,
+    described=Operation({204: EMPTY}),
+)
+def show_trait(name: str) -> Response:
+    """Whether a trait exists."""
+    return empty_response(modified=use_cases().traits.get(name).created_at)
+
+
+@route(
+    blueprint,
+    _TRAIT,
+    "DELETE",
+    "placement:traits:delete",
+    since=Feature.TRAITS,
+    described=Operation({204: EMPTY}, errors=[409]),
+)
+def delete_trait(name: str) -> Response:
+    """Delete an unused custom trait."""
+    use_cases().traits.delete(name)
+    return empty_response()

@@ -1,0 +1,136 @@
+"""Use cases on resource classes and traits. Source: placement-api.md, "Resource classes", "Traits"."""
+
+from __future__ import annotations
+
+import datetime
+from typing import NamedTuple
+
+import os_resource_classes
+
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.errors import BadRequest, Conflict, NotFound
+from placement.providers.statements import names
+from placement.providers.statements.names import KnownName
+from placement.storage.database import Database, Transaction
+from placement.storage.transactions import attempt
+
+
+class ResourceClasses:
+    """Creates, lists, renames and deletes resource classes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def listed(self) -> list[KnownName]:
+        """All classes, standard ones first."""
+        with self._database.read() as connection:
+            return names.classes(connection)
+
+    def get(self, name: str) -> KnownName:
+        """One class. Raises NotFound."""
+        with self._database.read() as connection:
+            return _found(names.find_class(connection, name), name)
+
+    def create(self, name: str) -> bool:
+        """Make sure the class exists; False if it did before."""
+        return attempt(self._database, lambda transaction: names.create_class(transaction, name))
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            entry = _found(names.find_class(transaction, name), name)
+            if is_standard_class(name):
+                raise BadRequest(f"Cannot update standard resource class {name}")
+            if new != name and not names.rename_class(transaction, entry.id, new):
+                raise Conflict(f"Resource class already exists: {new}")
+            if new != name:
+                transaction.record(
+                    Action.UPDATE, Kind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
+                )
+
+        attempt(self._database, work)
+
+    def delete(self, name: str) -> None:
+        """Delete a custom class that no inventory uses. Raises NotFound, BadRequest, Conflict."""
+        prefix = "Error in delete resource class: Cannot delete "
+
+        def work(transaction: Transaction) -> None:
+            entry = _found(names.find_class(transaction, name), name)
+            if is_standard_class(name):
+                raise BadRequest(f"{prefix}standard resource class {name}.")
+            if not names.delete_class(transaction, entry.id):
+                raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
+            transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
+
+        attempt(self._database, work)
+
+
+def is_standard_class(name: str) -> bool:
+    """Whether the class is one that every service knows."""
+    return not os_resource_classes.is_custom(name)
+
+
+def _found(entry: KnownName | None, name: str) -> KnownName:
+    if entry is None:
+        raise NotFound(f"No such resource class {name}.")
+    return entry
+
+
+class TraitFilter(NamedTuple):
+    """Which traits to list; None does not narrow."""
+
+    names: frozenset[str] | None = None
+    prefix: str | None = None
+    associated: bool | None = None
+
+
+class Traits:
+    """Creates, lists and deletes traits."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def listed(self, wanted: TraitFilter) -> list[KnownName]:
+        """The traits that the filter lets through."""
+        with self._database.read() as connection:
+            entries = names.traits(connection, associated=wanted.associated)
+        return [
+            entry
+            for entry in entries
+            if (wanted.names is None or entry.name in wanted.names)
+            and (wanted.prefix is None or entry.name.startswith(wanted.prefix))
+        ]
+
+    def get(self, name: str) -> KnownName:
+        """One trait. Raises NotFound."""
+        with self._database.read() as connection:
+            entry = names.find_trait(connection, name)
+        if entry is None:
+            raise NotFound(f"No such trait(s): {name}.")
+        return entry
+
+    def create(self, name: str) -> tuple[bool, datetime.datetime]:
+        """Make sure the trait exists; whether it is new, and when it was created."""
+
+        def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
+            created = names.create_trait(transaction, name)
+            entry = names.find_trait(transaction, name)
+            return created, entry.created_at if entry else transaction.now
+
+        return attempt(self._database, work)
+
+    def delete(self, name: str) -> None:
+        """Delete a custom trait that no provider carries. Raises NotFound, BadRequest, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            entry = names.find_trait(transaction, name)
+            if entry is None:
+                raise NotFound(f"No such trait(s): {name}.")
+            if not name.startswith("CUSTOM_"):
+                raise BadRequest(f"Cannot delete standard trait {name}.")
+            if not names.delete_trait(transaction, entry.id):
+                raise Conflict(f"The trait {name} is in use by a resource provider.")
+            transaction.record(Action.DELETE, Kind.TRAIT, name)
+
+        attempt(self._database, work)

@@ -1,0 +1,323 @@
+"""Use cases on resource providers and their trees. Source: placement-api.md, "Resource providers"."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, Conflict, NotFound
+from placement.engine.domain.groups import RequestGroup
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.search.filters import providers_matching
+from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.group_names import group_aggregates, resolve_group
+from placement.providers.statements import clusters, contents, names, providers
+from placement.providers.statements.contents import Members, Replaced
+from placement.providers.statements.providers import LockedProvider, Provider
+from placement.storage.database import Database, Transaction
+from placement.storage.transactions import attempt
+
+# The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
+_CREATE = "Object action create failed because: "
+_UPDATE = "Object action update failed because: "
+_DUPLICATE = "placement.duplicate_name"
+_TRAITS_PREFIX = 'Invalid trait(s) in "required" parameter: '
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The parent a caller gives; `uuid` None makes the provider a root."""
+
+    uuid: str | None
+
+
+class Providers:
+    """Creates, lists, changes and deletes providers."""
+
+    def __init__(self, database: Database, keeper: ForestKeeper) -> None:
+        self._database = database
+        self._keeper = keeper
+
+    def get(self, uuid: str) -> Provider:
+        """One provider. Raises NotFound."""
+        with self._database.read() as connection:
+            found = providers.find(connection, uuid)
+        if found is None:
+            raise missing(uuid)
+        return found
+
+    def listed(self, name: str | None, uuid: str | None, group: RequestGroup) -> list[Provider]:
+        """Providers that alone satisfy the group and carry the given name and uuid. Raises BadRequest."""
+        ids = None
+        if group != RequestGroup():
+            view = self._keeper.current()
+            aggregates = group_aggregates(self._database, group)
+            wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
+            if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
+                # The list compares uuids literally, and none is stored in this spelling.
+                return []
+            rows = providers_matching(view.forest, wanted)
+            ids = view.forest.providers.id[rows].tolist()
+        with self._database.read() as connection:
+            return providers.listed(connection, name=name, uuid=uuid, ids=ids)
+
+    def is_empty(self) -> bool:
+        """Whether there is no provider at all."""
+        with self._database.read() as connection:
+            return not providers.exist(connection)
+
+    def uuids_of(self, wanted: Collection[str]) -> dict[str, str]:
+        """The uuids of providers by name. Raises NotFound naming those that do not exist."""
+        with self._database.read() as connection:
+            found = providers.uuids_by_name(connection, wanted)
+        unknown = sorted(set(wanted) - found.keys())
+        if unknown:
+            raise NotFound(f"No resource provider named {', '.join(unknown)} found")
+        return found
+
+    def create(self, uuid: str, name: str, parent_uuid: str | None) -> Provider:
+        """A new provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""
+        prefix = f'Unable to create resource provider "{name}", {uuid}: '
+
+        def work(transaction: Transaction) -> Provider:
+            parent = None
+            if parent_uuid is not None:
+                if normalize_uuid(parent_uuid) == uuid:
+                    raise BadRequest(
+                        f"{prefix}{_CREATE}parent provider UUID cannot be same as UUID. "
+                        "Please set parent provider UUID to None if there is no parent."
+                    )
+                providers.lock_trees(transaction, shared=True)
+                parent = _locked_parent(transaction, parent_uuid, prefix)
+            if not providers.insert(transaction, uuid, name, parent):
+                known = providers.find(transaction, uuid) is not None
+                which = f"uuid: {uuid}" if known else f"name: {name}"
+                raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
+            created = providers.find(transaction, uuid)
+            assert created is not None
+            transaction.record(Action.CREATE, Kind.PROVIDER, uuid, after=_described(created))
+            return created
+
+        return attempt(self._database, work)
+
+    def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
+        """Rename a provider and, if `parent` is given, move it there with its whole subtree.
+
+        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict; what
+        the import of a node made stays as it is.
+        """
+        prefix = f"Unable to save resource provider {uuid}: "
+
+        def work(transaction: Transaction) -> Provider:
+            if parent is not None:
+                providers.lock_trees(transaction, shared=False)
+            locked = lock(transaction, uuid)
+            _check_import(transaction, locked, name, parent, prefix)
+            former = None if parent is None else providers.find(transaction, uuid)
+            if parent is not None:
+                _move(transaction, locked, parent, prefix, may_move=may_move)
+            if providers.name_taken(transaction, name, other_than=locked.id):
+                raise Conflict(f"Conflicting resource provider {name} already exists.", code=_DUPLICATE)
+            providers.rename(transaction, locked.id, name)
+            updated = providers.find(transaction, uuid)
+            assert updated is not None
+            before = {**_described(former or updated), "name": locked.name}
+            transaction.record(Action.UPDATE, Kind.PROVIDER, uuid, before=before, after=_described(updated))
+            return updated
+
+        return attempt(self._database, work)
+
+    def delete(self, uuid: str) -> None:
+        """Delete a leaf without allocations that no imported node consists of. Raises NotFound, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            locked = providers.lock(transaction, uuid)
+            if locked is None:
+                raise NotFound(f"No resource provider with uuid {uuid} found for delete")
+            if providers.has_children(transaction, locked.id):
+                raise Conflict(
+                    f"Unable to delete parent resource provider {uuid}: It has child resource providers.",
+                    code="placement.resource_provider.cannot_delete_parent",
+                )
+            if providers.has_allocations(transaction, locked.id):
+                raise Conflict(
+                    f"Unable to delete resource provider {uuid}: Resource provider has allocations.",
+                    code="placement.resource_provider.inuse",
+                )
+            node = _node_of(transaction, locked)
+            if node is not None:
+                part = "is" if locked.id == locked.root_id else "belongs to"
+                raise Conflict(
+                    f"Unable to delete resource provider {uuid}: "
+                    f"It {part} node {node}; delete the node instead.",
+                    code="placement.resource_provider.inuse",
+                )
+            providers.delete(transaction, [locked.id])
+
+        attempt(self._database, work)
+
+
+def _described(provider: Provider) -> dict[str, str | None]:
+    return {"name": provider.name, "parent_provider_uuid": provider.parent_uuid}
+
+
+def missing(uuid: str) -> NotFound:
+    """The error for a path that names no provider."""
+    return NotFound(f"No resource provider with uuid {uuid} found")
+
+
+def lock(transaction: Transaction, uuid: str) -> LockedProvider:
+    """The provider with its row locked. Raises NotFound."""
+    locked = providers.lock(transaction, uuid)
+    if locked is None:
+        raise missing(uuid)
+    return locked
+
+
+def _node_of(transaction: Transaction, locked: LockedProvider) -> str | None:
+    """`cluster/node` of the node whose import made the provider; None for other providers below its host."""
+    return None if locked.cluster_id is None else clusters.node_on(transaction, locked.root_id)
+
+
+def _check_import(
+    transaction: Transaction, locked: LockedProvider, name: str, parent: Parent | None, prefix: str
+) -> None:
+    """Raises Conflict for changes that would break the tree of an imported node."""
+    if locked.cluster_id is None:
+        return
+    stored = providers.find(transaction, locked.uuid)
+    assert stored is not None
+    wanted = stored.parent_uuid if parent is None else parent.uuid and (normalize_uuid(parent.uuid) or "")
+    if (name, wanted) == (stored.name, stored.parent_uuid):
+        return
+    node = _node_of(transaction, locked)
+    if node is not None:
+        raise Conflict(
+            f"{prefix}It belongs to node {node}, which gives its providers their names and their places.",
+            code="placement.resource_provider.inuse",
+        )
+
+
+def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> LockedProvider:
+    parent = providers.lock(transaction, normalize_uuid(uuid) or uuid)
+    if parent is None:
+        raise BadRequest(f"{prefix}{_CREATE}parent provider UUID does not exist.")
+    return parent
+
+
+def _move(
+    transaction: Transaction, locked: LockedProvider, parent: Parent, prefix: str, *, may_move: bool
+) -> None:
+    if parent.uuid is None:
+        if locked.parent_id is None:
+            return
+        if not may_move:
+            raise BadRequest(f"{prefix}{_UPDATE}un-parenting a provider is not currently allowed.")
+        providers.move(transaction, locked, None, providers.subtree(transaction, locked))
+        return
+    target = _locked_parent(transaction, parent.uuid, prefix)
+    if target.id == locked.parent_id:
+        return
+    members = providers.subtree(transaction, locked)
+    if locked.parent_id is not None and not may_move:
+        raise BadRequest(f"{prefix}{_UPDATE}re-parenting a provider is not currently allowed.")
+    if target.id in members:
+        raise BadRequest(f"{prefix}{_UPDATE}creating loop in the provider tree is not allowed.")
+    providers.move(transaction, locked, target, members)
+
+
+# Use cases on the traits and aggregates of one provider.
+#
+# Source: placement-api.md, "Aggregates", "Traits of a provider", "Traits".
+
+
+_STALE = "Resource provider's generation already changed. Please update the generation and try again."
+
+
+class Memberships:
+    """Reads and writes the traits and aggregates of a provider."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def traits(self, uuid: str) -> Members:
+        """The traits of a provider. Raises NotFound."""
+        with self._database.read() as connection:
+            return self._present(contents.traits_of(connection, uuid), uuid)
+
+    def aggregates(self, uuid: str) -> Members:
+        """The aggregates of a provider. Raises NotFound."""
+        with self._database.read() as connection:
+            return self._present(contents.aggregates_of(connection, uuid), uuid)
+
+    @staticmethod
+    def _present(found: Members | None, uuid: str) -> Members:
+        if found is None:
+            raise missing(uuid)
+        return found
+
+    def replace_traits(self, uuid: str, wanted: Collection[str], generation: int) -> Members:
+        """Make these the provider's traits; its generation rises only if they differ.
+
+        Raises NotFound, ConcurrentUpdate, BadRequest for unknown traits.
+        """
+
+        def work(transaction: Transaction) -> Members:
+            locked = lock(transaction, uuid)
+            _check_generation(locked, generation)
+            ids = names.trait_ids(transaction, wanted)
+            unknown = sorted(set(wanted) - ids.keys())
+            if unknown:
+                raise BadRequest(f"No such trait {', '.join(unknown)}")
+            replaced = contents.replace_traits(transaction, locked.id, ids.values())
+            if replaced.changed:
+                providers.touch(transaction, [locked.id])
+                _record(transaction, Kind.TRAITS, uuid, replaced, wanted)
+            return self._present(contents.traits_of(transaction, uuid), uuid)
+
+        return attempt(self._database, work)
+
+    def clear_traits(self, uuid: str) -> None:
+        """Take all traits from a provider. Raises NotFound."""
+
+        def work(transaction: Transaction) -> None:
+            locked = lock(transaction, uuid)
+            replaced = contents.replace_traits(transaction, locked.id, ())
+            if replaced.changed:
+                providers.touch(transaction, [locked.id])
+                _record(transaction, Kind.TRAITS, uuid, replaced, ())
+
+        attempt(self._database, work)
+
+    def replace_aggregates(self, uuid: str, wanted: Collection[str], generation: int | None) -> int:
+        """Make these the provider's aggregates; its generation afterwards.
+
+        With `generation` None nothing is checked and the generation stays (before microversion 1.19).
+        Raises NotFound, ConcurrentUpdate.
+        """
+
+        def work(transaction: Transaction) -> int:
+            locked = lock(transaction, uuid)
+            if generation is not None:
+                _check_generation(locked, generation)
+            replaced = contents.replace_aggregates(transaction, locked.id, wanted)
+            _record(transaction, Kind.AGGREGATES, uuid, replaced, wanted)
+            raised = [] if generation is None else [locked.id]
+            providers.touch(transaction, raised, [] if raised else [locked.id])
+            return locked.generation + len(raised)
+
+        return attempt(self._database, work)
+
+
+def _record(
+    transaction: Transaction, kind: Kind, uuid: str, replaced: Replaced, wanted: Collection[str]
+) -> None:
+    transaction.record(
+        Action.UPDATE, kind, uuid, before={kind: replaced.before}, after={kind: sorted(wanted)}
+    )
+
+
+def _check_generation(locked: LockedProvider, generation: int) -> None:
+    if locked.generation != generation:
+        raise ConcurrentUpdate(_STALE)

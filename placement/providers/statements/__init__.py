@@ -1,0 +1,1 @@
+"""Statements on providers and what belongs to them."""

@@ -1,0 +1,337 @@
+"""Statements on clusters and their nodes."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain import scope
+from placement.engine.domain.errors import NotFound
+from placement.engine.domain.identifiers import portions
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+from placement.storage.feed import CLUSTER_CHANGED, record_change
+
+_clusters = tables.clusters
+_nodes = tables.nodes
+_aggregates = tables.aggregates
+_AT_ONCE = 500
+
+
+class Cluster(NamedTuple):
+    """A cluster; `aggregate_uuid` is the aggregate its hosts are in.
+
+    `changed_at`: when its settings were changed last, None if never. `rules_generation` counts the pods with
+    required anti-affinity that have come.
+    """
+
+    id: int
+    name: str
+    uuid: str
+    aggregate_uuid: str
+    settings: dict[str, Any]
+    nodes: int
+    changed_at: datetime.datetime | None = None
+    rules_generation: int = 0
+
+
+_counted = (
+    sa.select(
+        _clusters.c.id,
+        _clusters.c.name,
+        _clusters.c.uuid,
+        _aggregates.c.uuid,
+        _clusters.c.settings,
+        sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
+        _clusters.c.updated_at,
+        _clusters.c.rules_generation,
+    )
+    .select_from(_clusters)
+    .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
+    .order_by(_clusters.c.name)
+)
+
+
+def listed(connection: Executor) -> list[Cluster]:
+    """All clusters by name."""
+    return [Cluster(*row) for row in connection.execute(_counted)]
+
+
+def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]:
+    """All aggregates: id, uuid, and the name of the cluster whose hosts are in it."""
+    joined = _aggregates.outerjoin(_clusters, _clusters.c.aggregate_id == _aggregates.c.id)
+    statement = sa.select(_aggregates.c.id, _aggregates.c.uuid, _clusters.c.name).select_from(joined)
+    return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
+
+
+def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:
+    """The ids of the aggregates of clusters, by their names."""
+    statement = sa.select(_clusters.c.aggregate_id).where(_clusters.c.name.in_(sorted(names)))
+    return frozenset(row[0] for row in connection.execute(statement))
+
+
+def find_cluster(connection: Executor, name: str) -> Cluster | None:
+    """The cluster of this name."""
+    row = connection.execute(_counted.where(_clusters.c.name == name)).first()
+    return Cluster(*row) if row else None
+
+
+def lock(transaction: Transaction, name: str) -> int | None:
+    """Lock the cluster's row against other calls of this function and against deletion; its id.
+
+    Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
+    """
+    statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
+    locked = transaction.locked(statement, may_be_referred_to=True)
+    found: int | None = transaction.execute(locked).scalar_one_or_none()
+    return found
+
+
+def lock_alone(transaction: Transaction, id_: int) -> None:
+    """Lock a cluster so that no pod comes to it but by this transaction, and wait for those that are coming.
+
+    To be called before any node is locked.
+    """
+    transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
+
+
+def raise_rules_generation(transaction: Transaction, id_: int) -> None:
+    """A pod with required anti-affinity comes to a cluster that is locked alone."""
+    raised = {_clusters.c.rules_generation: _clusters.c.rules_generation + 1}
+    transaction.execute(sa.update(_clusters).where(_clusters.c.id == id_).values(raised))
+
+
+def insert(
+    transaction: Transaction, name: str, uuid: str, aggregate_uuid: str, settings: dict[str, Any]
+) -> bool:
+    """A new cluster with an aggregate of its own; False if the name is taken."""
+    transaction.execute(
+        transaction.insert_or_ignore(_aggregates).values(uuid=aggregate_uuid, created_at=transaction.now)
+    )
+    aggregate_id = transaction.execute(
+        sa.select(_aggregates.c.id).where(_aggregates.c.uuid == aggregate_uuid)
+    ).scalar_one()
+    values = {
+        "name": name,
+        "uuid": uuid,
+        "aggregate_id": aggregate_id,
+        "settings": settings,
+        "created_at": transaction.now,
+    }
+    statement = transaction.insert_or_ignore(_clusters).values(values).returning(_clusters.c.id)
+    id_ = transaction.execute(statement).scalar_one_or_none()
+    if id_ is not None:
+        record_change(transaction, CLUSTER_CHANGED, [id_])
+    return id_ is not None
+
+
+def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]) -> None:
+    """Replace the settings."""
+    transaction.execute(
+        sa.update(_clusters)
+        .where(_clusters.c.id == id_)
+        .values(settings=settings, updated_at=transaction.now)
+    )
+    record_change(transaction, CLUSTER_CHANGED, [id_])
+
+
+def delete(transaction: Transaction, id_: int) -> None:
+    """Remove a cluster without nodes; what it left on other rows goes too, and pods that have no node."""
+    transaction.execute(sa.delete(tables.pods).where(tables.pods.c.cluster_id == id_))
+    for table in (tables.providers, tables.consumers):
+        transaction.execute(sa.update(table).where(table.c.cluster_id == id_).values(cluster_id=None))
+    transaction.execute(sa.delete(_clusters).where(_clusters.c.id == id_))
+    record_change(transaction, CLUSTER_CHANGED, [id_])
+
+
+class Node(NamedTuple):
+    """A node with the manifests it was last imported from; `provider_id` is its host provider."""
+
+    id: int
+    name: str
+    provider_id: int
+    manifest: dict[str, Any]
+    topology_manifest: dict[str, Any] | None
+    imported_at: datetime.datetime
+
+
+_node = sa.select(
+    _nodes.c.id,
+    _nodes.c.name,
+    _nodes.c.resource_provider_id,
+    _nodes.c.manifest,
+    _nodes.c.topology_manifest,
+    sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+)
+
+
+def find_node(connection: Executor, cluster_id: int, name: str) -> Node | None:
+    """The node of this name."""
+    return find_nodes(connection, cluster_id, [name]).get(name)
+
+
+def find_nodes(connection: Executor, cluster_id: int, names: Collection[str]) -> dict[str, Node]:
+    """Those of the nodes that exist, by name."""
+    statement = _node.where(_nodes.c.cluster_id == cluster_id, _nodes.c.name.in_(sorted(names)))
+    return {row[1]: Node(*row) for row in connection.execute(statement)}
+
+
+def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
+    """(name, uuid of the host provider) of all nodes of a cluster, by name."""
+    statement = (
+        sa.select(_nodes.c.name, tables.providers.c.uuid)
+        .join(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
+        .where(_nodes.c.cluster_id == cluster_id)
+        .order_by(_nodes.c.name)
+    )
+    return [(row[0], row[1]) for row in connection.execute(statement)]
+
+
+def node_on(connection: Executor, provider_id: int) -> str | None:
+    """`cluster/node` of the node whose host this provider is."""
+    statement = (
+        sa.select(_clusters.c.name, _nodes.c.name)
+        .join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
+        .where(_nodes.c.resource_provider_id == provider_id)
+    )
+    row = connection.execute(statement).first()
+    return f"{row[0]}/{row[1]}" if row else None
+
+
+class HostedNode(NamedTuple):
+    """The node whose host a provider is, without its manifests, and the facts of its cluster."""
+
+    cluster_id: int
+    cluster: str
+    settings: dict[str, Any]
+    name: str
+    imported_at: datetime.datetime
+
+
+def place_of(connection: Executor, uuid: str) -> tuple[int, HostedNode | None] | None:
+    """The root above the provider with this uuid, by id, and the node whose host that is, if it is one."""
+    row = connection.execute(_place_of, {"uuid": uuid}).first()
+    if row is None:
+        return None
+    return row[0], None if row[1] is None else HostedNode(*row[1:])
+
+
+_providers = tables.providers
+_root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+_place_of = (
+    sa.select(
+        _root_id,
+        _clusters.c.id,
+        _clusters.c.name,
+        _clusters.c.settings,
+        _nodes.c.name,
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_nodes, _nodes.c.resource_provider_id == _root_id)
+    .outerjoin(_clusters, _clusters.c.id == _nodes.c.cluster_id)
+    .where(_providers.c.uuid == sa.bindparam("uuid"))
+)
+
+
+class NewNode(NamedTuple):
+    """A node to be written: its name, its host provider, its manifests."""
+
+    name: str
+    provider_id: int
+    manifest: dict[str, Any]
+    topology_manifest: dict[str, Any] | None
+
+
+def insert_nodes(transaction: Transaction, cluster_id: int, fresh: Sequence[NewNode]) -> dict[str, int]:
+    """Insert nodes; their ids by name."""
+    if not fresh:
+        return {}
+    rows = [
+        {**_values(node), "cluster_id": cluster_id, "name": node.name, "created_at": transaction.now}
+        for node in fresh
+    ]
+    inserted = transaction.execute(sa.insert(_nodes).returning(_nodes.c.name, _nodes.c.id), rows)
+    return {row[0]: row[1] for row in inserted}
+
+
+def update_nodes(transaction: Transaction, changed: Mapping[int, NewNode]) -> None:
+    """Replace the manifests of nodes by their ids."""
+    for some in portions(sorted(changed.items()), _AT_ONCE):
+        columns = list(_values(some[0][1]))
+        asked = (
+            sa.values(
+                sa.column("id", sa.Integer),
+                *(sa.column(name, _nodes.c[name].type) for name in columns),
+                name="wanted",
+            )
+            .data([(id_, *_values(node).values()) for id_, node in some])
+            .cte("wanted")
+        )
+        transaction.execute(
+            sa.update(_nodes)
+            .where(_nodes.c.id == asked.c.id)
+            .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
+        )
+
+
+def note_import(transaction: Transaction, node_ids: Collection[int]) -> None:
+    """Note that nodes were imported again now, from the manifests that are stored."""
+    for some in portions(sorted(node_ids), _AT_ONCE):
+        transaction.execute(sa.update(_nodes).where(_nodes.c.id.in_(some)).values(updated_at=transaction.now))
+
+
+def _values(node: NewNode) -> dict[str, Any]:
+    return {
+        "resource_provider_id": node.provider_id,
+        "manifest": node.manifest,
+        "topology_manifest": node.topology_manifest,
+    }
+
+
+def delete_node(transaction: Transaction, node_id: int) -> None:
+    """Remove a node's row and what is recorded of its CPUs; its providers are deleted apart."""
+    cpus = tables.logical_cpus
+    transaction.execute(sa.delete(cpus).where(cpus.c.node_id == node_id))
+    transaction.execute(sa.delete(_nodes).where(_nodes.c.id == node_id))
+
+
+# Finding clusters by name, and saying that something is not there.
+
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+
+def found(connection: Executor, name: str) -> Cluster:
+    """The cluster of this name. Raises NotFound."""
+    cluster = find(connection, name)
+    if cluster is None:
+        raise unknown(name)
+    return cluster
+
+
+def find(connection: Executor, name: str) -> Cluster | None:
+    """The cluster of this name, None if there is none that may be seen."""
+    # Names that no cluster can have are not looked up; a database would fail on some of them.
+    return find_cluster(connection, name) if NAME.fullmatch(name) and scope.admits(name) else None
+
+
+def unknown(name: str) -> NotFound:
+    """There is no such cluster."""
+    return NotFound(f"No cluster {name} found")
+
+
+def unknown_node(name: str, node_name: str) -> NotFound:
+    """There is no such node."""
+    return NotFound(f"No node {node_name} found in cluster {name}")
+
+
+def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
+    """There is no such pod, or no such reservation, which has no namespace."""
+    if not namespace:
+        return NotFound(f"No reservation {pod} found in cluster {name}")
+    return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")

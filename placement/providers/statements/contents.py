@@ -1,0 +1,277 @@
+"""Statements on inventories. Callers lock the provider's row first."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.identifiers import portions
+from placement.engine.domain.inventories import Inventory
+from placement.providers.statements import names
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+from placement.storage.sql import RowStatement
+
+_table = tables.inventories
+_classes = tables.resource_classes
+_providers = tables.providers
+# SQLite may refuse statements with more than 32,766 values; a record has fewer than sixteen.
+_AT_ONCE = 2000
+
+
+class Stored(NamedTuple):
+    """One inventory record as it is kept."""
+
+    class_id: int
+    class_name: str
+    inventory: Inventory
+    used: int
+    changed_at: datetime.datetime
+
+
+class Offer(NamedTuple):
+    """A provider's generation and all its inventory records, in order of the classes."""
+
+    provider_id: int
+    generation: int
+    records: list[Stored]
+
+
+_offer = (
+    sa.select(
+        _providers.c.id,
+        _providers.c.generation,
+        _table.c.resource_class_id,
+        _classes.c.name,
+        _table.c.total,
+        _table.c.reserved,
+        _table.c.min_unit,
+        _table.c.max_unit,
+        _table.c.step_size,
+        _table.c.allocation_ratio,
+        _table.c.used,
+        sa.func.coalesce(_table.c.updated_at, _table.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_table, _table.c.resource_provider_id == _providers.c.id)
+    .outerjoin(_classes, _classes.c.id == _table.c.resource_class_id)
+    .order_by(_table.c.resource_class_id)
+)
+
+
+def offer(connection: Executor, uuid: str) -> Offer | None:
+    """Everything a provider offers and how much of it is used; None if there is no such provider."""
+    rows = connection.execute(_offer.where(_providers.c.uuid == uuid)).all()
+    if not rows:
+        return None
+    records = [
+        Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11]) for row in rows if row[2] is not None
+    ]
+    return Offer(rows[0][0], rows[0][1], records)
+
+
+def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
+    """The inventory records of some providers: provider id -> class id -> record."""
+    found: dict[int, dict[int, Stored]] = {}
+    for some in portions(sorted(provider_ids), _AT_ONCE):
+        for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
+            if row[2] is not None:
+                record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
+                found.setdefault(row[0], {})[row[2]] = record
+    return found
+
+
+_INSERT = RowStatement(
+    """
+    INSERT INTO inventories (resource_provider_id, resource_class_id, used, created_at,
+                             total, reserved, min_unit, max_unit, step_size, allocation_ratio)
+    SELECT given.provider_id, given.class_id, 0, :now,
+           given.total, given.reserved, given.min_unit, given.max_unit, given.step_size, given.ratio
+      FROM {rows}
+    """,
+    "given",
+    {
+        "provider_id": "integer",
+        "class_id": "integer",
+        "total": "integer",
+        "reserved": "integer",
+        "min_unit": "integer",
+        "max_unit": "integer",
+        "step_size": "integer",
+        "ratio": "double precision",
+    },
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+
+def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Insert records: (provider id, class id, record)."""
+    if wanted:
+        rows = [
+            (
+                provider_id,
+                class_id,
+                record.total,
+                record.reserved,
+                record.min_unit,
+                record.max_unit,
+                record.step_size,
+                record.allocation_ratio,
+            )
+            for provider_id, class_id, record in wanted
+        ]
+        _INSERT.run(transaction, rows, now=transaction.now)
+
+
+def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Replace records; what is used of them stays."""
+    for some in portions(wanted, _AT_ONCE):
+        _update_some(transaction, some)
+
+
+def _update_some(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    columns = list(asdict(wanted[0][2]))
+    asked = (
+        sa.values(
+            sa.column("provider_id", sa.Integer),
+            sa.column("class_id", sa.Integer),
+            *(sa.column(name, _table.c[name].type) for name in columns),
+            name="wanted",
+        )
+        .data([(provider_id, class_id, *asdict(record).values()) for provider_id, class_id, record in wanted])
+        .cte("wanted")
+    )
+    transaction.execute(
+        sa.update(_table)
+        .where(
+            _table.c.resource_provider_id == asked.c.provider_id,
+            _table.c.resource_class_id == asked.c.class_id,
+        )
+        .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
+    )
+
+
+def delete(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
+    """Remove records: (provider id, class id)."""
+    place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
+    for some in portions(sorted(keys), _AT_ONCE):
+        transaction.execute(sa.delete(_table).where(place.in_(some)))
+
+
+# Statements on traits of providers and the aggregates they are in. Callers lock the provider's row first.
+
+
+_traits = tables.traits
+_aggregates = tables.aggregates
+_provider_traits = tables.provider_traits
+_provider_aggregates = tables.provider_aggregates
+
+
+class Members(NamedTuple):
+    """What a provider carries or is in, in order of ids, and when the newest of it was created."""
+
+    generation: int
+    members: list[str]
+    newest: datetime.datetime | None
+
+
+def traits_of(connection: Executor, uuid: str) -> Members | None:
+    """The traits of a provider; None if there is no such provider."""
+    return _members(connection, uuid, _provider_traits, "trait_id", _traits.c.name, _traits)
+
+
+def aggregates_of(connection: Executor, uuid: str) -> Members | None:
+    """The aggregates of a provider; None if there is no such provider."""
+    return _members(connection, uuid, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, _aggregates)
+
+
+def _members(
+    connection: Executor,
+    uuid: str,
+    pairs: sa.Table,
+    column: str,
+    shown: sa.Column[Any],
+    named: sa.Table,
+) -> Members | None:
+    statement = (
+        sa.select(_providers.c.generation, shown, named.c.created_at)
+        .select_from(_providers)
+        .outerjoin(pairs, pairs.c.resource_provider_id == _providers.c.id)
+        .outerjoin(named, named.c.id == pairs.c[column])
+        .where(_providers.c.uuid == uuid)
+        .order_by(named.c.id)
+    )
+    rows = connection.execute(statement).all()
+    if not rows:
+        return None
+    present = [row for row in rows if row[1] is not None]
+    # Rows that were imported may have no times.
+    times = [row[2] for row in present if row[2] is not None]
+    return Members(rows[0][0], [row[1] for row in present], max(times, default=None))
+
+
+class Replaced(NamedTuple):
+    """Which members a provider had before, and whether they are others now."""
+
+    before: list[str]
+    changed: bool
+
+
+def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collection[int]) -> Replaced:
+    """Make these the provider's traits."""
+    return _replace(transaction, _provider_traits, "trait_id", _traits.c.name, provider_id, trait_ids)
+
+
+def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> Replaced:
+    """Make these the provider's aggregates, creating those never seen before."""
+    names.insert_ignoring_known(transaction, _aggregates, "uuid", uuids)
+    ids = names.aggregate_ids(transaction, uuids).values()
+    return _replace(transaction, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, provider_id, ids)
+
+
+_ADD = RowStatement(
+    """
+    INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)
+    SELECT given.provider_id, placement_aggregates.id, :now
+      FROM {rows} JOIN placement_aggregates ON placement_aggregates.uuid = :aggregate WHERE true
+    ON CONFLICT DO NOTHING RETURNING resource_provider_id
+    """,
+    "given",
+    {"provider_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+
+def add_to_aggregate(transaction: Transaction, provider_ids: Collection[int], uuid: str) -> set[int]:
+    """Put providers into an existing aggregate; those that were not there already."""
+    if not provider_ids:
+        return set()
+    rows = [(id_,) for id_ in sorted(provider_ids)]
+    return set(_ADD.run(transaction, rows, aggregate=uuid, now=transaction.now).scalars())
+
+
+def _replace(
+    transaction: Transaction,
+    pairs: sa.Table,
+    column: str,
+    shown: sa.Column[Any],
+    provider_id: int,
+    ids: Collection[int],
+) -> Replaced:
+    mine = pairs.c.resource_provider_id == provider_id
+    named = sa.select(pairs.c[column], shown).join(shown.table, shown.table.c.id == pairs.c[column])
+    present = {row[0]: row[1] for row in transaction.execute(named.where(mine))}
+    gone, fresh = present.keys() - set(ids), set(ids) - present.keys()
+    if gone:
+        transaction.execute(sa.delete(pairs).where(mine, pairs.c[column].in_(sorted(gone))))
+    if fresh:
+        rows = [
+            {"resource_provider_id": provider_id, column: id_, "created_at": transaction.now}
+            for id_ in sorted(fresh)
+        ]
+        transaction.execute(sa.insert(pairs), rows)
+    return Replaced(sorted(present.values()), bool(gone or fresh))

@@ -1,0 +1,280 @@
+"""Names of resource classes, traits and aggregates, and their ids."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import os_resource_classes
+import os_traits
+import sqlalchemy as sa
+
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.identifiers import portions
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.feed import NAMES_CHANGED, record_change
+from placement.storage.history import History
+
+STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
+SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
+# SQLite takes 250,000 parameters in a statement.
+_AT_ONCE = 5000
+
+
+@dataclass(frozen=True)
+class Names:
+    """All names of one moment, both ways."""
+
+    class_ids: Mapping[str, int]
+    trait_ids: Mapping[str, int]
+
+    @cached_property
+    def classes(self) -> Mapping[int, str]:
+        """Resource class names by id."""
+        return {number: name for name, number in self.class_ids.items()}
+
+    @cached_property
+    def traits(self) -> Mapping[int, str]:
+        """Trait names by id."""
+        return {number: name for name, number in self.trait_ids.items()}
+
+
+def load(connection: sa.Connection) -> Names:
+    """All names as they are now."""
+    return Names(_all(connection, tables.resource_classes), _all(connection, tables.traits))
+
+
+def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+    return {row[0]: row[1] for row in connection.execute(sa.select(table.c.name, table.c.id))}
+
+
+def ids_of(
+    connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
+) -> dict[str, int]:
+    """Return the ids of the names that exist; with `keep` none of them can be removed until the end."""
+    found: dict[str, int] = {}
+    for some in portions(sorted(set(names)), _AT_ONCE):
+        statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(some))
+        if keep:
+            statement = statement.with_for_update(read=True, key_share=True)
+        found.update((row[0], row[1]) for row in connection.execute(statement))
+    return found
+
+
+def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
+    """The ids of those aggregates that a provider has ever been in."""
+    table = tables.aggregates
+    found: dict[str, int] = {}
+    for some in portions(sorted(set(uuids)), _AT_ONCE):
+        rows = connection.execute(sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(some)))
+        found.update((row[0], row[1]) for row in rows)
+    return found
+
+
+def insert_ignoring_known(
+    transaction: Transaction, table: sa.Table, column: str, values: Iterable[str], **others: object
+) -> list[str]:
+    """Insert the values that are not there; those another transaction inserts meanwhile are fine.
+
+    `others` are further columns of new rows. Returns the values that this transaction inserted.
+    """
+    rows = [{column: value, "created_at": transaction.now, **others} for value in sorted(set(values))]
+    if not rows:
+        return []
+    insert = transaction.insert_or_ignore(table).returning(table.c[column])
+    return list(transaction.execute(insert, rows).scalars())
+
+
+def create(transaction: Transaction, table: sa.Table, name: str, **others: object) -> bool:
+    """Insert a class or trait with `others` as further columns, and record it; False if it exists."""
+    created = bool(insert_ignoring_known(transaction, table, "name", [name], **others))
+    if created:
+        kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
+        transaction.record(Action.CREATE, kind, name)
+        record_change(transaction, NAMES_CHANGED)
+    return created
+
+
+def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+    """The ids of the resource classes that exist."""
+    return ids_of(connection, tables.resource_classes, wanted)
+
+
+def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+    """The ids of the traits that exist."""
+    return ids_of(connection, tables.traits, wanted)
+
+
+def class_names(connection: Executor, ids: Collection[int]) -> dict[int, str]:
+    """The names of resource classes by id."""
+    if not ids:
+        return {}
+    table = tables.resource_classes
+    rows = connection.execute(sa.select(table.c.id, table.c.name).where(table.c.id.in_(sorted(ids))))
+    return {row[0]: row[1] for row in rows}
+
+
+class ClassIds:
+    """Ids of resource classes for the hot path: standard classes never go, so they are asked for once."""
+
+    def __init__(self, history: History) -> None:
+        self._standard: dict[tuple[str, str], int] = {}
+        history.forget_with(self.forget)
+
+    def __call__(self, transaction: Transaction, wanted: Collection[str]) -> dict[str, int]:
+        """The ids of the resource classes that exist."""
+        server, standard = transaction.server, self._standard
+        known = {name: standard[server, name] for name in wanted if (server, name) in standard}
+        found = class_ids(transaction, [name for name in wanted if name not in known])
+        standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
+        return {**found, **known}
+
+    def names(self, transaction: Transaction, ids: Collection[int]) -> dict[int, str]:
+        """The names of resource classes by id."""
+        server = transaction.server
+        standard = {id_: name for (where, name), id_ in self._standard.items() if where == server}
+        known = {id_: standard[id_] for id_ in ids if id_ in standard}
+        found = class_names(transaction, [id_ for id_ in ids if id_ not in known])
+        self._standard.update(
+            ((server, name), id_) for id_, name in found.items() if name in STANDARD_CLASSES
+        )
+        return {**found, **known}
+
+    def forget(self) -> None:
+        """Ask for all ids again."""
+        # A new dictionary: threads that still write to the old one must not put old ids into this one.
+        self._standard = {}
+
+
+# Statements that list, create, rename and delete resource classes and traits.
+
+
+_classes = tables.resource_classes
+_traits = tables.traits
+_OFFERED = sa.exists().where(tables.inventories.c.resource_class_id == _classes.c.id)
+_HELD = sa.exists().where(tables.allocations.c.resource_class_id == _classes.c.id)
+_USES_OF_CLASSES = (_OFFERED, _HELD)
+_CATALOG_AT_ONCE = 64
+
+
+class KnownName(NamedTuple):
+    """A resource class or trait."""
+
+    id: int
+    name: str
+    created_at: datetime.datetime
+
+
+def _entries(table: sa.Table) -> sa.Select[*tuple[object, ...]]:
+    changed = sa.func.coalesce(table.c.updated_at, table.c.created_at)
+    return sa.select(table.c.id, table.c.name, changed).order_by(table.c.id)
+
+
+def classes(connection: Executor) -> list[KnownName]:
+    """All resource classes in creation order, which has the standard ones first."""
+    return [KnownName(*row) for row in connection.execute(_entries(_classes))]
+
+
+def traits(connection: Executor, *, associated: bool | None = None) -> list[KnownName]:
+    """All traits, or only those some provider carries, or only those none does."""
+    statement = _entries(_traits)
+    if associated is not None:
+        carried = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
+        statement = statement.where(carried if associated else ~carried)
+    return [KnownName(*row) for row in connection.execute(statement)]
+
+
+def _find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
+    row = connection.execute(_entries(table).where(table.c.name == name)).first()
+    return KnownName(*row) if row else None
+
+
+def find_class(connection: Executor, name: str) -> KnownName | None:
+    """The class of this name."""
+    return _find(connection, _classes, name)
+
+
+def find_trait(connection: Executor, name: str) -> KnownName | None:
+    """The trait of this name."""
+    return _find(connection, _traits, name)
+
+
+def create_class(transaction: Transaction, name: str) -> bool:
+    """Insert a class that stays until it is deleted; False if it exists, which stays from now on, too.
+
+    Raises TryAgain.
+    """
+    query = sa.select(_classes.c.id, _classes.c.made_by_import).where(_classes.c.name == name)
+    row = transaction.execute(query).first()
+    if row is None:
+        if create(transaction, _classes, name):
+            return True
+        raise TryAgain(f"Another writer made resource class {name} at the same moment.")
+    if row.made_by_import:
+        marked = sa.update(_classes).where(_classes.c.id == row.id)
+        if not transaction.execute(marked.values(made_by_import=None)).rowcount:
+            raise TryAgain(f"Another writer removed resource class {name} at the same moment.")
+    return False
+
+
+def create_trait(transaction: Transaction, name: str) -> bool:
+    """Insert a trait; False if it exists."""
+    return create(transaction, _traits, name)
+
+
+def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
+    """Rename a class; False if the name is taken. Inventories follow, for they refer to the id."""
+    if find_class(transaction, name) is not None:
+        return False
+    transaction.execute(
+        sa.update(_classes)
+        .where(_classes.c.id == id_)
+        .values(name=name, updated_at=transaction.now, made_by_import=None)
+    )
+    record_change(transaction, NAMES_CHANGED)
+    return True
+
+
+def delete_class(transaction: Transaction, id_: int) -> bool:
+    """Delete a class; False if an inventory uses it."""
+    return bool(_delete(transaction, _classes, [id_], *_USES_OF_CLASSES))
+
+
+def remove_unused_classes(transaction: Transaction) -> None:
+    """Remove at most 64 classes that imports made and no inventory uses, as many as a node may have.
+
+    A class that another transaction keeps or removes stays; the next removal looks at it again.
+    """
+    idle = (
+        sa.select(_classes.c.id)
+        .where(_classes.c.made_by_import.is_(True), ~_OFFERED)
+        .order_by(_classes.c.id)
+        .limit(_CATALOG_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    ids = list(transaction.execute(idle).scalars())
+    # An inventory may have come before they were locked; the next statement sees it.
+    for name in sorted(_delete(transaction, _classes, ids, *_USES_OF_CLASSES)) if ids else ():
+        transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
+
+
+def delete_trait(transaction: Transaction, id_: int) -> bool:
+    """Delete a trait; False if a provider carries it."""
+    used = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
+    return bool(_delete(transaction, _traits, [id_], used))
+
+
+def _delete(
+    transaction: Transaction, table: sa.Table, ids: Sequence[int], *uses: sa.ColumnElement[bool]
+) -> Sequence[str]:
+    """Delete what has no use; the names that are gone."""
+    unused = sa.delete(table).where(table.c.id.in_(ids), *(~use for use in uses))
+    deleted: Sequence[str] = transaction.execute(unused.returning(table.c.name)).scalars().all()
+    if deleted:
+        record_change(transaction, NAMES_CHANGED)
+    return deleted

@@ -1,0 +1,411 @@
+"""Statements that lock and change resource providers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.identifiers import portions
+from placement.storage import tables
+from placement.storage.backends.backend import Backend
+from placement.storage.database import Executor, Transaction
+from placement.storage.feed import PROVIDER_DELETED, record_change
+from placement.storage.sql import CONTENT
+from placement.storage.types import Revision
+
+# Any number; all processes that re-parent providers of one database must use the same.
+_TREES_LOCK = 0x706C6163
+_AT_ONCE = 5000
+
+
+_self = tables.providers
+
+
+class LockedProvider(NamedTuple):
+    """A provider, locked until the transaction ends; `cluster_id` if the import of a node made it."""
+
+    id: int
+    uuid: str
+    generation: int
+    root_id: int
+    parent_id: int | None
+    cluster_id: int | None
+    name: str
+
+
+_lockable = sa.select(
+    _self.c.id,
+    _self.c.uuid,
+    _self.c.generation,
+    sa.func.coalesce(_self.c.root_provider_id, _self.c.id),
+    _self.c.parent_provider_id,
+    _self.c.cluster_id,
+    _self.c.name,
+)
+
+
+def lock(transaction: Transaction, uuid: str) -> LockedProvider | None:
+    """Lock one provider."""
+    row = transaction.execute(transaction.locked(_lockable.where(_self.c.uuid == uuid))).first()
+    return LockedProvider(*row) if row else None
+
+
+def lock_all(
+    transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()
+) -> list[LockedProvider]:
+    """Lock providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
+    among = transaction.backend.among
+    wanted = among(_self.c.uuid, sorted(uuids))
+    if ids:
+        wanted = wanted | among(_self.c.id, sorted(ids))
+    statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
+    return [LockedProvider(*row) for row in transaction.execute(statement)]
+
+
+@cache
+def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
+    """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
+    named = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+    locked = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    raised = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),
+    )
+    return (
+        sa.update(_self)
+        .where(_self.c.id == locked.c.id)
+        .values(
+            generation=_self.c.generation + sa.case((raised, 1), else_=0),
+            revision=backend.stamp,
+            content_revision=sa.literal_column(CONTENT, Revision()),
+            usage_revision=backend.stamp,
+            updated_at=sa.bindparam("now"),
+        )
+        .returning(_self.c.id, _self.c.uuid)
+    )
+
+
+def lock_and_stamp(
+    transaction: Transaction,
+    raised_uuids: Collection[str],
+    raised_ids: Collection[int] = (),
+    unraised_ids: Collection[int] = (),
+) -> dict[str, int]:
+    """Lock providers whose use changes and stamp them, raising the generation of those in `raised`.
+
+    Their ids by uuid. What the transaction changes of them beside their use it stamps again, by `advance`.
+    """
+    parameters = {
+        "uuids": sorted(raised_uuids),
+        "ids": sorted({*raised_ids, *unraised_ids}),
+        "raised_uuids": sorted(raised_uuids),
+        "raised_ids": sorted(raised_ids),
+        "now": transaction.now,
+        **transaction.stamp_parameters,
+    }
+    rows = transaction.execute(_lock_and_stamp(type(transaction.backend)), parameters)
+    return {row[1]: row[0] for row in rows}
+
+
+def lock_trees(transaction: Transaction, *, shared: bool) -> None:
+    """Keep trees from being re-rooted (shared), or re-root them alone (not shared)."""
+    transaction.backend.lock_number(transaction.connection, _TREES_LOCK, shared=shared)
+
+
+def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvider | None = None) -> int:
+    """A new provider of generation 0; returns its id. Unique keys are the caller's to have checked."""
+    values = {
+        "uuid": uuid,
+        "name": name,
+        "generation": 0,
+        "parent_provider_id": parent.id if parent else None,
+        "root_provider_id": parent.root_id if parent else None,
+        "revision": transaction.stamp,
+        "created_at": transaction.now,
+    }
+    statement = transaction.insert_or_ignore(_self).values(values).returning(_self.c.id)
+    id_ = transaction.execute(statement).scalar_one_or_none()
+    if id_ is None:
+        return 0
+    if parent is None:
+        transaction.execute(sa.update(_self).where(_self.c.id == id_).values(root_provider_id=id_))
+    return int(id_)
+
+
+def rename(transaction: Transaction, id_: int, name: str) -> None:
+    """Change the name; the generation stays."""
+    transaction.execute(
+        sa.update(_self)
+        .where(_self.c.id == id_)
+        .values(name=name, updated_at=transaction.now, revision=transaction.stamp)
+    )
+
+
+def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool:
+    """Whether another provider has the name."""
+    statement = sa.select(_self.c.id).where(_self.c.name == name, _self.c.id != other_than)
+    return transaction.execute(statement).first() is not None
+
+
+def subtree(transaction: Transaction, locked: LockedProvider) -> set[int]:
+    """The ids of a provider and all below it."""
+    rows = transaction.execute(
+        sa.select(_self.c.id, _self.c.parent_provider_id).where(_self.c.root_provider_id == locked.root_id)
+    )
+    children: dict[int, list[int]] = {}
+    for row in rows:
+        children.setdefault(row[1], []).append(row[0])
+    found, waiting = {locked.id}, [locked.id]
+    while waiting:
+        below = children.get(waiting.pop(), ())
+        found.update(below)
+        waiting.extend(below)
+    return found
+
+
+def move(
+    transaction: Transaction, locked: LockedProvider, parent: LockedProvider | None, members: Iterable[int]
+) -> None:
+    """Put a provider with its subtree (`members`) below another parent, or make it a root."""
+    parent_id = parent.id if parent else None
+    root_id = parent.root_id if parent else locked.id
+    for some in portions(sorted(members), _AT_ONCE):
+        transaction.execute(
+            sa.update(_self)
+            .where(_self.c.id.in_(some))
+            .values(root_provider_id=root_id, revision=transaction.stamp)
+        )
+    transaction.execute(
+        sa.update(_self)
+        .where(_self.c.id == locked.id)
+        .values(parent_provider_id=parent_id, updated_at=transaction.now)
+    )
+
+
+def touch(transaction: Transaction, raised: Collection[int], unraised: Collection[int] = ()) -> None:
+    """Stamp providers; those in `raised` get the next generation too."""
+    advance(transaction, {**dict.fromkeys(unraised, 0), **dict.fromkeys(raised, 1)})
+
+
+def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
+    """Stamp providers, of which anything may have changed, and raise the generation of each by its step."""
+    if not steps:
+        return
+    by_step: dict[int, list[int]] = {}
+    for id_, size in sorted(steps.items()):
+        by_step.setdefault(size, []).append(id_)
+    step: sa.ColumnElement[int] = sa.literal(next(iter(by_step)))
+    if len(by_step) > 1:
+        step = sa.case(*((_self.c.id.in_(ids), size) for size, ids in by_step.items()), else_=0)
+    transaction.execute(
+        sa.update(_self)
+        .where(_self.c.id.in_(sorted(steps)))
+        .values(
+            generation=_self.c.generation + step,
+            revision=transaction.stamp,
+            usage_revision=None,
+            updated_at=transaction.now,
+        )
+    )
+
+
+def has_children(transaction: Transaction, id_: int) -> bool:
+    """Whether some provider has this one as parent."""
+    return (
+        transaction.execute(sa.select(_self.c.id).where(_self.c.parent_provider_id == id_)).first()
+        is not None
+    )
+
+
+def has_allocations(transaction: Transaction, id_: int) -> bool:
+    """Whether some consumer holds something of this provider."""
+    table = tables.allocations
+    return (
+        transaction.execute(sa.select(table.c.id).where(table.c.resource_provider_id == id_)).first()
+        is not None
+    )
+
+
+def delete(transaction: Transaction, ids: Sequence[int]) -> None:
+    """Remove providers, children before parents, with their inventories and memberships; record it."""
+    for table in (tables.inventories, tables.provider_traits, tables.provider_aggregates):
+        transaction.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
+    transaction.execute(
+        sa.update(_self).where(_self.c.id.in_(ids)).values(parent_provider_id=None, root_provider_id=None)
+    )
+    gone = sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
+    for uuid, name in transaction.execute(gone):
+        transaction.record(Action.DELETE, Kind.PROVIDER, uuid, before={"name": name})
+    record_change(transaction, PROVIDER_DELETED, ids)
+
+
+# Reading resource providers.
+
+
+class Provider(NamedTuple):
+    """One provider as the API shows it."""
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    root_uuid: str
+    parent_id: int | None
+    root_id: int
+    changed_at: datetime.datetime
+
+
+_provider_rows_self, _parent, _root = (
+    tables.providers,
+    tables.providers.alias("parent"),
+    tables.providers.alias("root"),
+)
+_provider = (
+    sa.select(
+        _provider_rows_self.c.id,
+        _provider_rows_self.c.uuid,
+        _provider_rows_self.c.name,
+        _provider_rows_self.c.generation,
+        _parent.c.uuid.label("parent_uuid"),
+        sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid).label("root_uuid"),
+        _provider_rows_self.c.parent_provider_id.label("parent_id"),
+        sa.func.coalesce(_provider_rows_self.c.root_provider_id, _provider_rows_self.c.id).label("root_id"),
+        sa.func.coalesce(_provider_rows_self.c.updated_at, _provider_rows_self.c.created_at).label(
+            "changed_at"
+        ),
+    )
+    .select_from(_provider_rows_self)
+    .outerjoin(_parent, _parent.c.id == _provider_rows_self.c.parent_provider_id)
+    .outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
+)
+
+
+def find(connection: Executor, uuid: str) -> Provider | None:
+    """The provider with this uuid."""
+    row = connection.execute(_provider.where(_provider_rows_self.c.uuid == uuid)).first()
+    return Provider(*row) if row else None
+
+
+def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
+    """The ids of those of the providers that exist, by uuid."""
+    rows = connection.execute(
+        sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.id).where(
+            _provider_rows_self.c.uuid.in_(sorted(uuids))
+        )
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def roots_of(connection: Executor, uuids: Collection[str]) -> list[str]:
+    """The uuids of the roots of the providers that exist, one for each of these, in order of their ids."""
+    root = sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid)
+    joined = _provider_rows_self.outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
+    statement = (
+        sa.select(root)
+        .select_from(joined)
+        .where(_provider_rows_self.c.uuid.in_(sorted(uuids)))
+        .order_by(_provider_rows_self.c.id)
+    )
+    return list(connection.execute(statement).scalars())
+
+
+def listed(
+    connection: Executor,
+    *,
+    name: str | None = None,
+    uuid: str | None = None,
+    ids: Collection[int] | None = None,
+) -> list[Provider]:
+    """Providers in creation order, narrowed by what is given."""
+    statement = _provider.order_by(_provider_rows_self.c.id)
+    if name is not None:
+        statement = statement.where(_provider_rows_self.c.name == name)
+    if uuid is not None:
+        statement = statement.where(_provider_rows_self.c.uuid == uuid)
+    if ids is None:
+        return [Provider(*row) for row in connection.execute(statement)]
+    return [
+        Provider(*row)
+        for some in portions(sorted(ids), _AT_ONCE)
+        for row in connection.execute(statement.where(_provider_rows_self.c.id.in_(some)))
+    ]
+
+
+def exist(connection: Executor) -> bool:
+    """Whether there is any provider."""
+    return connection.execute(sa.select(_provider_rows_self.c.id).limit(1)).first() is not None
+
+
+def root_names(connection: Executor) -> dict[int, str]:
+    """The names of all providers that have no parent, by id."""
+    roots = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.name).where(
+        _provider_rows_self.c.parent_provider_id.is_(None)
+    )
+    return {row[0]: row[1] for row in connection.execute(roots)}
+
+
+def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
+    """The uuids of the providers of these names that exist."""
+    statement = sa.select(_provider_rows_self.c.name, _provider_rows_self.c.uuid).where(
+        _provider_rows_self.c.name.in_(sorted(names))
+    )
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
+class Named(NamedTuple):
+    """A provider by its uuid and name."""
+
+    uuid: str
+    name: str
+
+
+def named(connection: Executor, ids: Collection[int]) -> dict[int, Named]:
+    """Those of the providers that exist, by id."""
+    statement = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.uuid, _provider_rows_self.c.name)
+    return {
+        row[0]: Named(row[1], row[2])
+        for some in portions(sorted(ids), _AT_ONCE)
+        for row in connection.execute(statement.where(_provider_rows_self.c.id.in_(some)))
+    }
+
+
+class NamedPlace(NamedTuple):
+    """A provider by name, and the root above it, which may be itself."""
+
+    name: str
+    root_uuid: str
+    root_name: str
+
+
+def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, NamedPlace]:
+    """Those of the providers that exist, by uuid."""
+    statement = (
+        sa.select(
+            _provider_rows_self.c.uuid,
+            _provider_rows_self.c.name,
+            sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid),
+            sa.func.coalesce(_root.c.name, _provider_rows_self.c.name),
+        )
+        .select_from(
+            _provider_rows_self.outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
+        )
+        .where(_provider_rows_self.c.uuid.in_(sorted(uuids)))
+    )
+    return {row[0]: NamedPlace(*row[1:]) for row in connection.execute(statement)}
+
+
+def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
+    """The names of the providers of these uuids that exist."""
+    statement = sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.name).where(
+        _provider_rows_self.c.uuid.in_(sorted(uuids))
+    )
+    return {row[0]: row[1] for row in connection.execute(statement)}

@@ -1,0 +1,388 @@
+"""Making stored trees what imports want: the difference is written, in a handful of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement.engine.domain.errors import Conflict
+from placement.engine.domain.inventories import Inventory, ProviderSpec, TreeSpec
+from placement.providers.statements import contents, names, providers, trees
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.providers import LockedProvider
+from placement.providers.statements.trees import NewProvider
+from placement.storage import tables
+from placement.storage.database import Transaction
+from placement.storage.failures import TryAgain
+
+_SHOWN = 20
+# Clusters share the list of resource classes with everybody.
+_MOST_CLASSES = 1000
+
+
+class InTheWay(Conflict):
+    """The change is refused because of live allocations, the `obstacles`."""
+
+    code = "placement.inventory.inuse"
+
+    def __init__(self, what: str, obstacles: Collection[str]) -> None:
+        listed = sorted(obstacles)
+        shown = listed[:_SHOWN] + ([f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else [])
+        super().__init__(f"{what} In the way: {'; '.join(shown)}.")
+
+
+@dataclass(slots=True)
+class TreeChange:
+    """What a call changed: names of providers created, changed and deleted."""
+
+    created: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    # Whether inventories went, so that resource classes may be without any.
+    lost: bool = field(default=False, compare=False)
+
+
+Brought = tuple[int, TreeChange]
+"""The id of the root of a stored tree that is as it should be, and what changed."""
+
+
+class TakenName(Conflict):
+    """A new provider cannot have its name, which another tree uses, so nothing of the tree it is for can be.
+
+    `root_uuid` tells which tree that is. The transaction has to be given up.
+    """
+
+    code = "placement.duplicate_name"
+
+    def __init__(self, spec: ProviderSpec, root_uuid: str) -> None:
+        super().__init__(f"Conflicting resource provider name: {spec.name} already exists.")
+        self.root_uuid = root_uuid
+
+
+class TooManyClasses(Conflict):
+    """A tree needs new resource classes, and the cluster has as many as it may have.
+
+    `root_uuid` tells which tree that is. The transaction has to be given up.
+    """
+
+    def __init__(self, new: str, root_uuid: str) -> None:
+        super().__init__(
+            f"Node.status.allocatable: resource class {new} would be new, and the inventories of the cluster "
+            f"have {_MOST_CLASSES} classes already"
+        )
+        self.root_uuid = root_uuid
+
+
+def bring_about(
+    transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
+) -> dict[str, Brought | Conflict]:
+    """Make the stored trees of a cluster what the specs say; by uuid of the root what became of each.
+
+    Unchanged providers keep their generation; providers that were not made by an import stay. A tree that
+    may not be changed stays as it is: InTheWay when allocations would lose what they hold, or such providers
+    their parent; Conflict when a uuid belongs to another tree. With `cuts`, inventories shrink below what is
+    in use, and those that would disappear stay with nothing left to give. Raises TakenName, TooManyClasses.
+    """
+    return _TreeWriter(transaction, specs, cluster_id, cuts=cuts).run()
+
+
+def remove(transaction: Transaction, root_id: int, what: str) -> None:
+    """Delete a whole tree. Raises InTheWay if there are allocations on it."""
+    ids = trees.ids_below(transaction, [root_id])
+    providers.lock_all(transaction, (), ids)
+    held = trees.allocated(transaction, ids)
+    if held:
+        names = trees.names_of(transaction, held)
+        raise InTheWay(
+            f"{what} still has allocations.",
+            {f"consumer {consumer} on {names[id_]}" for id_, users in held.items() for consumer in users},
+        )
+    providers.delete(transaction, sorted(ids))
+
+
+class _Tree:
+    """A wanted tree, what is stored of it, and what is done to it."""
+
+    def __init__(self, spec: TreeSpec) -> None:
+        self.spec = spec
+        self.present: dict[str, LockedProvider] = {}
+        self.ids: dict[str, int] = {}
+        self.change = TreeChange()
+
+    def gone(self, cluster_id: int) -> list[LockedProvider]:
+        """What an import made and the spec does not have."""
+        wanted = {spec.uuid for spec in self.spec.providers}
+        return [
+            row for uuid, row in self.present.items() if uuid not in wanted and row.cluster_id == cluster_id
+        ]
+
+    def keep_what_is_in_use(self, records: Mapping[int, Mapping[int, Stored]], cluster_id: int) -> None:
+        """Add to the spec what is in use beyond it, with the providers above.
+
+        A core that is gone, and of which an instance holds threads, stays until an import finds it free.
+        """
+        kept = [
+            replace(
+                spec, inventories=_covering(spec.inventories, records.get(self.ids.get(spec.uuid, 0), {}))
+            )
+            for spec in self.spec.providers
+        ]
+        gone = {row.id: row for row in self.gone(cluster_id)}
+        uuids = {row.id: row.uuid for row in self.present.values()}
+        staying: set[int] = set()
+        for id_ in gone:
+            above = id_ if _covering({}, records.get(id_, {})) else None
+            while above in gone and above not in staying:
+                staying.add(above)
+                above = gone[above].parent_id
+        for id_ in staying:
+            row = gone[id_]
+            parent = None if row.parent_id is None else uuids[row.parent_id]
+            kept.append(ProviderSpec(row.uuid, row.name, parent, _covering({}, records.get(id_, {}))))
+        self.spec = TreeSpec(tuple(kept))
+
+
+class _TreeWriter:
+    """Writes trees in as many statements as one takes; the trees that may not be changed are left out."""
+
+    def __init__(
+        self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
+    ) -> None:
+        self._transaction = transaction
+        self._cluster_id = cluster_id
+        self._cuts = cuts
+        self._trees = [_Tree(spec) for spec in specs]
+        self._refused: dict[str, Conflict] = {}
+        self._raised: set[int] = set()
+
+    def run(self) -> dict[str, Brought | Conflict]:
+        """Bring them about. Raises TakenName, TooManyClasses."""
+        self._lock()
+        stored = [row.id for tree in self._trees for row in tree.present.values()]
+        records = contents.stored(self._transaction, stored) if stored else {}
+        if self._cuts:
+            for tree in self._trees:
+                tree.keep_what_is_in_use(records, self._cluster_id)
+        class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
+        trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
+        gone = self._without_obstacles(records, class_ids)
+        fresh = self._create()
+        self._write_inventories(records, class_ids)
+        self._write_traits(fresh, trait_ids)
+        if gone:
+            self._delete(gone)
+        raised = self._raised - fresh
+        providers.touch(self._transaction, raised)
+        for tree in self._trees:
+            tree.change.changed = sorted(
+                spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in raised
+            )
+        done = {tree.spec.root.uuid: (tree.ids[tree.spec.root.uuid], tree.change) for tree in self._trees}
+        return {**self._refused, **done}
+
+    def _refuse(self, refused: Mapping[str, Conflict]) -> None:
+        self._refused.update(refused)
+        self._trees = [tree for tree in self._trees if tree.spec.root.uuid not in refused]
+
+    def _lock(self) -> None:
+        """The stored trees and all other providers with the wanted uuids, locked in order of ids."""
+        transaction = self._transaction
+        providers.lock_trees(transaction, shared=True)
+        roots = providers.ids_of(transaction, [tree.spec.root.uuid for tree in self._trees])
+        stored = trees.ids_below(transaction, roots.values()) if roots else set()
+        uuids = [spec.uuid for tree in self._trees for spec in tree.spec.providers]
+        rows = providers.lock_all(transaction, uuids, stored)
+        by_root: dict[int, list[LockedProvider]] = {}
+        for row in rows:
+            by_root.setdefault(row.root_id, []).append(row)
+        by_uuid = {row.uuid: row for row in rows}
+        refused: dict[str, Conflict] = {}
+        for tree in self._trees:
+            root_id = roots.get(tree.spec.root.uuid)
+            tree.present = {row.uuid: row for row in by_root.get(root_id, ())} if root_id else {}
+            tree.ids = {uuid: row.id for uuid, row in tree.present.items()}
+            strange = next(
+                (
+                    spec.uuid
+                    for spec in tree.spec.providers
+                    if spec.uuid in by_uuid and spec.uuid not in tree.present
+                ),
+                None,
+            )
+            if strange is not None:
+                refused[tree.spec.root.uuid] = Conflict(f"Provider {strange} already exists in another tree.")
+        self._refuse(refused)
+
+    def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
+        """The ids of the names, created where they are missing. Raises TryAgain."""
+        wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
+        is_class = table is tables.resource_classes
+        found = names.ids_of(self._transaction, table, wanted, keep=is_class)
+        missing = sorted(wanted - found.keys())
+        if missing and is_class:
+            self._check_classes(set(missing))
+        marks = {"made_by_import": True} if is_class else {}
+        for name in missing:
+            names.create(self._transaction, table, name, **marks)
+        found |= names.ids_of(self._transaction, table, missing, keep=is_class)
+        if wanted - found.keys():
+            raise TryAgain("Another writer removed resource classes or traits at the same moment.")
+        return found
+
+    def _check_classes(self, missing: set[str]) -> None:
+        """Raises TooManyClasses. The cluster is locked, so no other import adds classes meanwhile."""
+        room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
+        fresh: set[str] = set()
+        for tree, spec in self._specs():
+            fresh |= missing & spec.inventories.keys()
+            if len(fresh) > room:
+                raise TooManyClasses(min(missing & spec.inventories.keys()), tree.spec.root.uuid)
+
+    # -- what may not happen ------------------------------------------------------------------------
+
+    def _without_obstacles(
+        self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
+    ) -> list[LockedProvider]:
+        """What is to be deleted of the trees that nothing keeps from being changed."""
+        gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
+        held = trees.allocated(self._transaction, [row.id for row in gone]) if gone else {}
+        refused: dict[str, Conflict] = {}
+        for tree in self._trees:
+            obstacles = self._losses(tree, held) if gone else set()
+            for spec in tree.spec.providers:
+                if spec.uuid in tree.present and not self._cuts:
+                    wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
+                    obstacles |= _shrinking(spec, records.get(tree.present[spec.uuid].id, {}), wanted)
+            if obstacles:
+                what = f"{tree.spec.root.name} cannot shrink below its allocations."
+                refused[tree.spec.root.uuid] = InTheWay(what, obstacles)
+        self._refuse(refused)
+        return [row for tree in self._trees for row in tree.gone(self._cluster_id)]
+
+    def _losses(self, tree: _Tree, held: Mapping[int, Collection[str]]) -> set[str]:
+        """Who would lose something with the providers that are to be deleted."""
+        going = {row.id for row in tree.gone(self._cluster_id)}
+        staying = {
+            row.id: row.parent_id
+            for row in tree.present.values()
+            if row.parent_id in going and row.id not in going
+        }
+        users = {id_: held[id_] for id_ in going & held.keys()}
+        named = {*users, *staying, *staying.values()}
+        names = trees.names_of(self._transaction, named) if named else {}
+        obstacles = {f"{names[parent]} would disappear above {names[id_]}" for id_, parent in staying.items()}
+        for id_, consumers in users.items():
+            obstacles |= {f"{names[id_]} would disappear, held by consumer {user}" for user in consumers}
+        return obstacles
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _create(self) -> set[int]:
+        """Insert what is missing, level by level; the new ids."""
+        missing = [
+            (tree, spec) for tree in self._trees for spec in tree.spec.providers if spec.uuid not in tree.ids
+        ]
+        fresh: set[int] = set()
+        while missing:
+            level = [
+                (tree, spec)
+                for tree, spec in missing
+                if spec.parent_uuid is None or spec.parent_uuid in tree.ids
+            ]
+            rows = [
+                NewProvider(
+                    spec.uuid,
+                    spec.name,
+                    tree.ids[spec.parent_uuid] if spec.parent_uuid else None,
+                    tree.ids[tree.spec.root.uuid] if spec.parent_uuid else None,
+                    int(bool(spec.inventories or spec.traits)),
+                )
+                for tree, spec in level
+            ]
+            inserted = trees.insert_providers(self._transaction, rows, self._cluster_id)
+            for tree, spec in level:
+                if spec.uuid not in inserted:
+                    raise TakenName(spec, tree.spec.root.uuid)
+                tree.ids[spec.uuid] = inserted[spec.uuid]
+                tree.change.created.append(spec.name)
+            fresh.update(inserted.values())
+            missing = [(tree, spec) for tree, spec in missing if spec.uuid not in tree.ids]
+        return fresh
+
+    def _write_inventories(
+        self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
+    ) -> None:
+        added: list[tuple[int, int, Inventory]] = []
+        changed: list[tuple[int, int, Inventory]] = []
+        removed: set[tuple[int, int]] = set()
+        for tree, spec in self._specs():
+            provider_id = tree.ids[spec.uuid]
+            stored = records.get(provider_id, {})
+            wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
+            for class_id, inventory in wanted.items():
+                if class_id not in stored:
+                    added.append((provider_id, class_id, inventory))
+                elif stored[class_id].inventory != inventory:
+                    changed.append((provider_id, class_id, inventory))
+            lost = {(provider_id, class_id) for class_id in stored if class_id not in wanted}
+            tree.change.lost |= bool(lost)
+            removed |= lost
+        contents.delete(self._transaction, removed)
+        contents.update(self._transaction, changed)
+        contents.insert(self._transaction, added)
+        self._raised |= {row[0] for row in (*added, *changed)} | {row[0] for row in removed}
+
+    def _write_traits(self, fresh: Collection[int], trait_ids: Mapping[str, int]) -> None:
+        known = [tree.ids[spec.uuid] for tree, spec in self._specs() if tree.ids[spec.uuid] not in fresh]
+        stored = trees.traits_of(self._transaction, known) if known else {}
+        added, removed = set(), set()
+        for tree, spec in self._specs():
+            provider_id = tree.ids[spec.uuid]
+            wanted = {trait_ids[name] for name in spec.traits}
+            present = stored.get(provider_id, set())
+            added |= {(provider_id, trait) for trait in wanted - present}
+            removed |= {(provider_id, trait) for trait in present - wanted}
+        trees.change_traits(self._transaction, added, removed)
+        self._raised |= {pair[0] for pair in added | removed}
+
+    def _specs(self) -> Iterator[tuple[_Tree, ProviderSpec]]:
+        return ((tree, spec) for tree in self._trees for spec in tree.spec.providers)
+
+    def _delete(self, gone: Collection[LockedProvider]) -> None:
+        names = trees.names_of(self._transaction, [row.id for row in gone])
+        for tree in self._trees:
+            tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
+            tree.change.lost |= bool(tree.change.deleted)
+        providers.delete(self._transaction, sorted(row.id for row in gone))
+
+
+def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:
+    """The inventories of one provider that would no longer cover their use."""
+    obstacles = set()
+    for class_id, record in stored.items():
+        if not record.used:
+            continue
+        inventory = wanted.get(class_id)
+        if inventory is None:
+            obstacles.add(f"{spec.name} would lose {record.class_name} with {record.used} in use")
+        elif inventory.capacity < min(record.used, record.inventory.capacity):
+            obstacles.add(
+                f"{spec.name} would offer {inventory.capacity} {record.class_name} with {record.used} in use"
+            )
+    return obstacles
+
+
+def _covering(wanted: Mapping[str, Inventory], stored: Mapping[int, Stored]) -> dict[str, Inventory]:
+    """Return the wanted inventories of one provider with totals that cover what is used of them.
+
+    The excess is reserved, so that no more is given than is wanted.
+    """
+    covering = dict(wanted)
+    for record in stored.values():
+        offered = wanted.get(record.class_name) or replace(record.inventory, total=0, reserved=0)
+        excess = record.used - max(offered.total, offered.capacity)
+        if excess > 0:
+            total, reserved = offered.total + excess, offered.reserved + excess
+            covering[record.class_name] = replace(offered, total=total, reserved=reserved)
+    return covering

@@ -1,1 +1,0 @@
-"""The nodes of a cluster as columns: what many nodes are asked at once."""

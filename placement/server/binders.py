@@ -1,0 +1,91 @@
+"""The API servers in which the service creates Bindings, by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from placement.common.pod_identity import ENDED_PHASES
+from placement.engine.domain.errors import PlacementError, Unanswered
+from placement.sync.api_server import ApiServer, ApiServerError, object_path, preload
+from placement.sync.store import ALL_PODS, pods_path
+
+
+class Binder:
+    """What of one API server binding needs. Every call raises PlacementError."""
+
+    def __init__(self, api_server: ApiServer) -> None:
+        self._api_server = api_server
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """The pod; None if there is none."""
+        return self._api_server.get(_path(namespace, name))
+
+    def pods_on(self, node: str) -> Iterator[Mapping[str, Any]]:
+        """Return the pods on a node that are not over; from the cache of the API server."""
+        selector = ",".join([f"spec.nodeName={node}", *(f"status.phase!={phase}" for phase in ENDED_PHASES)])
+        pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
+        # Items of a list do not say what they are.
+        return ({"apiVersion": "v1", "kind": "Pod", **pod} for page in pages for pod in page.items)
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Assign the pod to the node; refused if it is assigned already, or another one by now.
+
+        The API server copies the annotations of a Binding to the pod as it assigns it. Servers before 1.21 or
+        so do not look at the uid. Raises Unanswered if it may have been done or still be.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid, "annotations": annotations},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        with _doubt():
+            self._api_server.post(f"{_path(namespace, name)}/binding", body)
+
+
+class Binders:
+    """One for each context of a kubeconfig, which is called like its cluster, and one for the own cluster."""
+
+    def __init__(self, kubeconfig: str | None, own_cluster: str | None = None) -> None:
+        """`own_cluster`: the one that this process runs in as a pod, whose account it uses there."""
+        self._kubeconfig = kubeconfig
+        self._own_cluster = own_cluster
+        self._found: dict[str, Binder] = {}
+        # Pods that are bound first shall not wait for it, and kube-scheduler with them.
+        preload()
+
+    def of(self, cluster: str) -> Binder:
+        """The one of that cluster. Raises PlacementError that says what is missing."""
+        found = self._found.get(cluster)
+        if found is None:
+            # Two threads may do this at the same time; either of the two is as good as the other.
+            found = self._found[cluster] = Binder(self._api_server(cluster))
+        return found
+
+    def _api_server(self, cluster: str) -> ApiServer:
+        """Raises PlacementError."""
+        if cluster == self._own_cluster:
+            return ApiServer()
+        if self._kubeconfig is None:
+            raise PlacementError(
+                f"this service binds pods of cluster {self._own_cluster} only: "
+                "[kubernetes] kubeconfig is not set"
+            )
+        return ApiServer(self._kubeconfig, cluster)
+
+
+@contextmanager
+def _doubt() -> Iterator[None]:
+    """A server that does not answer, or fails while it works, may have done what it was asked to."""
+    try:
+        yield
+    except ApiServerError as error:
+        if error.status is None or error.status >= 500:
+            raise Unanswered(str(error)) from error
+        raise
+
+
+def _path(namespace: str, name: str) -> str:
+    return object_path(pods_path(namespace), name)

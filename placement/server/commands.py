@@ -1,0 +1,294 @@
+"""`placement serve`: running the service."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placement.client.display import PROSE, Action, Prose, argument, port_number, positive
+from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.identifiers import is_loopback
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from placement.server.checking import Findings, Violation
+
+
+# The options that say which database a command works on.
+
+
+DEMONSTRATION = "sqlite:///var/placement.sqlite"
+"""The database of who only tries things out."""
+OPTIONS = (
+    argument(
+        "--database",
+        metavar="URL",
+        help="SQLite or PostgreSQL, before any configuration; without a password, which others could see",
+    ),
+    argument("--config-file", metavar="FILE", help="ini file with the options"),
+)
+LOG = logging.getLogger("placement.command")
+
+
+def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:
+    """The configuration, left in the environment for the worker processes.
+
+    `default`: the database if there is no configuration file at all. Raises PlacementError.
+    """
+    from placement.common import secrets
+    from placement.server import settings
+
+    if parsed.config_file:
+        if not Path(parsed.config_file).is_file():
+            raise PlacementError(f"--config-file: {parsed.config_file} is no file")
+        os.environ[settings.FILE_VARIABLE] = parsed.config_file
+    if parsed.database:
+        if secrets.has_password(parsed.database):
+            LOG.warning(
+                "--database: everybody on this machine can see its password in the list of processes; put it "
+                "into [placement_database] password_file, ~/.pgpass or %s",
+                settings.CONNECTION_VARIABLE,
+            )
+        os.environ[settings.CONNECTION_VARIABLE] = parsed.database
+    elif default and not settings.configuration_files() and settings.CONNECTION_VARIABLE not in os.environ:
+        os.environ[settings.CONNECTION_VARIABLE] = default
+    return settings.load()
+
+
+def database_url(parsed: argparse.Namespace) -> str:
+    """The URL of the configured database. Raises PlacementError."""
+    from placement.server import settings
+
+    return settings.connection_of(configure(parsed))
+
+
+_HOST = "127.0.0.1"
+_PORT = 8778
+_BELIEVING = "noauth2"
+_EVERYBODY = (
+    "[api] auth_strategy is noauth2, so every caller on this machine is believed, and the user admin may "
+    "do everything. For development only."
+)
+
+
+class Serve(Action):
+    """Run the service."""
+
+    arguments = (
+        argument("--host", default=_HOST, help="address to listen on (default %(default)s)"),
+        argument("--port", type=port_number, default=_PORT, help="port to listen on (default %(default)s)"),
+        argument(
+            "--workers",
+            type=positive,
+            help="worker processes (default as many as there are cores, at most four)",
+        ),
+        argument(
+            "--auth",
+            choices=("keystone", "token", _BELIEVING),
+            help="how callers are identified, before any configuration; noauth2 believes every caller on "
+            "this machine",
+        ),
+        argument(
+            "--demo",
+            action="store_true",
+            help="load the example clusters into an empty database, and believe every caller on this machine "
+            "unless something else is configured",
+        ),
+        argument(
+            "--allow-remote-noauth",
+            action="store_true",
+            help="believe callers on other machines, too, and listen beyond loopback",
+        ),
+        argument(
+            "--tls-cert", metavar="FILE", help="speak TLS with this certificate, before any configuration"
+        ),
+        argument("--tls-key", metavar="FILE", help="its key"),
+        argument(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="answer only clients with a certificate of this authority, except for probes",
+        ),
+        *OPTIONS,
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Make the database ready and serve until stopped."""
+        from placement.metrics import sharing
+
+        # Before anything is imported that counts.
+        sharing.share()
+        from placement.server import demonstration, settings
+        from placement.server.processes import Server, default_workers, listening, prepare
+
+        loaded = _configure(parsed_args)
+        settings.require_strategy(loaded)
+        host, port = parsed_args.host, parsed_args.port
+        _refuse_strangers(host, loaded)
+        url = settings.connection_of(loaded)
+        tls = settings.tls_of(loaded)
+        settings.start_logging(loaded)
+        # What workers cannot use would only show when they start, one after the other.
+        prepare()
+        settings.warn_of_open_secrets(loaded)
+        listener = listening(host, port)
+        settings.make_ready(loaded)
+        os.environ[settings.MADE_READY_VARIABLE] = "1"
+        if parsed_args.demo:
+            demonstration.load_into_empty(url)
+        workers = default_workers() if parsed_args.workers is None else parsed_args.workers
+
+        def greet() -> None:
+            if loaded.api.auth_strategy == _BELIEVING:
+                print(_EVERYBODY)
+            demonstration.greet(host, port, url, with_examples=parsed_args.demo, encrypted=tls is not None)
+
+        Server(listener, workers, lambda: settings.limits_of(settings.load()), greet, tls).run()
+
+
+def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """The configuration with what the arguments choose, left in the environment for the workers."""
+    from placement.server import settings
+
+    loaded = configure(parsed, default=DEMONSTRATION if parsed.demo else None)
+    settings.connection_of(loaded)
+    if parsed.allow_remote_noauth:
+        os.environ[settings.REMOTE_VARIABLE] = "True"
+    for variable, file in zip(
+        settings.TLS_VARIABLES, (parsed.tls_cert, parsed.tls_key, parsed.tls_client_ca), strict=True
+    ):
+        if file:
+            os.environ[variable] = file
+    chosen = parsed.auth
+    if chosen is None and parsed.demo and not settings.is_set(loaded, "api", "auth_strategy"):
+        chosen = _BELIEVING
+    if chosen is not None:
+        os.environ[settings.STRATEGY_VARIABLE] = chosen
+    if chosen == _BELIEVING:
+        _develop()
+    return settings.load()
+
+
+def _develop() -> None:
+    """Let the user admin pass every rule, unless the configuration says otherwise."""
+    from placement.server import settings
+
+    if not settings.sets_new_defaults():
+        os.environ[settings.NEW_DEFAULTS_VARIABLE] = "False"
+
+
+def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
+    believing = loaded.api.auth_strategy == _BELIEVING and not loaded.api.allow_remote_noauth
+    if believing and not is_loopback(host):
+        raise PlacementError(
+            f"--host: {host} is not a loopback address, and with auth_strategy noauth2 every caller is "
+            "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
+        )
+
+
+# `placement db check`: whether a database is as it must be.
+
+
+_COLUMNS = ("severity", "invariant", "finding", "repair")
+
+
+class Check(Prose):
+    """Find what must not be in a database: sums that differ, rows without others, loops, CPUs of two owners.
+
+    The service may be running. Ends with 1 if there are errors; warnings may come about in ordinary use.
+    """
+
+    arguments = (
+        argument(
+            "--repair",
+            action="store_true",
+            help="say what could be put right without anybody's decision; nothing is changed",
+        ),
+        argument("--yes", action="store_true", help="with --repair: do it, in one transaction"),
+        *OPTIONS,
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+        """Look, repair if that is asked for, and look again."""
+        from placement.server import checking, settings
+        from placement.server.online_migrations import Owner
+
+        if parsed_args.yes and not parsed_args.repair:
+            raise PlacementError("--yes: it says that --repair shall be done, and --repair is not there")
+        loaded = configure(parsed_args)
+        incomplete = loaded.placement
+        owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
+        url = settings.connection_of(loaded)
+        findings = checking.check(url, owner)
+        if parsed_args.yes and any(one.remedy for one in findings.violations):
+            checking.repair(url, owner)
+            before, findings = findings, checking.check(url, owner)
+            left = {one.sentence for one in findings.violations}
+            for one in before.violations:
+                if one.remedy and one.sentence not in left:
+                    self.note(f"repaired: {one.sentence}")
+        self.exit_status = int(bool(findings.errors))
+        if parsed_args.formatter == PROSE:
+            lines = _told(findings, shows_remedies=parsed_args.repair)
+            return ("Findings",), [(line,) for line in lines]
+        return _COLUMNS, [
+            (_severity(one), one.invariant, one.sentence, one.remedy) for one in findings.violations
+        ]
+
+
+def _severity(violation: Violation) -> str:
+    return "warning" if violation.is_warning else "error"
+
+
+def _told(findings: Findings, *, shows_remedies: bool) -> Iterator[str]:
+    for one in findings.violations:
+        yield f"{_severity(one)}: {one.sentence} [{one.invariant}]"
+        if shows_remedies:
+            yield f"    --repair --yes would {one.remedy}" if one.remedy else "    needs a person"
+    errors, all_found = len(findings.errors), len(findings.violations)
+    if not all_found:
+        yield "Everything holds."
+        return
+    mendable = sum(bool(one.remedy) for one in findings.violations)
+    yield f"{errors} errors, {all_found - errors} warnings; {mendable} can be put right by --repair."
+    if not findings.are_pods_compared:
+        yield "What pods hold was not compared with the pods, for that the rest has to be well."
+
+
+# `placement db`: looking after the database schema.
+
+
+def tell(line: str) -> None:
+    """Print how far an upgrade is, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class Upgrade(Action):
+    """Bring the database schema to the newest version."""
+
+    arguments = OPTIONS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Upgrade and print the version."""
+        from placement.server import schema
+
+        url = database_url(parsed_args)
+        schema.upgrade(url, tell)
+        print(schema.version(url))
+
+
+class Version(Action):
+    """Print the version of the database schema."""
+
+    arguments = OPTIONS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print it."""
+        from placement.server import schema
+
+        print(schema.version(database_url(parsed_args)))

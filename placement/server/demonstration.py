@@ -1,0 +1,135 @@
+"""The example clusters, loaded into an empty database, and the greeting that shows what to ask them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from placement.allocations.candidates import SearchSettings
+from placement.common.documents import parse_yaml
+from placement.common.secrets import shown
+from placement.engine.domain.claims import ConsumerClaim
+from placement.engine.domain.inventories import Inventory
+from placement.pods.koordinator.lists import node_manifests
+from placement.use_cases import UseCases
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def examples() -> Path:
+    """The example clusters beside the checkout, or inside an installed package."""
+    installed = _PACKAGE / "examples"
+    return installed if installed.is_dir() else _PACKAGE.parent / "etc" / "examples"
+
+
+def load_into_empty(connection: str) -> None:
+    """Load all example clusters unless the database holds providers already."""
+    with UseCases.opened(connection, SearchSettings()) as use_cases:
+        if not use_cases.providers.is_empty():
+            return
+        for directory in sorted(path for path in examples().iterdir() if path.is_dir()):
+            _load_cluster(use_cases, directory)
+
+
+def _load_cluster(use_cases: UseCases, directory: Path) -> None:
+    settings = _document(directory / "cluster.yaml")
+    name = settings.pop("name")
+    use_cases.clusters.put(name, settings)
+    nodes = sorted((directory / "nodes").glob("*.yaml"))
+    for path in nodes:
+        manifests = node_manifests(parse_yaml(path.read_bytes()))
+        use_cases.nodes.put(name, path.stem, manifests.node, manifests.topology)
+    beside = _document(directory / "placement.yaml")
+    aggregate = use_cases.clusters.get(name).aggregate_uuid
+    uuids: dict[str, str] = {}
+    for provider in beside["resource_providers"]:
+        _create_provider(use_cases, provider, uuids.get(provider.get("parent")), aggregate)
+        uuids[provider["name"]] = provider["uuid"]
+    for consumer in beside["allocations"]:
+        _claim(use_cases, consumer)
+    print(f"Loaded the example cluster {name}: {len(nodes)} nodes, {len(beside['allocations'])} consumers.")
+
+
+def _document(path: Path) -> dict[str, Any]:
+    (document,) = parse_yaml(path.read_bytes())
+    found: dict[str, Any] = document
+    return found
+
+
+def _create_provider(
+    use_cases: UseCases, provider: dict[str, Any], parent: str | None, aggregate: str
+) -> None:
+    uuid, traits = provider["uuid"], provider.get("traits", [])
+    use_cases.providers.create(uuid, provider["name"], parent)
+    inventories = {name: Inventory(**record) for name, record in provider["inventories"].items()}
+    use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
+    for trait in traits:
+        use_cases.traits.create(trait)
+    use_cases.memberships.replace_traits(uuid, traits, 1)
+    if provider.get("in_cluster"):
+        use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
+
+
+def _claim(use_cases: UseCases, consumer: dict[str, Any]) -> None:
+    uuids = use_cases.providers.uuids_of(consumer["allocations"])
+    claim = ConsumerClaim(
+        consumer_uuid=consumer["consumer_uuid"],
+        resources={uuids[name]: amounts for name, amounts in consumer["allocations"].items()},
+        project_id=consumer["project_id"],
+        user_id=consumer["user_id"],
+        generation=None,
+        consumer_type=consumer["consumer_type"],
+    )
+    use_cases.claims.replace([claim])
+
+
+_GREETING = """
+Placement listens on {address}
+  database: {connection}
+  to look at: {address}/ui/
+  stop with Ctrl-C; the data stays
+"""
+_REQUEST = (
+    "cluster=edge",
+    "resources_cell=MEMORY_MB:16384,CUSTOM_INTEL_COM_SRIOV_PHYSNET1:1,PCPU:8",
+    "split_cell=PCPU",
+)
+_CALLS = """
+Paste these into another terminal, as often as you like. First, to find the command and the service:
+
+   export PATH="{folder}:$PATH" PLACEMENT_URL={address}
+
+1. Which NUMA nodes of cluster edge can give 16 GiB, 4 whole cores and an SR-IOV VF on physnet 1?
+
+   placement candidates {request} limit=2 -c '#' -c Provider -c Amounts
+
+2. Let a consumer of your own have the first of these:
+
+   placement claim --consumer {consumer} --project demo {request}
+
+3. What of node edge-01 is used now, core by core?
+
+   placement node show edge edge-01
+
+The same over HTTP:
+
+   curl -s -H 'X-Auth-Token: admin' '{address}/ext/v1/allocation_candidates?{query}&limit=2'
+
+   curl -s -H 'X-Auth-Token: admin' -H 'Content-Type: application/json' {address}/ext/v1/claims \\
+     -d '{{"consumer_uuid": "{consumer}", "project_id": "demo", "user_id": "operator",
+          "consumer_type": "INSTANCE", "query": "{query}"}}'
+
+   curl -s -H 'X-Auth-Token: admin' {address}/ext/v1/clusters/edge/nodes/edge-01
+"""
+_CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
+
+
+def greet(host: str, port: int, connection: str, *, with_examples: bool, encrypted: bool = False) -> None:
+    """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
+    scheme = "https" if encrypted else "http"
+    address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    print(_GREETING.format(address=address, connection=shown(connection)), flush=True)
+    if with_examples:
+        calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}
+        print(_CALLS.format(address=address, folder=Path(sys.executable).parent, **calls), flush=True)

@@ -1,0 +1,129 @@
+"""The `placement-manage` command, as operators of OpenStack Placement know it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version as package_version
+
+from oslo_config import cfg
+
+from placement import DISTRIBUTION
+from placement.client.formats import table
+from placement.engine.domain.errors import PlacementError
+from placement.server import schema, settings
+from placement.server.commands import tell
+from placement.server.online_migrations import Batch, OnlineMigrations, Owner
+
+_BATCH = 50
+_NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.run is None:
+        parsed.shown.print_help()
+        return int(parsed.exit_code)
+    try:
+        loaded = load(parsed)
+        return int(parsed.run(parsed, loaded) or 0)
+    except PlacementError as error:
+        print(f"placement-manage: {error}", file=sys.stderr)
+        return 1
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The arguments of all commands for operators."""
+    parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="ini file")
+    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="its *.conf files")
+    parser.add_argument("--debug", action="store_true", help="log at level debug")
+    parser.add_argument("--version", action="version", version=package_version(DISTRIBUTION))
+
+
+def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """The configuration that the arguments name."""
+    loaded = settings.load(parsed.config_file, parsed.config_dir)
+    if parsed.debug:
+        loaded.set_override("debug", True)
+    settings.start_logging(loaded)
+    return loaded
+
+
+def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
+    """The migrations of the configured database."""
+    incomplete = loaded.placement
+    owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
+    return OnlineMigrations(settings.open_database(loaded), owner)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="placement-manage", description="Look after a placement database.")
+    add_common(parser)
+    parser.set_defaults(run=None, shown=parser, exit_code=1)
+    database = parser.add_subparsers(metavar="CATEGORY").add_parser("db", help="the database")
+    database.set_defaults(shown=database, exit_code=0)
+    actions = database.add_subparsers(metavar="ACTION")
+    sync = actions.add_parser("sync", help="bring the schema to the newest version")
+    sync.set_defaults(run=_sync)
+    version = actions.add_parser("version", help="print the schema version")
+    version.set_defaults(run=_version)
+    stamp = actions.add_parser("stamp", help="record a schema version without running migrations")
+    stamp.add_argument("revision", metavar="VERSION")
+    stamp.set_defaults(run=_stamp)
+    online = actions.add_parser("online_data_migrations", help="complete rows that older versions left")
+    online.add_argument("--max-count", metavar="N", help="how many rows at most; without it all, in batches")
+    online.set_defaults(run=_online_data_migrations)
+    return parser
+
+
+def _sync(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
+    schema.upgrade(settings.connection_of(loaded), tell)
+
+
+def _version(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
+    print(schema.version(settings.connection_of(loaded)))
+
+
+def _stamp(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
+    schema.stamp(settings.connection_of(loaded), parsed.revision)
+
+
+def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) -> int:
+    count = parsed.max_count
+    if count is not None and not (count.isascii() and count.isdecimal() and int(count[:9]) > 0):
+        print("Must supply a positive value for max_count", file=sys.stderr)
+        return _BAD_COUNT
+    if count is None:
+        print(f"Running batches of {_BATCH} until complete")
+    rounds: list[list[Batch]] = []
+    failed = False
+    while not rounds or (count is None and any(batch.completed for batch in rounds[-1])):
+        try:
+            rounds.append(online_migrations(loaded).run(_BATCH if count is None else int(count[:9])))
+        except PlacementError as error:
+            print(f"placement-manage: {error}", file=sys.stderr)
+            failed = True
+            break
+    _show(rounds)
+    done = any(batch.completed for batch in (rounds[-1] if rounds else ()))
+    left = any(batch.found > batch.completed for batch in (rounds[-1] if rounds else ()))
+    if (failed or left) and not done:
+        return _STUCK
+    return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
+
+
+def _show(rounds: list[list[Batch]]) -> None:
+    totals: dict[str, list[int]] = {}
+    for batch in (batch for one in rounds for batch in one):
+        total = totals.setdefault(batch.name, [0, 0])
+        total[0] += batch.found
+        total[1] += batch.completed
+    rows = [(name, *total) for name, total in sorted(totals.items())]
+    print(table(("Migration", "Total Found", "Completed"), rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

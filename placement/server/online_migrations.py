@@ -1,0 +1,168 @@
+"""Completing rows of older versions while the service runs, and telling whether there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import sqlalchemy as sa
+
+from placement.engine.domain.audit import Action, Kind
+from placement.providers.statements import names
+from placement.storage import tables
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.transactions import attempt
+
+# Statements that bring old rows up to what the code relies on, a batch at a time.
+
+
+_providers = tables.providers
+_parent = tables.providers.alias("parent")
+_allocations = tables.allocations
+_consumers = tables.consumers
+
+_rootless = (
+    sa.select(_providers.c.id, sa.func.coalesce(_parent.c.root_provider_id, _providers.c.id).label("root_id"))
+    .select_from(_providers)
+    .outerjoin(_parent, _parent.c.id == _providers.c.parent_provider_id)
+    .where(
+        _providers.c.root_provider_id.is_(None),
+        sa.or_(_providers.c.parent_provider_id.is_(None), _parent.c.root_provider_id.is_not(None)),
+    )
+    .order_by(_providers.c.id)
+)
+_orphans = (
+    sa.select(_allocations.c.consumer_id)
+    .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+    .where(_consumers.c.id.is_(None))
+    .distinct()
+    .order_by(_allocations.c.consumer_id)
+)
+_cluster_of = sa.union(
+    sa.select(tables.nodes.c.cluster_id)
+    .join(tables.logical_cpus, tables.logical_cpus.c.node_id == tables.nodes.c.id)
+    .where(tables.logical_cpus.c.consumer_id == sa.bindparam("uuid")),
+    sa.select(tables.pods.c.cluster_id).where(
+        tables.pods.c.status["consumer"].as_string() == sa.bindparam("uuid")
+    ),
+).limit(1)
+
+
+def count_rootless(connection: Executor) -> int:
+    """How many providers lack the id of their root."""
+    statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
+    return int(connection.execute(statement).scalar_one())
+
+
+def set_roots(transaction: Transaction, most: int) -> int:
+    """Give up to `most` providers the id of their root, roots before their children; how many got one."""
+    found = transaction.execute(_rootless.limit(most)).all()
+    for id_, root_id in found:
+        transaction.execute(
+            sa.update(_providers)
+            .where(_providers.c.id == id_)
+            .values(root_provider_id=root_id, revision=transaction.stamp)
+        )
+    return len(found)
+
+
+def count_orphans(connection: Executor) -> int:
+    """How many consumers have allocations but no record."""
+    return int(connection.execute(sa.select(sa.func.count()).select_from(_orphans.subquery())).scalar_one())
+
+
+def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
+    """Give up to `most` such consumers a record with this project and user; how many got one.
+
+    Those that own CPUs or are said to be pods are of the cluster in which they do or are.
+    """
+    missing = list(transaction.execute(_orphans.limit(most)).scalars())
+    if not missing:
+        return 0
+    ids = []
+    for table, name in ((tables.projects, project), (tables.users, user)):
+        names.insert_ignoring_known(transaction, table, "external_id", [name])
+        chosen = sa.select(table.c.id).where(table.c.external_id == name)
+        ids.append(transaction.execute(chosen).scalar_one())
+    rows = [
+        {
+            "uuid": uuid,
+            "project_id": ids[0],
+            "user_id": ids[1],
+            "generation": 0,
+            "created_at": transaction.now,
+            "cluster_id": transaction.execute(_cluster_of, {"uuid": uuid}).scalar(),
+        }
+        for uuid in missing
+    ]
+    transaction.execute(transaction.insert_or_ignore(_consumers), rows)
+    return len(missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The project and the user that consumers get which have none."""
+
+    project_id: str
+    user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one migration found in one go, and completed."""
+
+    name: str
+    found: int
+    completed: int
+
+
+class OnlineMigrations:
+    """Each of them completes rows in batches, and finds nothing once all are complete."""
+
+    def __init__(self, database: Database, owner: Owner) -> None:
+        self._database = database
+        self._owner = owner
+
+    def run(self, most: int) -> list[Batch]:
+        """One batch of `most` rows at most, over all migrations together. Raises Unavailable."""
+        batches: list[Batch] = []
+        for name, count, complete in self._migrations():
+            left = most - sum(batch.completed for batch in batches)
+            with self._database.read() as connection:
+                found = min(count(connection), left)
+            completed = self._completed(name, partial(complete, most=found)) if found else 0
+            batches.append(Batch(name, found, completed))
+        return batches
+
+    def _completed(self, name: str, complete: Callable[[Transaction], int]) -> int:
+        """How many rows a batch completed; one record tells of all of them."""
+
+        def work(transaction: Transaction) -> int:
+            completed = complete(transaction)
+            if completed:
+                transaction.record(Action.UPDATE, Kind.DATABASE, name, after={"completed": completed})
+            return completed
+
+        return attempt(self._database, work)
+
+    def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
+        owner = self._owner
+        return [
+            ("set_root_provider_ids", count_rootless, set_roots),
+            (
+                "create_incomplete_consumers",
+                count_orphans,
+                partial(create_consumers, project=owner.project_id, user=owner.user_id),
+            ),
+        ]
+
+    def rootless_providers(self) -> int:
+        """How many providers lack the id of their root."""
+        with self._database.read() as connection:
+            return count_rootless(connection)
+
+    def incomplete_consumers(self) -> int:
+        """How many consumers have allocations but no record."""
+        with self._database.read() as connection:
+            return count_orphans(connection)

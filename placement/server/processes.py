@@ -1,0 +1,346 @@
+"""gunicorn, set up for this service."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import http.client
+import logging
+import os
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gunicorn.arbiter
+from gunicorn.app.base import BaseApplication
+from gunicorn.errors import HaltServer
+from gunicorn.util import import_app
+
+from placement.common.probes import LIVE
+from placement.engine.domain.errors import PlacementError
+from placement.http.worker.lanes import Limits
+from placement.http.worker.tls import Tls
+from placement.metrics.sharing import forget
+
+# Who listens on a port of this machine, as far as the operating system tells; Linux only.
+
+
+_PROC = Path("/proc")
+_LISTENING = "0A"
+_SHOWN_CHARACTERS = 60
+
+
+def holder_of(port: int) -> str | None:
+    """The process that listens there, `process 4711 (nginx: master)`; None if it cannot be found out."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for process in _PROC.glob("[0-9]*") if sockets else ():
+        # Processes end meanwhile, and those of others are not shown.
+        with suppress(OSError):
+            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+                return f"process {process.name} ({_command(process)})"
+    return None
+
+
+def _inodes(port: int) -> Iterator[str]:
+    """The sockets that listen on the port, as columns of proc_net_tcp(5)."""
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    yield fields[9]
+
+
+def _command(process: Path) -> str:
+    words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    if not words:
+        words = (process / "comm").read_text(errors="replace").strip()
+    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[:_SHOWN_CHARACTERS]} ..."
+
+
+# The gunicorn master: says so when it serves, ends if it cannot, and reloads without a gap.
+
+
+_STARTS_WITHIN_SECONDS = 120
+_LOOK_EVERY_SECONDS = 0.05
+# Between attempts to replace a worker whose successors do not start.
+_TRY_AGAIN_AFTER_SECONDS = 2
+
+
+class _NotReplaced(Exception):
+    """All new workers ended; the previous ones still run."""
+
+
+class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
+    """Waits for new workers, at the start and before it stops old ones."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(app)
+        self._awaiting = True
+        self._served = False
+        self._before: set[int] = set()
+        self._next_attempt = 0.0
+
+    def reload(self) -> None:
+        """Start workers with the present configuration, then stop the previous ones.
+
+        If the new ones do not start, those of before go on.
+        """
+        self._before = set(self.WORKERS)
+        self._awaiting = True
+        try:
+            super().reload()
+        except _NotReplaced:
+            self.log.error("New workers do not start, those of before go on.")
+        self._before = set()
+
+    def manage_workers(self) -> None:
+        """Start and stop workers until as many run as wanted.
+
+        Raises HaltServer if none has ever served and one ends.
+        """
+        if self._awaiting and self.WORKERS:
+            self._awaiting = False
+            self._await_workers()
+        if self._served and not self.app.greeted:
+            self.app.greet()
+        # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
+        super().manage_workers()
+        if self.WORKERS and self._before >= set(self.WORKERS):
+            # gunicorn would wait for their end.
+            raise _NotReplaced
+
+    def reap_workers(self) -> None:
+        """Take note of workers that ended. Raises HaltServer as above."""
+        before = set(self.WORKERS.values())
+        self._served = self._served or any(worker.serves for worker in before)
+        self._reap()
+        ended = before - set(self.WORKERS.values())
+        if self.LISTENERS and not self._served and ended:
+            raise HaltServer("The service cannot start.", self.WORKER_BOOT_ERROR)
+        if any(not worker.serves for worker in ended):
+            self._next_attempt = time.monotonic() + _TRY_AGAIN_AFTER_SECONDS
+
+    def _reap(self) -> None:
+        """Keep the workers that serve when one cannot start. Raises HaltServer if none has ever served."""
+        while True:
+            workers = set(self.WORKERS.values())
+            try:
+                super().reap_workers()
+                return
+            except HaltServer as halt:
+                if not self._served:
+                    raise
+                self.log.error("%s The others go on.", halt.reason)
+                for worker in workers - set(self.WORKERS.values()):
+                    worker.tmp.close()
+
+    def spawn_workers(self) -> None:
+        """Start the workers that are missing, after a while if the last ones did not start."""
+        if time.monotonic() < self._next_attempt:
+            return
+        super().spawn_workers()
+        if self._awaiting:
+            self.manage_workers()
+
+    def _await_workers(self) -> None:
+        limit = time.monotonic() + _STARTS_WITHIN_SECONDS
+        # Signals to stop must not wait for this.
+        while time.monotonic() < limit and not self._has_signals():
+            self.reap_workers()
+            if all(worker.serves for worker in self.WORKERS.values()):
+                self._served = True
+                return
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+    def _has_signals(self) -> bool:
+        """Whether a signal waits for the master, other than that a worker has ended."""
+        children = {gunicorn.arbiter.signal.SIGCHLD}
+        waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
+        for signal in waiting:
+            self.SIG_QUEUE.put_nowait(signal)
+        return bool(set(waiting) - children)
+
+
+# Tries the files that workers need before they start, and before SIGHUP replaces them.
+
+
+LOG = logging.getLogger(__name__)
+# Above this room, as it looks into all rooms.
+_PREPARATION = "placement.server.preparation:prepare"
+
+
+def prepare() -> None:
+    """Try out what workers read when they start, and keep it for them. Raises PlacementError."""
+    import_app(_PREPARATION)()
+
+
+class CarefulArbiter(Arbiter):
+    """A master that keeps its workers if their successors could not start."""
+
+    def reload(self) -> None:
+        """What SIGHUP asks for."""
+        try:
+            limits = self.app.read_limits()
+            if self.app.tls is not None:
+                self.app.tls.renew()
+            prepare()
+        except Exception as error:
+            # After any failure the present workers can go on.
+            kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
+            LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
+            return
+        self.app.limits = limits
+        super().reload()
+
+
+_GRACE_SECONDS = 30
+_WORKER = "placement.http.worker.worker.LaneWorker"
+_BACKLOG = 2048
+_ANSWERS_WITHIN_SECONDS = 30
+_A_TRY_SECONDS = 1
+# Workers of a master that was killed leave within this time.
+_PORT_IS_FREE_WITHIN_SECONDS = 8
+# M_ARENA_MAX of malloc.h.
+_MOST_ARENAS = -8
+
+
+class Server(BaseApplication):  # type: ignore[misc]
+    """A master with worker processes, each with a forest of its own.
+
+    `read_limits` is called at the start and at each SIGHUP, `greet` once, when a worker has answered.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        workers: int,
+        read_limits: Callable[[], Limits],
+        greet: Callable[[], None] = lambda: None,
+        tls: Tls | None = None,
+    ) -> None:
+        self.read_limits = read_limits
+        self.limits = limits = read_limits()
+        self.tls = tls
+        self.greeted = False
+        self._greet = greet
+        self._asked_since: float | None = None
+        self._address = listener.getsockname()[:2]
+        self._options: dict[str, Any] = {
+            "bind": f"fd://{listener.detach()}",
+            "workers": workers,
+            "worker_class": _WORKER,
+            "backlog": _BACKLOG,
+            "keepalive": int(limits.keep_alive_seconds),
+            "graceful_timeout": _GRACE_SECONDS,
+            "timeout": 120,
+            "proc_name": "placement",
+            "loglevel": "warning",
+            # The worker has bounds of its own; gunicorn's cannot be as long as query strings of many groups.
+            "limit_request_line": 0,
+            # No header tells where the application is mounted.
+            "forwarder_headers": "",
+            # It would be one for all instances of a user.
+            "control_socket_disable": True,
+            "child_exit": _forget_figures,
+            # Only for the scheme that applications are told.
+            "certfile": tls and tls.files.certificate,
+        }
+        super().__init__()
+
+    def greet(self) -> None:
+        """Print that the service is ready if a worker answers now; else the next call tries again.
+
+        Raises HaltServer if none has answered for long.
+        """
+        self._asked_since = self._asked_since or time.monotonic()
+        try:
+            _await_answer(*self._address, encrypted=self.tls is not None)
+        except (OSError, http.client.HTTPException) as error:
+            # A worker may have ended at this moment, and the master has to start another one meanwhile.
+            if time.monotonic() - self._asked_since < _ANSWERS_WITHIN_SECONDS:
+                return
+            reason = f"The service does not answer on port {self._address[1]}: {error}."
+            raise HaltServer(reason, CarefulArbiter.WORKER_BOOT_ERROR) from None
+        self.greeted = True
+        self._greet()
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        _share_one_heap()
+        # Else each worker would write the buffered output once more.
+        sys.stdout.flush()
+        CarefulArbiter(self).run()
+
+    def load_config(self) -> None:
+        """Hand the options to gunicorn."""
+        for name, value in self._options.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """The application, built in each worker."""
+        return import_app("placement.wsgi:application")
+
+
+def _forget_figures(_: Any, worker: Any) -> None:
+    """What gunicorn calls when a worker has ended."""
+    forget(worker.pid)
+
+
+def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
+    """Ask a worker what it answers without waiting for anybody. Raises OSError, HTTPException."""
+    # Who listens on all addresses answers on loopback.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
+    if encrypted:
+        # The name in the certificate is for others.
+        unverified = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(host, port, timeout=_A_TRY_SECONDS, context=unverified)
+    try:
+        connection.request("GET", LIVE, headers={"Connection": "close"})
+        connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; waits some seconds while another is leaving. Raises PlacementError."""
+    limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
+    while True:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise PlacementError(f"--host {host} --port {port}: {error.strerror or error}") from None
+            if time.monotonic() >= limit:
+                raise PlacementError(_taken(host, port)) from None
+            time.sleep(0.2)
+        else:
+            return listener
+
+
+def _taken(host: str, port: int) -> str:
+    who = holder_of(port) or "another program"
+    return f"--port: {who} listens on {host}, port {port}; end it, or choose another port with --port"
+
+
+def _share_one_heap() -> None:
+    """Keep each of the threads from holding on to freed megabytes of its own; only glibc does that."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MOST_ARENAS, 1)
+
+
+def default_workers() -> int:
+    """As many as there are cores, at most four."""
+    return min(4, os.cpu_count() or 1)

@@ -1,0 +1,155 @@
+"""The version document. Source: placement-api.md, "Version document"."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from flask import Blueprint, Response, current_app, request
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from placement.common import probes
+from placement.common.probes import METRICS
+from placement.engine.domain.errors import Unavailable
+from placement.http import context
+from placement.http.described import EMPTY, Content, Operation, Parameter, describes
+from placement.http.microversions import NEWEST, OLDEST
+from placement.http.responses import json_response, now
+from placement.metrics.sharing import exposition
+from placement.planning.capacity import Watch
+from placement.providers.fleet import Capacity
+from placement.providers.schemas import Versions
+
+root_blueprint = Blueprint("root", __name__)
+
+
+@root_blueprint.get("/")
+@describes(Operation({200: Versions}))
+def versions() -> Response:
+    """Which versions this service speaks; needs no token."""
+    return json_response(
+        {
+            "versions": [
+                {
+                    "id": "v1.0",
+                    "max_version": str(NEWEST),
+                    "min_version": str(OLDEST),
+                    "status": "CURRENT",
+                    "links": [{"rel": "self", "href": ""}],
+                }
+            ]
+        },
+        modified=now(),
+    )
+
+
+# Health for load balancers and Kubernetes, where another server than ours hosts the application.
+#
+# Our own answers these paths itself, before any thread is asked (http.worker.event_loop).
+
+
+health_blueprint = Blueprint("health", __name__)
+_TEXT = Content(("text/plain", "text/html", "application/json"), {})
+_PARAMETERS = [Parameter("verbose", "Every check by name; not of /healthcheck.")]
+
+
+@health_blueprint.get(probes.LIVE)
+@health_blueprint.get(probes.READY)
+@health_blueprint.get(probes.HEALTHCHECK)
+@describes(Operation({200: _TEXT, 204: EMPTY, 503: _TEXT}, query=_PARAMETERS))
+def health() -> Response:
+    """Whether the process is alive or ready; needs no token."""
+    probe = probes.answer(
+        request.method,
+        request.path,
+        request.query_string.decode("latin-1"),
+        request.headers.get("Accept", ""),
+        context.use_cases().health.checks,
+    )
+    return Response(probe.body, probe.status, probe.headers)
+
+
+# /metrics: the figures of all processes of this service, and capacity as dashboards of OpenStack know it.
+
+
+LOG = logging.getLogger(__name__)
+metrics_blueprint = Blueprint("metrics", __name__)
+# Names and labels are those of openstack-exporter; `hostname` may be a cluster or an aggregate.
+_LABELS = ("hostname", "resourcetype")
+_CAPACITY = {
+    "total": "All there is, reserved amounts included",
+    "reserved": "What is kept back from consumers",
+    "allocation_ratio": "How often what is not reserved may be handed out, weighed over the hosts",
+    "usage": "What consumers hold",
+}
+
+
+@metrics_blueprint.get(METRICS)
+@describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
+def metrics() -> Response:
+    """All figures in the text format of Prometheus; needs no token."""
+    settings = current_app.extensions["placement_settings"]
+    shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics_per_host)
+    watched = _WatchCollector(current_app.extensions["placement_watch"])
+    return Response(exposition([shown, watched]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class _WatchCollector:
+    """How many more there is room for of the kinds in `[capacity] watch`, in all and by cluster."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The four families; without kinds there are none."""
+        counted = self._watch.latest()
+        if not counted:
+            return
+        labels = ("kind", "cluster")
+        room = GaugeMetricFamily("placement_capacity_room", "How many more fit at least", labels=labels)
+        most = GaugeMetricFamily("placement_capacity_room_most", "How many more fit at most", labels=labels)
+        fragmentation = GaugeMetricFamily(
+            "placement_capacity_fragmentation_ratio",
+            "The share of what is free that would have to be in one place to be of use",
+            labels=labels,
+        )
+        stranded = GaugeMetricFamily(
+            "placement_capacity_stranded",
+            "What is free where no more of the kind fit",
+            labels=(*labels, "resourcetype"),
+        )
+        for kind, found in counted.items():
+            for cluster, each in (("", found.total), *(found.clusters or {}).items()):
+                room.add_metric((kind, cluster), each.lower)
+                most.add_metric((kind, cluster), each.upper)
+                fragmentation.add_metric((kind, cluster), each.fragmentation)
+                for name, offered in each.classes.items():
+                    stranded.add_metric((kind, cluster, name), offered.stranded)
+        yield from (room, most, fragmentation, stranded)
+
+
+class _CapacityCollector:
+    """Capacity and use of groups of hosts; left out while the database cannot tell what they are called."""
+
+    def __init__(self, capacity: Capacity, *, per_host: bool) -> None:
+        self._capacity = capacity
+        self._per_host = per_host
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The four families."""
+        families = {
+            name: GaugeMetricFamily(f"openstack_placement_resource_{name}", text, labels=_LABELS)
+            for name, text in _CAPACITY.items()
+        }
+        try:
+            for group in self._capacity.groups(per_host=self._per_host):
+                labels = (group.name, group.resource_class)
+                families["total"].add_metric(labels, group.total)
+                families["reserved"].add_metric(labels, group.reserved)
+                families["allocation_ratio"].add_metric(labels, group.allocation_ratio)
+                families["usage"].add_metric(labels, group.used)
+        except Unavailable as error:
+            LOG.warning("capacity is left out of /metrics: %s", error)
+            return
+        yield from families.values()

@@ -1,0 +1,329 @@
+"""The configuration of a process: ini files, environment variables OS_<GROUP>__<OPTION>, the command line."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_policy import opts
+
+from placement.common.secrets import warn_if_readable, with_password_of
+from placement.engine.domain.errors import PlacementError
+from placement.http.worker.lanes import Limits
+from placement.http.worker.tls import Tls, TlsFiles
+from placement.server import schema
+from placement.server.options import GROUPS
+from placement.storage.database import Database
+from placement.storage.failures import Unreachable
+
+# The options that libraries read from our configuration, so that a slip in one of them is noticed.
+
+
+_KEYSTONE = "keystone_authtoken"
+# Which module lists the options of a group.
+_LISTED_BY = {
+    "DEFAULT": "oslo_log._options",
+    "oslo_policy": "oslo_policy.opts",
+    "cors": "oslo_middleware.opts",
+    "oslo_middleware": "oslo_middleware.opts",
+}
+# Older configurations have it; by now scopes are always enforced.
+_FORMER = {"oslo_policy": [cfg.BoolOpt("enforce_scope")]}
+
+
+def options_of(group: str) -> Sequence[cfg.Opt] | None:
+    """What libraries read of the group; None if that is not known."""
+    if group == _KEYSTONE:
+        return _of_keystone()
+    module = _LISTED_BY.get(group)
+    if module is None:
+        return None
+    listed = import_module(module).list_opts()
+    options = [option for section, those in listed if section in (group, None) for option in those]
+    return [*options, *_FORMER.get(group, ())]
+
+
+def _of_keystone() -> Sequence[cfg.Opt] | None:
+    """Those of the middleware and of signing in by password; None where the extra `keystone` is missing."""
+    try:
+        from keystoneauth1 import loading
+        from keystonemiddleware.opts import list_auth_token_opts
+    except ImportError:
+        return None
+    options = [option for _, listed in list_auth_token_opts() for option in listed]
+    return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
+
+
+# Which configuration files are read, and which of their options do not exist.
+
+
+DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
+FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
+_DEFAULT_DIRECTORY = "/etc/placement"
+_FILE = "placement.conf"
+_SHARED = "DEFAULT"
+# They may hold what other programs and ways to sign in read; only what is nearly a known option is refused.
+_OPEN = (_SHARED, "keystone_authtoken")
+# As near as a slip of the fingers.
+_NEAR = 0.75
+
+Options = Mapping[str, Sequence[cfg.Opt]]
+OfLibraries = Callable[[str], Sequence[cfg.Opt] | None]
+
+
+def configuration_files() -> list[str]:
+    """The files that are read unless others are given: one named in the environment, or the standard one.
+
+    Raises PlacementError if the environment names what does not exist.
+    """
+    named = os.environ.get(FILE_VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise PlacementError(f"{FILE_VARIABLE}: {named} is no file")
+        return [named]
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if directory is not None and not (directory and Path(directory).is_dir()):
+        raise PlacementError(f"{DIRECTORY_VARIABLE}: {directory or 'an empty text'} is no directory")
+    standard = Path(directory or _DEFAULT_DIRECTORY) / _FILE
+    return [str(standard)] if standard.is_file() else []
+
+
+def refuse_unknown(
+    files: Sequence[str], directories: Sequence[str], groups: Options, of_libraries: OfLibraries
+) -> None:
+    """Raises PlacementError naming an option, in a file or the environment, that nobody reads.
+
+    `of_libraries` gives the options that libraries have in a group, None for a group that may be anybody's.
+    """
+    inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
+    for file in [*files, *inside]:
+        for group, names in _sections(file).items():
+            for name in names:
+                _refuse_unknown(file, group, name, groups, of_libraries)
+    for variable, group, name in _variables(groups):
+        if name not in _names(groups[group]):
+            raise PlacementError(
+                f"{variable}: there is no option {name} in [{group}]{_near(name, group, groups)}"
+            )
+
+
+def connection_in(file: str) -> str:
+    """The URL of the database in a configuration file of OpenStack Placement. Raises PlacementError."""
+    found = _sections(file).get("placement_database", {}).get("connection")
+    if not found:
+        raise PlacementError(f"{file}: there is no connection in [placement_database]")
+    return found[-1]
+
+
+def _sections(file: str) -> dict[str, dict[str, list[str]]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(file, sections).parse()
+    except (cfg.ParseError, OSError, UnicodeDecodeError) as error:
+        raise PlacementError(f"{file}: {' '.join(str(error).split())}") from None
+    return sections
+
+
+def _refuse_unknown(file: str, group: str, name: str, groups: Options, of_libraries: OfLibraries) -> None:
+    theirs = of_libraries(group)
+    if group not in groups and theirs is None:
+        near = difflib.get_close_matches(group, groups, n=1, cutoff=_NEAR)
+        if near:
+            raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
+        return
+    known = {**groups, group: [*groups.get(group, ()), *(theirs or ())]}
+    near_text = _near(name, group, known)
+    if name.replace("-", "_") in _names(known[group]) or (group in _OPEN and not near_text):
+        return
+    raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
+
+
+def _names(options: Sequence[cfg.Opt]) -> set[str]:
+    return {name for option in options for name in (option.dest, *_former(option))}
+
+
+def _former(option: cfg.Opt) -> Iterator[str]:
+    return (former.name.replace("-", "_") for former in option.deprecated_opts if former.name)
+
+
+def _near(name: str, group: str, groups: Options) -> str:
+    near = difflib.get_close_matches(name, sorted(_names(groups[group])), n=1, cutoff=_NEAR)
+    if near:
+        return f"; did you mean {near[0]}?"
+    elsewhere = [other for other, options in groups.items() if name in _names(options)]
+    return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
+
+
+def _variables(groups: Options) -> Iterator[tuple[str, str, str]]:
+    """Variables of the environment that the options of our groups would be read from."""
+    for variable in sorted(os.environ):
+        for group in groups:
+            start = f"OS_{group.upper()}__"
+            if group != _SHARED and variable.startswith(start):
+                yield variable, group, variable.removeprefix(start).lower()
+
+
+__all__ = ["DIRECTORY_VARIABLE", "FILE_VARIABLE", "configuration_files"]
+CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
+STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
+REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
+TLS_VARIABLES = ("OS_SSL__CERT_FILE", "OS_SSL__KEY_FILE", "OS_SSL__CA_FILE")
+NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
+# Set in the environment of worker processes: their database has been made ready.
+MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
+LOG = logging.getLogger(__name__)
+_SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
+# Libraries whose messages at level debug are of no use here.
+_QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
+
+
+def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
+    """The configuration of this process. Raises PlacementError naming a bad file, option or value."""
+    settings = cfg.ConfigOpts()
+    log.register_options(settings)
+    for group, options in GROUPS.items():
+        settings.register_opts(options, group=None if group == "DEFAULT" else group)
+    read = list(files) or configuration_files()
+    refuse_unknown(read, directories, GROUPS, options_of)
+    try:
+        settings(
+            args=[], project="placement", default_config_files=read, default_config_dirs=list(directories)
+        )
+        for group, options in GROUPS.items():
+            for option in options:
+                (settings if group == "DEFAULT" else settings[group])[option.dest]
+    except (cfg.Error, ValueError) as error:
+        raise PlacementError(" ".join(str(error).split())) from None
+    return settings
+
+
+def require_strategy(settings: cfg.ConfigOpts) -> None:
+    """Raises PlacementError unless the configuration says how callers are identified.
+
+    The default serves configurations with Keystone; without any configuration nothing is chosen.
+    """
+    if not configuration_files() and not is_set(settings, "api", "auth_strategy"):
+        raise PlacementError(
+            "There is no configuration, so nobody has said who may call: try the service out with "
+            "`placement serve --demo`, or choose --auth or [api] auth_strategy, keystone or token for real "
+            "use, noauth2 to believe every caller on this machine."
+        )
+
+
+def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
+    """Whether the option is set, in a file or in the environment."""
+    location = settings.get_location(option, group)
+    return location is not None and location.location not in (
+        cfg.Locations.opt_default,
+        cfg.Locations.set_default,
+    )
+
+
+def sets_new_defaults() -> bool:
+    """Whether [oslo_policy] enforce_new_defaults is set."""
+    settings = load()
+    opts.set_defaults(settings)
+    return is_set(settings, "oslo_policy", "enforce_new_defaults")
+
+
+def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
+    """Say in the log which of the configured files with secrets others may read."""
+    for file, what in (
+        (settings.placement_database.password_file, "the password"),
+        (settings.kubernetes.kubeconfig, "the credentials"),
+    ):
+        if file:
+            warn_if_readable(file, what)
+
+
+def connection_of(settings: cfg.ConfigOpts) -> str:
+    """The database URL. Raises PlacementError if there is none."""
+    connection = settings.placement_database.connection
+    if not connection:
+        files = "".join(f"{file}: " for file in configuration_files())
+        raise PlacementError(
+            f"{files}no database is configured: give --database, or set [placement_database] connection or "
+            f"{CONNECTION_VARIABLE}"
+        )
+    password_file = settings.placement_database.password_file
+    return with_password_of(password_file, connection) if password_file else str(connection)
+
+
+def open_database(settings: cfg.ConfigOpts) -> Database:
+    """The configured database."""
+    options = settings.placement_database
+    return Database(
+        connection_of(settings),
+        parameters=options.connection_parameters,
+        pool_size=options.max_pool_size,
+        max_overflow=options.max_overflow,
+        pool_timeout=options.pool_timeout,
+        recycle_seconds=options.connection_recycle_time,
+        durable=options.sqlite_synchronous,
+        attempts=settings.placement.allocation_conflict_retry_count,
+        statement_seconds=settings.api.request_timeout,
+        audits=settings.audit.enabled,
+        keep_audit_days=settings.audit.keep_days,
+    )
+
+
+def limits_of(settings: cfg.ConfigOpts) -> Limits:
+    """What clients of the HTTP server may do."""
+    return Limits(
+        largest_body_bytes=settings.api.max_request_body_bytes,
+        request_seconds=settings.api.request_timeout,
+        requests_per_caller=settings.api.max_requests_per_caller,
+    )
+
+
+def tls_of(settings: cfg.ConfigOpts) -> Tls | None:
+    """How connections are encrypted, None if they are not. Raises PlacementError naming option or file."""
+    options = settings.ssl
+    if not (options.cert_file or options.key_file or options.ca_file):
+        return None
+    for name in ("cert_file", "key_file"):
+        if not options[name]:
+            raise PlacementError(
+                f"[ssl] {name} is not set: TLS takes cert_file and key_file, or --tls-cert and --tls-key"
+            )
+    return Tls(TlsFiles(options.cert_file, options.key_file, options.ca_file))
+
+
+def make_ready(settings: cfg.ConfigOpts) -> None:
+    """Make the database ready for the service, waiting while it cannot be reached.
+
+    Raises SchemaOutdated, Unavailable, PlacementError; at once for what waiting does not mend.
+    """
+    options = settings.placement_database
+    attempt = 0
+    while True:
+        try:
+            return schema.make_ready(connection_of(settings), upgrade_first=options.sync_on_startup)
+        except Unreachable as error:
+            attempt += 1
+            if 0 <= options.max_retries < attempt:
+                raise
+            problem = str(error)
+        # Outside of the block: oslo.log repeats the error that is being handled.
+        LOG.warning("%s Trying again in %d seconds.", problem, options.retry_interval)
+        time.sleep(options.retry_interval)
+
+
+def start_logging(settings: cfg.ConfigOpts) -> None:
+    """Log as configured, and what is configured."""
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *_QUIET])
+    log.setup(settings, "placement")
+    verbosity = settings.placement_database.connection_debug
+    if verbosity >= _SHOW_STATEMENTS:
+        logging.getLogger("sqlalchemy.engine").setLevel(
+            logging.DEBUG if verbosity >= _SHOW_RESULTS else logging.INFO
+        )
+    if settings.log_options:
+        settings.log_opt_values(log.getLogger("placement.settings"), log.DEBUG)

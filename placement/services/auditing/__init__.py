@@ -1,1 +1,0 @@
-"""Who changed what, and what changed since."""

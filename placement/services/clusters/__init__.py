@@ -1,1 +1,0 @@
-"""Use cases on Kubernetes clusters: nodes, pods, the scheduler extender."""

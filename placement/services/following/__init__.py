@@ -1,1 +1,0 @@
-"""What each process remembers of the database, and how it is kept in step with it."""

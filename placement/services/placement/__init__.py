@@ -1,1 +1,0 @@
-"""Use cases of the Placement API and of what goes beyond it: providers, allocations, searches, claims."""

@@ -1,1 +1,0 @@
-"""Questions about more than one request: how many more there is room for, and what if."""

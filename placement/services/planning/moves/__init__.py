@@ -1,1 +1,0 @@
-"""Plans: which moves would make room, or leave hosts empty."""

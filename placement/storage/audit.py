@@ -1,0 +1,145 @@
+"""Removing records that are old, beside the writers and never inside of what they write."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from placement.engine.domain.audit import Initiator, Kind, Record, initiator
+from placement.engine.domain.errors import PlacementError
+from placement.storage import tables
+from placement.storage.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from placement.storage.database import Database, Transaction
+
+
+LOG = logging.getLogger(__name__)
+_table = tables.audit_records
+# Few enough that a writer who waits for them hardly notices.
+AT_ONCE = 500
+_PAUSE_SECONDS = 0.1
+_EVERY_SECONDS = 600.0
+
+
+class Retention:
+    """Removes old records now and then while there are writers, in a thread that ends when it has done so."""
+
+    def __init__(self, database: Database, keep: datetime.timedelta) -> None:
+        self._database = database
+        self._keep = keep
+        self._lock = threading.Lock()
+        # Processes that started together do not look together.
+        self._due = time.monotonic() + random.uniform(0.1, 1) * _EVERY_SECONDS
+
+    def wrote(self) -> None:
+        """Records were written: look for old ones if nobody has for long."""
+        if time.monotonic() < self._due:
+            return
+        with self._lock:
+            if time.monotonic() < self._due:
+                return
+            self._due = time.monotonic() + _EVERY_SECONDS
+        threading.Thread(target=self._run, name="audit-retention", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while self.remove_some() == AT_ONCE:
+                time.sleep(_PAUSE_SECONDS)
+        except PlacementError as error:
+            LOG.info("Old audit records are removed later: %s", error)
+        except Exception:
+            LOG.exception("Removing old audit records failed.")
+
+    def remove_some(self) -> int:
+        """Remove the oldest records that are past their time; how many. Raises Unavailable."""
+        with self._database.write() as transaction:
+            oldest = (
+                sa.select(_table.c.id)
+                .where(_table.c.recorded_at < transaction.now - self._keep)
+                .order_by(_table.c.recorded_at)
+                .limit(AT_ONCE)
+            )
+            ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
+            statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(_table.c.id)
+            return len(transaction.execute(statement).all())
+
+
+# Writing records of changes: all those of a transaction in one statement, before it commits.
+
+
+# Of a document that is kept as it is, in characters of JSON.
+_LONGEST_DOCUMENT = 4000
+_LONGEST_ID = 64
+# Made once: it takes longer than encoding a claim.
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+_OF_PODS = (Kind.POD, Kind.RESERVATION)
+_COLUMNS = ("action", "kind", "target", "consumer_id", "before", "after")
+_WHO = ("user_id", "project_id", "roles", "request_id", "global_request_id", "address")
+
+
+@cache
+def _insert(backend: type[Backend]) -> sa.TextClause:
+    """The insert of one record. Values that are named in it cost a server less than rows it has to read."""
+    columns = (*_COLUMNS, *_WHO)
+    text = f"""
+        INSERT INTO audit_records (recorded_at, revision, {", ".join(columns)})
+        VALUES (:now, {backend.stamp_text}, {", ".join(f":{column}" for column in columns)})
+    """
+    return sa.text(text).bindparams(sa.bindparam("now", type_=sa.DateTime))
+
+
+def store(transaction: Transaction, records: Sequence[Record]) -> None:
+    """Write the records of a transaction, of which there must be some; it is committed next."""
+    # Whoever tells of a pod tells of its allocations.
+    told = {record.consumer for record in records if record.kind in _OF_PODS}
+    alike = {
+        "now": transaction.now,
+        **dict(zip(_WHO, described(initiator()), strict=True)),
+        **transaction.stamp_parameters,
+    }
+    rows = [
+        {**dict(zip(_COLUMNS, _values(record), strict=True)), **alike}
+        for record in records
+        if record.kind is not Kind.ALLOCATIONS or record.consumer not in told
+    ]
+    statement = _insert(type(transaction.backend))
+    transaction.backend.run_last(transaction.connection, statement, rows)
+
+
+def _values(record: Record) -> tuple[str | None, ...]:
+    """The values of `_COLUMNS`."""
+    return (*record[:3], record.consumer, document(record.before), document(record.after))
+
+
+def described(who: Initiator) -> tuple[str | None, ...]:
+    """The values of the columns that say who acts, in the order of the table."""
+    return (
+        who.user_id,
+        who.project_id,
+        ",".join(who.roles) or None,
+        _id(who.request_id),
+        _id(who.global_request_id),
+        who.address,
+    )
+
+
+def document(content: Mapping[str, Any] | None) -> str | None:
+    """A document as it is kept: as JSON, or its length if it is long."""
+    if content is None:
+        return None
+    text = _encoded(content)
+    return text if len(text) <= _LONGEST_DOCUMENT else json.dumps({"omitted_characters": len(text)})
+
+
+def _id(text: str | None) -> str | None:
+    return None if text is None else text[:_LONGEST_ID]

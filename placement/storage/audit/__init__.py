@@ -1,1 +1,0 @@
-"""Records of who changed what, and what they tell of changes."""

@@ -1,1 +1,0 @@
-"""What changed since the last look, and in which history of writes."""

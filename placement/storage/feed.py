@@ -1,0 +1,287 @@
+"""What changed since the last look, and everything at once for the first.
+
+Each write stamps the providers it touches, and each look says from which stamp the next one has to look (the
+horizon), so that rows may be reported twice, never missed; how is for the backends to say
+(storage.backends).
+
+Stamps mean something within one history only (storage.history). Each look says which one it is of;
+a horizon of another one counts as too old for anything but loading everything again.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.errors import Unavailable
+from placement.engine.forest.providers import NumberColumn, ProviderRecord, ProviderStates, Snapshot
+from placement.storage import history, node_parts, provider_records, tables
+from placement.storage.backends.backend import Lookout
+from placement.storage.database import Database, Transaction
+from placement.storage.history import BEFORE_ALL, Horizon
+from placement.storage.node_parts import NodeParts
+
+# What writers tell all processes beside the stamps of providers: rows of the table `changes`.
+#
+# Old rows are removed, and a mark in their place carries the newest stamp among them. A reader whose horizon
+# is older than that stamp finds the mark and knows that it missed rows; other readers do not see it. Marks
+# are removed like other rows; a newer mark takes their place.
+
+
+REMOVED = "removed"
+KEPT = datetime.timedelta(days=1)
+# One in so many new rows removes up to so many old ones: cheap, and faster than they are added.
+EVERY = 100
+AT_ONCE = 1000
+
+_table = tables.changes
+PROVIDER_DELETED = "provider"
+NAMES_CHANGED = "names"
+CLUSTER_CHANGED = "cluster"
+
+
+def remove_old(transaction: Transaction) -> None:
+    """Remove some of the rows that are older than a day, but none that a reader who is up to date may miss.
+
+    So such a reader never meets a mark.
+    """
+    oldest = (
+        sa.select(_table.c.id)
+        .where(_table.c.created_at < transaction.now - KEPT)
+        .order_by(_table.c.created_at)
+        .limit(AT_ONCE)
+    )
+    ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
+    stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
+    statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(stamp)
+    stamps = list(transaction.execute(statement).scalars())
+    if stamps:
+        newest = sa.cast(str(max(stamps)), _table.c.revision.type)
+        values = {"kind": REMOVED, "reference": 0, "created_at": transaction.now, "revision": newest}
+        transaction.execute(sa.insert(_table).values(values))
+
+
+def record_change(transaction: Transaction, kind: str, references: Iterable[int] = (0,)) -> None:
+    """Tell all processes of deleted providers and changed clusters (their ids), or of changed names."""
+    rows = [{"kind": kind, "reference": reference, "created_at": transaction.now} for reference in references]
+    statement = sa.insert(tables.changes).values(revision=transaction.stamp).returning(tables.changes.c.id)
+    ids = transaction.execute(statement, rows).scalars()
+    if any(id_ % EVERY == 0 for id_ in ids):
+        remove_old(transaction)
+
+
+_END = "COMMIT"
+
+
+class Changed(NamedTuple):
+    """A provider that may have changed, with its root and the cluster it belongs to, if any."""
+
+    id: int
+    revision: int
+    root_id: int | None
+    cluster_id: int | None
+
+
+@dataclass(slots=True)
+class Look:
+    """One look: providers that may have changed, ids of deleted ones, and the horizon.
+
+    `clusters` are the ids of clusters that were created, deleted or given other settings. `rules_generations`
+    count, by cluster that was asked about, the pods with required anti-affinity that had come by then; 0 is
+    left out. A look has the horizon 0, older than any, if everything has to be loaded again: it comes too
+    late, and some of what changed was removed since, or the history is another one.
+    """
+
+    horizon: Horizon = BEFORE_ALL
+    changed: list[Changed] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
+    clusters: set[int] = field(default_factory=set)
+    rules_generations: dict[int, int] = field(default_factory=dict)
+    names_changed: bool = False
+    witness: str = ""
+
+
+class Feed:
+    """The changes of one database, looked at over a connection of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: sa.Connection | None = None
+        self._lookout: Lookout | None = None
+        self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
+
+    def look(self, horizon: int, clusters: Sequence[int] = ()) -> Look | None:
+        """What may have changed since `horizon`; None if nothing has. Raises Unavailable.
+
+        `clusters` are the ids of those whose generation of rules is asked for.
+        """
+        self._drop_outdated()
+        if self._connection is not None:
+            # Only this connection may be broken; another one is tried below.
+            with suppress(sa.exc.SQLAlchemyError, self._driver_error):
+                look = self._look(horizon, clusters, is_quick=True)
+                # The look came too late; perhaps this connection is to what is not the database any more.
+                if look is None or look.horizon:
+                    return look
+            self.close()
+        return self._look_anew(horizon, clusters)
+
+    def _look_anew(self, horizon: int, clusters: Sequence[int]) -> Look | None:
+        """Look over a new connection. A failure there is not tried again: that would take too long."""
+        try:
+            with self._database.translating():
+                return self._look(horizon, clusters, is_quick=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Look | None:
+        self._connected()
+        assert self._lookout is not None
+        rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
+        return None if rows is None else self._within_history(_read_look(rows), horizon)
+
+    def _within_history(self, look: Look, horizon: int) -> Look:
+        """The look, or one that is too late if the horizon is of another history than the connection."""
+        assert self._connection is not None
+        server = self._connection.info[history.KEY]
+        present = f"{server} {look.witness}"
+        if look.horizon:
+            look.horizon = Horizon(look.horizon, present)
+        if getattr(horizon, "history", present) != present:
+            self._database.history.observe(server, look.witness)
+            look.horizon = BEFORE_ALL
+        return look
+
+    def _drop_outdated(self) -> None:
+        """Give up a connection to what is not the database any more: the pool has heard of another one."""
+        if self._connection is not None and not self._database.is_current(self._connection):
+            self.close()
+
+    def _connected(self) -> sa.Connection:
+        if self._connection is None:
+            self._connection = self._database.engine.connect()
+            self._lookout = self._database.backend.lookout(self._connection)
+        return self._connection
+
+    def horizon(self, snapshot: sa.Connection) -> Horizon:
+        """The horizon to look from after reading in this transaction, which must be of one state."""
+        number, revision, place = snapshot.exec_driver_sql(self._database.backend.horizon).one()
+        witness = _witness(revision, place)
+        server = snapshot.info[history.KEY]
+        self._database.history.observe(server, witness)
+        return Horizon(number, f"{server} {witness}")
+
+    @contextmanager
+    def session(self, horizon: int) -> Iterator[sa.Connection]:
+        """This feed's connection, for reading more of what was looked at. Raises Unavailable."""
+        try:
+            with self._database.translating():
+                self._drop_outdated()
+                connection = self._connected()
+                self.check(connection, horizon)
+                yield connection
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def one_state(self, horizon: int = 0) -> Iterator[sa.Connection]:
+        """The same in a transaction that sees one state. Raises Unavailable.
+
+        Looks hold that connection anyway: whoever has another one of the pool need not wait for a second.
+        """
+        with self.session(horizon) as connection:
+            connection.exec_driver_sql(self._database.backend.begin_snapshot())
+            yield connection
+            connection.exec_driver_sql(_END)
+
+    def check(self, connection: sa.Connection, horizon: int) -> None:
+        """Raises Unavailable if a connection is not to the server that the horizon is of."""
+        known = getattr(horizon, "history", None)
+        if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
+            raise Unavailable("The database was exchanged while it was read; try again.")
+
+    @staticmethod
+    def is_of(server: str, horizon: Horizon | None) -> bool:
+        """Whether a horizon is of the history of that server."""
+        return horizon is not None and horizon.history.startswith(f"{server} ")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            connection, self._connection, self._lookout = self._connection, None, None
+            with suppress(sa.exc.SQLAlchemyError, self._driver_error):
+                connection.invalidate()
+                connection.close()
+
+    def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
+        """The present state of some providers, each consistent in itself; missing ones are left out."""
+        with self.session(0):
+            assert self._lookout is not None
+            return provider_records.read(self._lookout.records, ids)
+
+    def node_parts(self, cluster_id: int, roots: Collection[int], horizon: int) -> NodeParts:
+        """What the nodes of a cluster that have these host providers are put together from, of one moment.
+
+        Raises Unavailable, also if another server answers than the one that the horizon is of.
+        """
+        with self.session(horizon):
+            assert self._lookout is not None
+            return node_parts.read(self._lookout.node_parts(cluster_id, roots))
+
+    def states(
+        self,
+        ids: Sequence[int],
+        horizon: int,
+        others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+        strangers: Sequence[int] = (),
+    ) -> ProviderStates:
+        """The same of very many, all of one moment; missing ones are left out.
+
+        The uuids of `strangers` among them are told. `others` tells from the columns of providers which of
+        them changed in more than their use. Raises Unavailable, also if another server answers than the one
+        that the horizon is of.
+        """
+        with self.one_state(horizon) as connection:
+            return provider_records.read_states(connection, self._database.backend, ids, others, strangers)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:
+        """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
+        with self._database.snapshot() as connection:
+            yield self.horizon(connection), provider_records.snapshot(connection)
+
+
+def _read_look(rows: Iterable[Any]) -> Look:
+    look = Look()
+    is_late = False
+    for kind, reference, revision, root_id, cluster_id in rows:
+        if kind == "horizon":
+            look.horizon = Horizon(revision, "")
+        elif kind == "history":
+            look.witness = _witness(revision, cluster_id)
+        elif kind == "changed":
+            look.changed.append(Changed(reference, revision, root_id, cluster_id))
+        elif kind == "rules":
+            look.rules_generations[reference] = revision
+        elif kind == PROVIDER_DELETED:
+            look.deleted.append(reference)
+        elif kind == CLUSTER_CHANGED:
+            look.clusters.add(reference)
+        elif kind == REMOVED:
+            is_late = True
+        else:
+            look.names_changed = True
+    if is_late:
+        look.horizon = BEFORE_ALL
+    return look
+
+
+def _witness(revision: int | None, place: int | None) -> str:
+    return f"{revision}/{place}"

@@ -1,1 +1,0 @@
-"""Copying what a database of OpenStack Placement holds into one of this service, and back."""

@@ -1,0 +1,263 @@
+"""What nodes are put together from, manifests apart: all nodes of a cluster, or those with certain hosts."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.inventories import Inventory
+from placement.storage import tables
+from placement.storage.provider_records import revision_number
+from placement.storage.types import IsSelected
+
+# Several queries as one statement: one round trip, and all of them see one state of the database.
+
+
+_COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
+    sa.Integer,
+    sa.String,
+    sa.Float,
+    sa.DateTime,
+    sa.JSON,
+)
+
+
+class Together:
+    """Queries whose rows come as rows of one union, which has a column for each that any of them needs."""
+
+    def __init__(self, *queries: sa.Select[Any]) -> None:
+        """The queries; they have columns of integers, texts, floats, times and JSON."""
+        kinds = [[_kind(column) for column in query.selected_columns] for query in queries]
+        widths = {kind: max(row.count(kind) for row in kinds) for kind in _COLUMN_TYPES}
+        first = {}
+        width = 1  # the first column is the number of the query
+        for kind, count in widths.items():
+            first[kind] = width
+            width += count
+        self._places = [_places(row, first) for row in kinds]
+        blanks = [sa.cast(sa.null(), _written(kind)) for kind, count in widths.items() for _ in range(count)]
+        self.statement = sa.union_all(
+            *(
+                query.with_only_columns(*_padded(number, query, places, blanks))
+                for number, (query, places) in enumerate(zip(queries, self._places, strict=True))
+            )
+        )
+
+    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
+        """The rows of each query, in no order, of those of the statement."""
+        found: list[list[list[Any]]] = [[] for _ in self._places]
+        for row in rows:
+            number = row[0]
+            found[number].append([row[place] for place in self._places[number]])
+        return found
+
+
+def _kind(column: Any) -> type[sa.types.TypeEngine[Any]]:
+    return next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind))
+
+
+def _written(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]]:
+    return sa.BigInteger if kind is sa.Integer else kind
+
+
+def _places(
+    kinds: Sequence[type[sa.types.TypeEngine[Any]]], first: Mapping[type[sa.types.TypeEngine[Any]], int]
+) -> list[int]:
+    """The column of the union for each column of a query: the next one of its type."""
+    following = dict(first)
+    places = []
+    for kind in kinds:
+        places.append(following[kind])
+        following[kind] += 1
+    return places
+
+
+def _padded(
+    number: int, query: sa.Select[Any], places: Sequence[int], blanks: Sequence[Any]
+) -> list[sa.ColumnElement[Any]]:
+    """The columns of a query as the union has them."""
+    columns = [sa.literal_column(str(number), sa.Integer), *blanks]
+    for place, column in zip(places, query.selected_columns, strict=True):
+        is_number = isinstance(column.type, sa.Integer)
+        columns[place] = sa.cast(column, sa.BigInteger) if is_number else column
+    return [column.label(f"c{place}") for place, column in enumerate(columns)]
+
+
+_nodes = tables.nodes
+_pods = tables.pods
+_providers = tables.providers
+_inventories = tables.inventories
+_allocations = tables.allocations
+_consumers = tables.consumers
+_classes = tables.resource_classes
+
+
+class NodeRow(NamedTuple):
+    """A node without its manifests; `revision` is the stamp of its host provider."""
+
+    id: int
+    name: str
+    root_id: int
+    root_uuid: str
+    revision: int
+    imported_at: datetime.datetime
+
+
+class PodRow(NamedTuple):
+    """A pod on a node, with what it was given."""
+
+    root_id: int
+    id: int
+    namespace: str
+    name: str
+    uid: str
+    status: dict[str, Any]
+
+
+class HostRecord(NamedTuple):
+    """One inventory of a host provider: how much there is of it, and how much of that is used."""
+
+    root_id: int
+    class_name: str
+    capacity: int
+    used: int
+
+
+class OtherUse(NamedTuple):
+    """What consumers that are no pods of the cluster hold of one inventory in a node's tree."""
+
+    root_id: int
+    provider_name: str
+    class_name: str
+    amount: int
+
+
+class NodeParts(NamedTuple):
+    """All rows of some nodes but their manifests; pods are in the order in which they were recorded."""
+
+    nodes: list[NodeRow]
+    pods: list[PodRow]
+    records: list[HostRecord]
+    others: list[OtherUse]
+
+
+_SOME_NODES = (
+    sa.select(
+        _nodes.c.id,
+        _nodes.c.name,
+        _providers.c.id,
+        _providers.c.uuid,
+        revision_number(),
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+    )
+    .select_from(_nodes)
+    .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
+)
+_SOME_PODS = (
+    sa.select(
+        _nodes.c.resource_provider_id,
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _pods.c.uid,
+        _pods.c.status,
+    )
+    .select_from(_pods)
+    .join(_nodes, _nodes.c.id == _pods.c.node_id)
+)
+_record = _inventories.c
+_SOME_HOST_RECORDS = (
+    sa.select(
+        _record.resource_provider_id,
+        _classes.c.name,
+        _record.total,
+        _record.reserved,
+        _record.allocation_ratio,
+        _record.used,
+    )
+    .select_from(_inventories)
+    .join(_classes, _classes.c.id == _record.resource_class_id)
+    .join(_nodes, _nodes.c.resource_provider_id == _record.resource_provider_id)
+)
+_SOME_USES = (
+    sa.select(
+        _providers.c.root_provider_id,
+        _providers.c.name,
+        _classes.c.name,
+        sa.func.sum(_allocations.c.used),
+    )
+    .select_from(_allocations)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    # Only the providers that the import of nodes made.
+    .where(_providers.c.cluster_id.is_not(None))
+    .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
+)
+
+_cluster = sa.bindparam("cluster", type_=sa.Integer)
+NODES = _SOME_NODES.where(_nodes.c.cluster_id == _cluster)
+PODS = _SOME_PODS.where(_nodes.c.cluster_id == _cluster)
+HOST_RECORDS = _SOME_HOST_RECORDS.where(_nodes.c.cluster_id == _cluster)
+OTHER_USES = _SOME_USES.join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id).where(
+    _providers.c.cluster_id == _cluster, _consumers.c.cluster_id.is_distinct_from(_cluster)
+)
+"""The parts of all nodes of a cluster, in the order of NodeParts."""
+
+
+def together(
+    is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]], cluster: sa.ColumnElement[int]
+) -> Together:
+    """The parts of some nodes of a cluster, in the order of NodeParts.
+
+    `is_given` is the condition that an id is one of their host providers.
+    """
+    node, member = _nodes.alias(), _providers.alias()
+    nodes = sa.select(node.c.id).where(is_given(node.c.resource_provider_id))
+    members = sa.select(member.c.id).where(is_given(member.c.root_provider_id))
+    # Asked for each allocation of these trees: hardly any consumer is no pod, and a plan that begins with
+    # those who are none walks through all consumers there are to find that out.
+    its_cluster = (
+        sa.select(_consumers.c.cluster_id)
+        .where(_consumers.c.uuid == _allocations.c.consumer_id)
+        .scalar_subquery()
+    )
+    return Together(
+        _SOME_NODES.where(is_given(_nodes.c.resource_provider_id)),
+        _SOME_PODS.where(IsSelected(_pods.c.node_id, nodes)),
+        _SOME_HOST_RECORDS.where(is_given(_record.resource_provider_id)),
+        _SOME_USES.where(
+            IsSelected(_allocations.c.resource_provider_id, members), its_cluster.is_distinct_from(cluster)
+        ),
+    )
+
+
+def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
+    """Nodes by name."""
+    return sorted((NodeRow(*row) for row in rows), key=lambda row: row.name)
+
+
+def read(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
+    """The parts of nodes from the rows of each."""
+    found_nodes, found_pods, records, others = rows
+    return NodeParts(
+        nodes_by_name(found_nodes),
+        sorted((PodRow(*row) for row in found_pods), key=lambda row: row.id),
+        [_host_record(*row) for row in records],
+        [OtherUse(row[0], row[1], row[2], int(row[3])) for row in others],
+    )
+
+
+def _host_record(
+    root_id: int, class_name: str, total: int, reserved: int, ratio: float, used: int
+) -> HostRecord:
+    return HostRecord(root_id, class_name, _capacity(total, reserved, ratio), used)
+
+
+# Hosts are much alike.
+@lru_cache(maxsize=4096)
+def _capacity(total: int, reserved: int, ratio: float) -> int:
+    return Inventory(total, reserved, allocation_ratio=ratio).capacity

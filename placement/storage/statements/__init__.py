@@ -1,1 +1,0 @@
-"""Statements, by what they are about."""

@@ -1,0 +1,322 @@
+"""The API server of a Kubernetes cluster: lists, watches and single objects as JSON.
+
+Connection and credentials are the official client's; bodies stay as they are sent. No call lasts longer than
+the deadline of the request that it is made for. Source of the protocol:
+Kubernetes documentation, "Kubernetes API Concepts".
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+import urllib3
+import yaml
+
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import PlacementError
+
+GONE = 410
+NOT_FOUND = 404
+_UNAUTHORIZED = 401
+_CONNECTIONS = 8
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_FILE, AUTHORITY_FILE = f"{_ACCOUNT}/token", f"{_ACCOUNT}/ca.crt"
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+_PAGE = 500
+_CHUNK_BYTES = 1 << 16
+_LONGEST_TEXT = 300
+# What the client library runs into where a kubeconfig is not what it expects.
+_MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
+
+_NOT_GIVEN = (
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is no pod with a service account, "
+    "and ~/.kube/config of no use"
+)
+
+Object = Mapping[str, Any]
+NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
+
+
+class ApiServerError(PlacementError):
+    """The API server cannot be reached or refuses; `status` is None if it did not answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Page(NamedTuple):
+    """Some objects of a list, and the version of the whole list."""
+
+    items: list[dict[str, Any]]
+    resource_version: str
+
+
+class Event(NamedTuple):
+    """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: dict[str, Any]
+
+
+class ApiServer:
+    """One API server and the caller's credentials; may be used by several threads."""
+
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
+        """As the kubeconfig says; without one as it is done inside a pod, or by the user's own kubeconfig.
+
+        Raises PlacementError if the client library is missing or the configuration is of no use.
+        """
+        self._where = kubeconfig, context
+        self._client = _client(kubeconfig, context)
+
+    @property
+    def _credentials(self) -> str:
+        kubeconfig, context = self._where
+        if kubeconfig is None:
+            return "the credentials of $KUBECONFIG, ~/.kube/config or the pod (no --kubeconfig is given)"
+        of = f" of context {context}" if context else ""
+        return f"the credentials{of} in the kubeconfig {kubeconfig}"
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return str(self._client.configuration.host)
+
+    def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:
+        """All objects of a collection, or the chosen ones, page by page.
+
+        Raises ApiServerError, with GONE if it took too long.
+        """
+        query = {"limit": str(_PAGE), **chosen}
+        while True:
+            body = self._json("GET", f"{path}?{urlencode(query)}")
+            metadata = body.get("metadata") or {}
+            version = metadata.get("resourceVersion") or ""
+            yield Page(body.get("items") or [], version)
+            if not metadata.get("continue"):
+                return
+            query["continue"] = metadata["continue"]
+            query.pop("resourceVersion", None)
+
+    def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
+        """What happens after that version, until the server ends the watch, about when the seconds are over.
+
+        The watch is on when this returns. Raises ApiServerError, at once or when the next event is asked for,
+        with GONE when the server does not remember that version any more.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        # A server that is gone without a word is given up a little later than it should have ended.
+        answer = self._request("GET", f"{path}?{urlencode(query)}", silence=seconds + _ANSWER_SECONDS / 4)
+        return self._events(answer)
+
+    def _events(self, answer: urllib3.BaseHTTPResponse) -> Iterator[Event]:
+        try:
+            for line in _lines(answer):
+                yield _event(line)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiServerError(f"{self.url}: the watch broke off: {_one_line(error)}") from None
+        finally:
+            answer.close()
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """One object; None if there is none. Raises ApiServerError."""
+        try:
+            return self._json("GET", path)
+        except ApiServerError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def post(self, path: str, body: Object) -> dict[str, Any]:
+        """Create an object. Raises ApiServerError."""
+        return self._json("POST", path, body)
+
+    def put(self, path: str, body: Object) -> dict[str, Any]:
+        """Replace an object. Raises ApiServerError."""
+        return self._json("PUT", path, body)
+
+    def patch(self, path: str, body: Object) -> dict[str, Any]:
+        """Merge into an object (RFC 7396). Raises ApiServerError."""
+        return self._json("PATCH", path, body, "application/merge-patch+json")
+
+    def _json(
+        self, method: str, path: str, body: Object | None = None, media_type: str = "application/json"
+    ) -> dict[str, Any]:
+        answer = self._request(method, path, body, media_type)
+        try:
+            document: dict[str, Any] = orjson.loads(answer.data)
+        except ValueError:
+            raise ApiServerError(f"{self.url} answers, but is no Kubernetes API server") from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiServerError(f"{self.url}: the answer broke off: {_one_line(error)}") from None
+        return document
+
+    def _client_anew(self) -> Any:
+        """Raises ApiServerError where the files cannot be read now; whoever writes them may not be done."""
+        try:
+            return _client(*self._where)
+        except PlacementError as error:
+            raise ApiServerError(str(error), _UNAUTHORIZED) from None
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        media_type: str = "application/json",
+        silence: float = _ANSWER_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        sent = method, path, body, media_type, silence
+        try:
+            answer = self._answer_as_trusted_now(*sent)
+            if answer.status == _UNAUTHORIZED:
+                # The token may have been replaced in its file since it was read.
+                answer.close()
+                self._client = self._client_anew()
+                answer = self._answer(*sent)
+            if answer.status == _UNAUTHORIZED:
+                raise ApiServerError(f"{_refusal(answer)}: are {self._credentials} right?", _UNAUTHORIZED)
+            if answer.status >= 300:
+                raise _refusal(answer)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
+        return answer
+
+    def _answer_as_trusted_now(
+        self, method: str, path: str, body: Object | None, media_type: str, silence: float
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer; to a server that is not trusted nothing was sent, and its authority is read again."""
+        sent = method, path, body, media_type, silence
+        try:
+            return self._answer(*sent)
+        except urllib3.exceptions.SSLError as error:
+            if not any(isinstance(each, ssl.SSLCertVerificationError) for each in error.args):
+                raise
+            self._client = self._client_anew()
+            return self._answer(*sent)
+
+    def _timeout(self, silence: float) -> urllib3.Timeout:
+        """How long the server may be silent: at most the time that the caller has left."""
+        left = deadline.remaining(silence)
+        if left <= 0:
+            raise ApiServerError(f"{self.url} is not asked any more: time is up")
+        return urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=left)
+
+    def _answer(
+        self, method: str, path: str, body: Object | None, media_type: str, silence: float
+    ) -> urllib3.BaseHTTPResponse:
+        client = self._client
+        timeout = self._timeout(silence)
+        # Asking for credentials also renews those that are known to expire.
+        headers = {
+            setting["key"]: setting["value"]
+            for setting in client.configuration.auth_settings().values()
+            if setting["in"] == "header" and setting["value"]
+        }
+        headers["Accept"] = "application/json"
+        if body is not None:
+            headers["Content-Type"] = media_type
+        answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(
+            method,
+            str(client.configuration.host) + path,
+            headers=headers,
+            body=None if body is None else orjson.dumps(body),
+            timeout=timeout,
+            preload_content=False,
+            retries=False,
+        )
+        return answer
+
+
+def preload() -> None:
+    """Import the client library, which takes most of a second, before somebody waits for it.
+
+    Whether it is there at all is said by ApiServer.
+    """
+    with suppress(ImportError):
+        importlib.import_module("kubernetes")
+
+
+def _client(kubeconfig: str | None, context: str | None) -> Any:
+    try:
+        from kubernetes import client, config
+        from kubernetes.config.incluster_config import InClusterConfigLoader
+    except ImportError:
+        raise PlacementError(
+            "the Kubernetes client is missing; install this package with its extra `kubernetes`"
+        ) from None
+    configuration = client.Configuration()
+    # With fewer the threads would open and close connections all the time.
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    named = file or context
+    try:
+        if not named and is_inside():
+            InClusterConfigLoader(TOKEN_FILE, AUTHORITY_FILE).load_and_set(configuration)
+        else:
+            config.load_kube_config(file, context, client_configuration=configuration, persist_config=False)
+    except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
+        where = kubeconfig or (_NOT_GIVEN if not named else "$KUBECONFIG or ~/.kube/config")
+        raise PlacementError(f"{where}: {_one_line(error)}") from None
+    return client.ApiClient(configuration)
+
+
+def is_inside() -> bool:
+    """Whether this process runs in a pod that has a service account."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and Path(TOKEN_FILE).exists()
+
+
+def object_path(collection: str, *segments: str) -> str:
+    """The path of something below a collection."""
+    return "/".join([collection, *(quote(segment, safe="") for segment in segments)])
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    for chunk in answer.stream(_CHUNK_BYTES):
+        *complete, last = chunk.split(b"\n")
+        for line in complete:
+            yield b"".join([*rest, line])
+            rest.clear()
+        rest.append(last)
+    # What comes behind the last line break was cut off; the next watch brings it again.
+
+
+def _event(line: bytes) -> Event:
+    try:
+        decoded = orjson.loads(line)
+        event = Event(decoded["type"], decoded["object"])
+    except (ValueError, KeyError, TypeError):
+        raise ApiServerError(f"no event of a watch: {line[:_LONGEST_TEXT]!r}") from None
+    if event.type == "ERROR":
+        raise ApiServerError(str(event.object.get("message")), event.object.get("code"))
+    return event
+
+
+def _refusal(answer: urllib3.BaseHTTPResponse) -> ApiServerError:
+    text = answer.data
+    try:
+        message = orjson.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        message = _one_line(text.decode(errors="replace"))[:_LONGEST_TEXT]
+    return ApiServerError(f"{message or answer.reason} ({answer.status})", answer.status)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

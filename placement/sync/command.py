@@ -1,0 +1,142 @@
+"""`placement sync`: keeping clusters of the service equal to those of Kubernetes."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+
+from placement.client.display import Action, argument, port_number
+from placement.engine.domain.errors import PlacementError
+from placement.sync.leadership import LEASE_SECONDS, LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS, LeaseName
+from placement.sync.pods import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+
+def _patience(text: str) -> float:
+    """Seconds, more than any attempt to bind a pod may take. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not LEAST_PATIENCE_SECONDS <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be {LEAST_PATIENCE_SECONDS} seconds or more")
+    return seconds
+
+
+def _lease(text: str) -> LeaseName:
+    """NAMESPACE/NAME. Raises ArgumentTypeError."""
+    namespace, _, name = text.partition("/")
+    if not (_OBJECT_NAME.fullmatch(namespace) and _OBJECT_NAME.fullmatch(name)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
+    return LeaseName(namespace, name)
+
+
+def _lease_seconds(text: str) -> int:
+    """Whole seconds, as a Lease takes them. Raises ArgumentTypeError."""
+    is_number = text.isascii() and text.isdecimal()
+    if not is_number or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no whole number from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS}"
+        )
+    return int(text)
+
+
+class SyncKubernetes(Action):
+    """Keep a cluster as its Kubernetes is: nodes, their topologies, and pods.
+
+    Lists and watches Kubernetes and sends the service what differs, until it is stopped. What the service
+    rejects is reported and sent again when it changes.
+    """
+
+    arguments = (
+        argument("--cluster", required=True, help="name of the cluster; it is created if it is missing"),
+        argument(
+            "--kubeconfig",
+            metavar="FILE",
+            help="how to reach Kubernetes (default $KUBECONFIG, ~/.kube/config, or as a pod does)",
+        ),
+        argument("--context", metavar="NAME", help="context of the kubeconfig"),
+        argument(
+            "--namespace",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="take only pods of this namespace, repeatable (default all)",
+        ),
+        argument(
+            "--claim-patience",
+            metavar="SECONDS",
+            type=_patience,
+            default=PATIENCE_SECONDS,
+            help="release the claim for a pod that waits if it was not bound for so long "
+            f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
+        ),
+        argument(
+            "--health-port",
+            metavar="PORT",
+            type=port_number,
+            help="answer /livez, /readyz, /healthcheck and /metrics on this port (default: on none)",
+        ),
+        argument(
+            "--health-host",
+            metavar="HOST",
+            default="127.0.0.1",
+            help="the address for that; 0.0.0.0 where Kubernetes probes it (default %(default)s)",
+        ),
+        argument(
+            "--lease",
+            metavar="NAMESPACE/NAME",
+            type=_lease,
+            help="take turns with the other processes that name the same Lease of Kubernetes: only its "
+            "holder sends (default: none)",
+        ),
+        argument(
+            "--lease-duration",
+            metavar="SECONDS",
+            type=_lease_seconds,
+            default=LEASE_SECONDS,
+            help="how long the others wait for a holder that is gone (default %(default)s, at least "
+            f"{SHORTEST_LEASE_SECONDS})",
+        ),
+        argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected"),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Compare once, or watch until stopped."""
+        from placement.common.secrets import warn_if_readable
+        from placement.sync.api_server import ApiServer
+        from placement.sync.events import Journal
+        from placement.sync.leadership import Leadership
+        from placement.sync.service import ServiceCluster
+        from placement.sync.synchronization import Synchronization, serve_health
+
+        if parsed_args.lease and parsed_args.once:
+            raise PlacementError(
+                "--lease: a single comparison with --once takes no turns; leave one of them out"
+            )
+        api_server = ApiServer(parsed_args.kubeconfig, parsed_args.context)
+        if parsed_args.kubeconfig:
+            warn_if_readable(parsed_args.kubeconfig, "the credentials")
+        journal = Journal(self.app.stdout, self.app.stderr)
+        leadership = None
+        if parsed_args.lease:
+            leadership = Leadership(api_server, parsed_args.lease, parsed_args.lease_duration, journal)
+        allow = leadership.require if leadership else lambda: None
+        synchronization = Synchronization(
+            api_server,
+            ServiceCluster(self.client, parsed_args.cluster, allow),
+            parsed_args.namespace,
+            journal,
+            parsed_args.claim_patience,
+            leadership,
+        )
+        if parsed_args.health_port:
+            serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
+        if parsed_args.once:
+            return 1 if synchronization.once() else 0
+        # Being told to end is no failure; the same way out as for Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        synchronization.forever()
+        return 0

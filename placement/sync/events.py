@@ -1,0 +1,186 @@
+"""Events of Kubernetes about objects that the service rejects, so that `kubectl describe` shows why.
+
+What is said again of the same object counts up the Event that is there. A thread of its own writes them, so
+many in a second; what comes when too many wait is dropped: an Event is a courtesy, the journal has it, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TextIO
+
+from placement.sync.api_server import ApiServer, ApiServerError, object_path
+from placement.sync.figures import EVENTS
+from placement.sync.service import CONFLICT
+from placement.sync.store import Key, Kind
+
+# The lines that the command prints for a person who watches it.
+
+
+class Journal:
+    """Progress on one stream, trouble on the other; may be used by several threads."""
+
+    def __init__(self, progress: TextIO, trouble: TextIO) -> None:
+        self._progress = progress
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self._last: dict[str, str] = {}
+
+    def note(self, text: str) -> None:
+        """Print progress."""
+        self._write(self._progress, text)
+
+    def trouble(self, source: str, text: str) -> None:
+        """Print what went wrong with a thing, but not the same again until `well` was called for it."""
+        with self._lock:
+            repeated = self._last.get(source) == text
+            self._last[source] = text
+        if not repeated:
+            self._write(self._trouble, f"{source}: {text}")
+
+    def well(self, source: str) -> None:
+        """Note that the trouble with a thing is over."""
+        with self._lock:
+            settled = self._last.pop(source, None) is not None
+        if settled:
+            self._write(self._trouble, f"{source}: well again")
+
+    def troubles(self) -> dict[str, str]:
+        """What goes wrong at present, by source."""
+        with self._lock:
+            return dict(self._last)
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        with self._lock:
+            print(text, file=stream, flush=True)
+
+
+REASON = "PlacementRejected"
+_COMPONENT = "placement-sync"
+_SOURCE = "events"
+# Events of objects that are in no namespace are in this one.
+_DEFAULT_NAMESPACE = "default"
+_MOST_WAITING = 100
+_PAUSE_SECONDS = 0.2
+# Kubernetes forgets Events after an hour; what is still so is said again before.
+_AGAIN_AFTER_SECONDS = 1200.0
+_MOST_REMEMBERED = 10_000
+_LONGEST_MESSAGE, _LONGEST_NAME = 1000, 200
+
+
+class _Said(NamedTuple):
+    text: str
+    at: float
+
+
+class RejectionEvents(threading.Thread):
+    """Writes them until the process ends."""
+
+    def __init__(self, api_server: ApiServer, journal: Journal) -> None:
+        super().__init__(name="events", daemon=True)
+        self._api_server = api_server
+        self._journal = journal
+        self._waiting: queue.Queue[tuple[dict[str, Any], str]] = queue.Queue(_MOST_WAITING)
+        self._said: dict[Key, _Said] = {}
+
+    def rejected(self, key: Key, manifest: Mapping[str, Any], text: str) -> None:
+        """Have an Event written, unless the same was said of that object a short while ago."""
+        said, now = self._said.get(key), time.monotonic()
+        if said and said.text == text and now - said.at < _AGAIN_AFTER_SECONDS:
+            return
+        if len(self._said) >= _MOST_REMEMBERED:
+            self._said.clear()
+        self._said[key] = _Said(text, now)
+        try:
+            self._waiting.put_nowait((_reference(key, manifest), text[:_LONGEST_MESSAGE]))
+        except queue.Full:
+            EVENTS.labels("dropped").inc()
+
+    def settled(self, key: Key) -> None:
+        """Note that nothing is wrong with the object any more."""
+        self._said.pop(key, None)
+
+    def run(self) -> None:
+        """Until the process ends."""
+        while True:
+            self.write_next()
+            time.sleep(_PAUSE_SECONDS)
+
+    def write_all(self) -> None:
+        """Write what waits, and return."""
+        while not self._waiting.empty():
+            self.write_next()
+
+    def write_next(self) -> None:
+        """Wait for an Event to write, and write it."""
+        reference, text = self._waiting.get()
+        try:
+            self._write(reference, text)
+        except ApiServerError as error:
+            EVENTS.labels("failed").inc()
+            self._journal.trouble(_SOURCE, str(error))
+        else:
+            EVENTS.labels("written").inc()
+            self._journal.well(_SOURCE)
+
+    def _write(self, reference: dict[str, Any], text: str) -> None:
+        """Raises ApiServerError."""
+        event = _event(reference, text)
+        collection = object_path("/api/v1", "namespaces", event["metadata"]["namespace"], "events")
+        try:
+            self._api_server.post(collection, event)
+        except ApiServerError as error:
+            if error.status != CONFLICT:
+                raise
+            self._count_up(object_path(collection, event["metadata"]["name"]), event)
+
+    def _count_up(self, path: str, event: dict[str, Any]) -> None:
+        found = self._api_server.get(path)
+        if found is not None:
+            again = {"count": (found.get("count") or 0) + 1, "lastTimestamp": event["lastTimestamp"]}
+            self._api_server.patch(path, again)
+
+
+def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = manifest["metadata"]
+    # kubelet names nodes by their names in Events, and kubectl looks for that.
+    uid = key.name if key.kind is Kind.NODE else str(metadata.get("uid") or "")
+    found = {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "name": key.name,
+        "uid": uid,
+        "resourceVersion": metadata.get("resourceVersion"),
+    }
+    if key.namespace:
+        found["namespace"] = key.namespace
+    return {name: value for name, value in found.items() if value}
+
+
+def _event(reference: dict[str, Any], text: str) -> dict[str, Any]:
+    """The Event; what is said again of the same object has the same name."""
+    told = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
+    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "namespace": reference.get("namespace") or _DEFAULT_NAMESPACE,
+            "name": f"{reference['name'][:_LONGEST_NAME].rstrip('.-')}.{digest}",
+        },
+        "involvedObject": reference,
+        "reason": REASON,
+        "message": text,
+        "type": "Warning",
+        "source": {"component": _COMPONENT},
+        "reportingComponent": _COMPONENT,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,186 @@
+"""Which of several processes writes: the one that holds a Lease of Kubernetes (coordination.k8s.io/v1).
+
+As the leader election of client-go does it. Clocks of hosts need not agree: who does not hold the Lease
+counts from when it saw that it had changed, and the holder counts from before it asked to renew it and stops
+a third of the time before anybody else may begin.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import PlacementError
+from placement.sync.api_server import ApiServer, ApiServerError, object_path
+from placement.sync.events import Journal
+from placement.sync.figures import LEADS
+from placement.sync.service import CONFLICT
+from placement.sync.watching import SOURCE
+
+LEASE_SECONDS = 15
+SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 3, 3600
+_GROUP = "coordination.k8s.io/v1"
+_TRUSTED_SHARE = 2 / 3
+_LOOKS_PER_LEASE = 7.5
+_SOURCE = f"{SOURCE}lease"
+
+
+class NotLeading(PlacementError):
+    """Another process may write by now, so this one must not."""
+
+
+class LeaseName(NamedTuple):
+    """Which Lease it is."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Leadership(threading.Thread):
+    """Tries to get the Lease and to keep it, in a thread of its own."""
+
+    def __init__(self, api_server: ApiServer, lease: LeaseName, seconds: int, journal: Journal) -> None:
+        super().__init__(name="leadership", daemon=True)
+        self._api_server = api_server
+        self._lease = lease
+        self._seconds = seconds
+        self._journal = journal
+        self.identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+        self.holder = ""
+        self._leads_until = 0.0
+        self._told: str | None = None
+        # What was seen of the holder last, and when.
+        self._seen: tuple[object, ...] = ()
+        self._seen_at = 0.0
+        self._ended = threading.Event()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may write at this moment."""
+        return time.monotonic() < self._leads_until
+
+    def require(self) -> None:
+        """Raises NotLeading unless this process may write at this moment."""
+        if not self.leads:
+            raise NotLeading(f"the Lease {self._lease} could not be renewed in time")
+
+    def run(self) -> None:
+        """Until `resign`."""
+        pause = self._seconds / _LOOKS_PER_LEASE
+        while not self._ended.wait(pause if self._told is not None else 0):
+            self._look()
+
+    def resign(self) -> None:
+        """Give the Lease back, so that another process need not wait; what cannot be done expires."""
+        self._ended.set()
+        self.join(self._seconds)
+        if not self.leads:
+            return
+        self._leads_until = 0.0
+        try:
+            with deadline.within(self._seconds * _TRUSTED_SHARE):
+                lease = self._found()
+                if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                    self._replace(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+        except (ApiServerError, LookupError) as error:
+            self._journal.trouble(_SOURCE, str(error))
+
+    def _look(self) -> None:
+        asked_at = time.monotonic()
+        try:
+            with deadline.within(self._seconds * _TRUSTED_SHARE):
+                held = self._hold()
+        except (ApiServerError, LookupError, TypeError, AttributeError) as error:
+            # Where somebody was faster, the next look tells who; nobody else leads before ours has run out.
+            if getattr(error, "status", None) != CONFLICT:
+                self._journal.trouble(_SOURCE, f"Lease {self._lease}: {error}")
+        else:
+            self._journal.well(_SOURCE)
+            self._leads_until = asked_at + self._seconds * _TRUSTED_SHARE if held else 0.0
+        self._tell()
+
+    def _hold(self) -> bool:
+        """Take or renew the Lease; whether this process has it now. Raises ApiServerError."""
+        lease = self._found()
+        if lease is None:
+            self._create()
+        elif self._may_take(lease["spec"]):
+            self._take(lease)
+        else:
+            return False
+        self.holder = self.identity
+        return True
+
+    def _may_take(self, spec: dict[str, Any]) -> bool:
+        self.holder = spec.get("holderIdentity") or ""
+        seen = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, time.monotonic()
+        lasts = float(spec.get("leaseDurationSeconds") or self._seconds)
+        return self.holder in ("", self.identity) or time.monotonic() >= self._seen_at + lasts
+
+    def _take(self, lease: dict[str, Any]) -> None:
+        spec, now = lease["spec"], _now()
+        changes: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
+        if spec.get("holderIdentity") != self.identity:
+            changes |= {
+                "holderIdentity": self.identity,
+                "acquireTime": now,
+                "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1,
+            }
+        self._replace(lease, changes)
+
+    def _tell(self) -> None:
+        leads = self.leads
+        LEADS.set(leads)
+        other = "cannot renew it" if self.holder == self.identity else f"{self.holder or 'nobody'} leads"
+        text = "this process leads" if leads else f"stands by, {other}"
+        if text != self._told:
+            self._told = text
+            self._journal.note(f"Lease {self._lease}: {text}")
+
+    # -- calls ----------------------------------------------------------------------------------------
+
+    def _found(self) -> dict[str, Any] | None:
+        return self._api_server.get(object_path(self._collection, self._lease.name))
+
+    def _create(self) -> None:
+        now = _now()
+        self._api_server.post(
+            self._collection,
+            {
+                "apiVersion": _GROUP,
+                "kind": "Lease",
+                "metadata": {"namespace": self._lease.namespace, "name": self._lease.name},
+                "spec": {
+                    "holderIdentity": self.identity,
+                    "leaseDurationSeconds": self._seconds,
+                    "acquireTime": now,
+                    "renewTime": now,
+                    "leaseTransitions": 0,
+                },
+            },
+        )
+
+    def _replace(self, lease: dict[str, Any], changes: dict[str, Any]) -> None:
+        """Refused with 409 if the Lease was changed since it was read. Raises ApiServerError."""
+        changed = {**lease, "spec": {**lease["spec"], **changes}}
+        self._api_server.put(object_path(self._collection, self._lease.name), changed)
+
+    @property
+    def _collection(self) -> str:
+        return object_path(f"/apis/{_GROUP}", "namespaces", self._lease.namespace, "leases")
+
+
+def _now() -> str:
+    """MicroTime, as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,267 @@
+"""Makes the pods of the service those that occupy nodes in Kubernetes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from placement.engine.domain.identifiers import portions
+from placement.sync.api_server import ApiServerError
+from placement.sync.events import Journal
+from placement.sync.figures import WRITES
+from placement.sync.sending import Sending
+from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
+from placement.sync.store import InformerStore, Key, Kind, WatchedObject
+
+# So many pods are sent in one call.
+_BATCH = 200
+# A call with one pod costs the service half of what one with four does.
+GATHERED_SECONDS = 0.1
+
+
+class _Held(NamedTuple):
+    uid: str
+    node: str | None
+    # What it was sent as, if this process sent it.
+    mark: bytes | None = None
+
+
+class ReconciledPods:
+    """What the service holds of pods, what is due, and which pods wait for their node.
+
+    A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
+    that is over or gone is released by its uid, also if this process knows of nothing held for it, because
+    schedulers claim without telling this process.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        sending: Sending,
+        lives: Callable[[PodId], bool],
+        namespaces: Collection[str],
+    ) -> None:
+        self._service = service
+        self._store = store
+        self._sending = sending
+        self._lives = lives
+        self._namespaces = namespaces
+        self._held: dict[Key, _Held] = {}
+        self._waiting: dict[Key, str] = {}
+        self._due: set[Key] = set()
+        self._ended: set[PodId] = set()
+        self._sent_at = -GATHERED_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def waiting(self) -> int:
+        """How many pods wait for their node."""
+        return len(self._waiting)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether pods are due, and others were sent so shortly before that more may come to go with them."""
+        return bool(self._due) and time.monotonic() < self._sent_at + GATHERED_SECONDS
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """Note pods that may have changed."""
+        self._due.update(keys)
+
+    def end(self, pods: Iterable[PodId]) -> None:
+        """Note pods that are over or gone."""
+        self._ended.update(pods)
+
+    def compare(self) -> None:
+        """Look at what the service holds. Raises ServiceError, ApiServerError."""
+        listed = [pod for pod in self._service.pods() if self.is_ours(pod)]
+        self._held = {key_of(pod.id): self._still(pod) for pod in listed}
+        self._due.update(self._held)
+        self.end(pod.id for pod in listed if self.has_ended(pod.id))
+
+    def _still(self, listed: HeldPod) -> _Held:
+        """What the service holds of a pod, unless the name is another pod's by now."""
+        known = self._held.get(key_of(listed.id))
+        same = known is not None and known[:2] == (listed.uid, listed.node)
+        return known if known is not None and same else _Held(listed.uid, listed.node)
+
+    def is_ours(self, pod: HeldPod) -> bool:
+        """Whether the pod is in one of the namespaces that are looked after."""
+        return not self._namespaces or pod.namespace in self._namespaces
+
+    def has_ended(self, pod: PodId) -> bool:
+        """Whether a pod is over or gone. Raises ApiServerError.
+
+        One that no list and no event has told of may be so new that they will; so Kubernetes is asked.
+        """
+        seen = self._store.get(key_of(pod))
+        if seen is not None and seen.uid == pod.uid:
+            return seen.over
+        return not self._lives(pod)
+
+    def release_ended(self) -> int:
+        """Release pods that are over or gone; how many held something. Raises ServiceError."""
+        released = 0
+        for pod in sorted(self._ended):
+            released += self._release(pod)
+            self._ended.discard(pod)
+        return released
+
+    def release_from(self, node: str) -> int:
+        """Release all pods on that node; those that still occupy it become due again. Raises ServiceError."""
+        leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
+        for pod in leaving:
+            self._release(pod)
+            self._due.add(key_of(pod))
+        return len(leaving)
+
+    def _release(self, pod: PodId) -> bool:
+        released = self._service.release(pod)
+        WRITES.labels("release", "accepted" if released else "nothing_held").inc()
+        self.forget(pod)
+        return released
+
+    def forget(self, pod: PodId) -> None:
+        """Note that the service does not hold that pod any more."""
+        key = key_of(pod)
+        held = self._held.get(key)
+        if held is not None and held.uid == pod.uid:
+            del self._held[key]
+
+    def arrived(self, node: str) -> None:
+        """Note that the service has that node now."""
+        self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
+
+    def put(self, has_node: Callable[[str], bool]) -> int:
+        """Send pods that are new or changed; how many were taken. Raises ServiceError."""
+        taken = 0
+        sendable = []
+        for key in sorted(self._due):
+            seen = self._sendable(key, has_node)
+            if seen is None:
+                self._due.discard(key)
+            else:
+                sendable.append((key, seen))
+        for batch in portions(sendable, _BATCH):
+            sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
+            self._sent_at = time.monotonic()
+            for (key, seen), outcome in zip(batch, sent, strict=True):
+                taken += self._note(key, seen, outcome)
+                self._due.discard(key)
+        return taken
+
+    def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> WatchedObject | None:
+        """A pod that is to be sent, None if nothing is due."""
+        self._waiting.pop(key, None)
+        seen = self._store.get(key)
+        if seen is None or seen.node is None:
+            self._sending.settled(key)
+            return None
+        held = self._held.get(key)
+        if held and held.mark == seen.mark:
+            return None
+        if not has_node(seen.node):
+            self._waiting[key] = seen.node
+            return None
+        return None if self._sending.rejections.holds_back(key, seen.mark) else seen
+
+    def _note(self, key: Key, seen: WatchedObject, sent: Sent) -> bool:
+        """Whether the service took the pod. Raises ServiceError for what is no refusal."""
+        if sent.refusal is not None:
+            self._sending.rejected(key, seen.mark, sent.refusal)
+            return False
+        self._sending.took(key, sent.warnings)
+        self._held[key] = _Held(seen.uid, seen.node, seen.mark)
+        return True
+
+
+def key_of(pod: PodId) -> Key:
+    """The key of a pod in the store."""
+    return Key(Kind.POD, pod.namespace, pod.name)
+
+
+# Claims of the service for pods that are not reported on their nodes: kept for a while, then released.
+
+
+LOOK_EVERY_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+# A bind is decided within two minutes of its claim: see the extender.
+LEAST_PATIENCE_SECONDS = 180
+
+
+class _Seen(NamedTuple):
+    changed_at: str | None
+    since: float
+
+
+class ExpiringClaims:
+    """Releases claims whose pod is gone, or was never bound.
+
+    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is
+    left alone until it has not been renewed for `patience` seconds on the clock of this process. What the
+    watches told may be old, so Kubernetes is then asked whether the pod `is_placed`, and the service checks
+    that it is still the same claim.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        pods: ReconciledPods,
+        journal: Journal,
+        is_placed: Callable[[PodId], bool],
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._service = service
+        self._store = store
+        self._pods = pods
+        self._journal = journal
+        self._is_placed = is_placed
+        self._patience = patience
+        self._seen: dict[PodId, _Seen] = {}
+
+    def look(self) -> None:
+        """Look at all of them. Raises ServiceError, ApiServerError."""
+        claims = [claim for claim in self._service.claims() if self._pods.is_ours(claim)]
+        waiting: dict[PodId, _Seen] = {}
+        for claim in claims:
+            if self._pods.has_ended(claim.id):
+                self._pods.end([claim.id])
+            elif self._is_bound(claim.id):
+                # Reported, and placed again since; or about to be reported.
+                self._pods.forget(claim.id)
+                self._pods.look_at([key_of(claim.id)])
+            else:
+                waiting[claim.id] = self._still(claim)
+        self._seen = waiting
+        for pod, seen in waiting.items():
+            if time.monotonic() - seen.since >= self._patience:
+                self._expire(pod, seen)
+
+    def _is_bound(self, pod: PodId) -> bool:
+        seen = self._store.get(key_of(pod))
+        return seen is not None and seen.uid == pod.uid and seen.node is not None
+
+    def _still(self, claim: HeldPod) -> _Seen:
+        known = self._seen.get(claim.id)
+        same = known is not None and known.changed_at == claim.changed_at
+        return known if known is not None and same else _Seen(claim.changed_at, time.monotonic())
+
+    def _expire(self, pod: PodId, seen: _Seen) -> None:
+        source = f"claim of pod {pod.namespace}/{pod.name}"
+        try:
+            if self._is_placed(pod):
+                return
+        except ApiServerError as error:
+            self._journal.trouble(source, f"stays, Kubernetes cannot be asked about the pod: {error}")
+            return
+        self._journal.well(source)
+        if self._service.release(pod, seen.changed_at):
+            self._journal.note(
+                f"pod {pod.namespace}/{pod.name}: waits, and was not bound for {self._patience:.0f} s "
+                "after its place was claimed; the claim is released"
+            )
+            self._pods.forget(pod)

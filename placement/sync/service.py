@@ -1,0 +1,196 @@
+"""The calls of the reconciler to the service, for one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from placement.client.client import Client, ServiceError, message_of, path
+
+_NOT_FOUND = 404
+_REFUSALS = frozenset({400, 409, 413, 422})
+CONFLICT = 409
+
+
+class PodId(NamedTuple):
+    """One pod, told by its uid from others that have its name before or after it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class HeldPod(NamedTuple):
+    """A pod that the service knows; without node it occupies nothing."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str | None
+    changed_at: str | None = None
+
+    @property
+    def id(self) -> PodId:
+        """Which pod it is."""
+        return PodId(self.namespace, self.name, self.uid)
+
+
+NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
+"""The name of a node, its Node and its NodeResourceTopology."""
+
+
+class Sent(NamedTuple):
+    """What became of a thing: warnings about it, or why the service did not take it."""
+
+    warnings: list[str]
+    refusal: ServiceError | None = None
+
+
+class ServiceCluster:
+    """One cluster of the service. Every call raises ServiceError."""
+
+    def __init__(self, client: Client, name: str, allow: Callable[[], None] = lambda: None) -> None:
+        """`allow` is called before each write, which its exceptions prevent."""
+        self._client = client
+        self._allow = allow
+        self._path = f"/ext/v1{path('clusters', name)}"
+
+    def create_if_missing(self) -> bool:
+        """Create the cluster unless it exists; whether it had to be created."""
+        try:
+            self._client.get(self._path)
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._put("", {})
+            return True
+        return False
+
+    def nodes(self) -> list[str]:
+        """The names of its nodes."""
+        return [node["name"] for node in self._client.get(f"{self._path}/nodes")["nodes"]]
+
+    def put_node(self, name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> list[str]:
+        """Create or update a node; the warnings about it."""
+        body = {"node": node, "nodeResourceTopology": topology}
+        warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
+        return warnings
+
+    def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
+        """Create or update many nodes; what became of each, in their order."""
+        items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]
+        found = self._sent("nodes", items)
+        return [self._alone(partial(self.put_node, *node)) for node in nodes] if found is None else found
+
+    def put_pods(self, pods: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Sent]:
+        """Record many pods, given by namespace, name and manifest; what became of each, in their order."""
+        found = self._sent("pods", [manifest for *_, manifest in pods])
+        return [self._alone(partial(self.put_pod, *pod)) for pod in pods] if found is None else found
+
+    def _sent(self, kind: str, items: Sequence[Mapping[str, Any]]) -> list[Sent] | None:
+        """What became of each of many things; None if one of them spoils the body for all."""
+        self._allow()
+        try:
+            answer = self._client.post(f"{self._path}/{kind}", {"kind": "List", "items": items})
+        except ServiceError as error:
+            if not is_refusal(error):
+                raise
+            return None
+        return [_sent(outcome) for outcome in answer[kind]]
+
+    @staticmethod
+    def _alone(put: Callable[[], list[str]]) -> Sent:
+        try:
+            return Sent(put())
+        except ServiceError as error:
+            return Sent([], error)
+
+    def delete_node(self, name: str) -> None:
+        """Delete a node, if it is there."""
+        self._delete(path("nodes", name))
+
+    def reservations(self, node: str | None = None) -> list[str]:
+        """The names of its reservations, or of those on one of its nodes."""
+        return [each["name"] for each in self._listed("reservations", _on(node))]
+
+    def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
+        """Place a reservation, or change its terms; the warnings about it."""
+        done = self._put(path("reservations", name), reservation)
+        warnings: list[str] = done["warnings"]
+        return warnings
+
+    def delete_reservation(self, name: str) -> None:
+        """Release a reservation, if it is there."""
+        self._delete(path("reservations", name))
+
+    def pods(self, node: str | None = None) -> Iterator[HeldPod]:
+        """Its pods, or those on one of its nodes."""
+        return map(_held, self._listed("pods", _on(node)))
+
+    def claims(self) -> Iterator[HeldPod]:
+        """Pods that the service has placed and that were not reported on their nodes yet."""
+        return map(_held, self._listed("pods", [("scheduled", "true")]))
+
+    def _listed(self, kind: str, wanted: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """All entries of a list that comes in pages."""
+        marker: list[tuple[str, str]] = []
+        while True:
+            page = self._client.get(f"{self._path}/{kind}", wanted + marker)
+            yield from page[kind]
+            if page["next"] is None:
+                return
+            marker = [("marker", str(page["next"]))]
+
+    def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
+        """Record a pod on its node; the warnings about it."""
+        warnings: list[str] = self._put(path("pods", namespace, name), pod)["warnings"]
+        return warnings
+
+    def release(self, pod: PodId, changed_at: str | None = None) -> bool:
+        """Release what the pod of that uid holds; whether it held anything.
+
+        With `changed_at` only if it was not claimed or reported again since.
+        """
+        query = [("uid", pod.uid)]
+        if changed_at is not None:
+            query.append(("changed_at", changed_at))
+        try:
+            return self._delete(path("pods", pod.namespace, pod.name), query)
+        except ServiceError as error:
+            if changed_at is None or error.status != CONFLICT:
+                raise
+            return False
+
+    def _put(self, of: str, body: Mapping[str, Any]) -> Any:
+        self._allow()
+        return self._client.put(self._path + of, body)
+
+    def _delete(self, of: str, query: Sequence[tuple[str, str]] = ()) -> bool:
+        self._allow()
+        try:
+            self._client.delete(self._path + of, query)
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
+
+
+def _on(node: str | None) -> list[tuple[str, str]]:
+    return [] if node is None else [("node", node)]
+
+
+def _held(pod: Mapping[str, Any]) -> HeldPod:
+    return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"], pod.get("changed_at"))
+
+
+def _sent(outcome: Mapping[str, Any]) -> Sent:
+    if "error" in outcome:
+        return Sent([], ServiceError(message_of(outcome["error"]), outcome["status"]))
+    return Sent(outcome.get("pod", outcome)["warnings"])
+
+
+def is_refusal(error: ServiceError) -> bool:
+    """Whether the service works but refuses this."""
+    return error.status in _REFUSALS

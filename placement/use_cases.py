@@ -1,0 +1,282 @@
+"""Everything the service can do, wired to one database."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from placement.allocations.best_fit import BestFit
+from placement.allocations.candidates import Candidates, SearchSettings
+from placement.allocations.claims import Claims
+from placement.allocations.group_rules import Ruled
+from placement.allocations.holdings import Holdings, Listings
+from placement.allocations.reshaper import Reshaper
+from placement.allocations.statements.consumers import AttributeRegistry
+from placement.audit.service import AuditTrail, Events
+from placement.common.probes import Check
+from placement.engine.domain import deadline, scope
+from placement.engine.domain.errors import Unavailable
+from placement.flavors.service import Flavors
+from placement.metrics import catalog
+from placement.planning.capacity import Planning
+from placement.planning.plans import Plans
+from placement.pods.cache import ClusterCache
+from placement.pods.clusters import Clusters, NodeImports
+from placement.pods.extender import Binders, Extender
+from placement.pods.finding import Finder
+from placement.pods.host_views import HostViews
+from placement.pods.node_views import ClosedNodes
+from placement.pods.node_writer import NodeWriter
+from placement.pods.preemption import Preemption
+from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.reservations import Reservations
+from placement.pods.service import Pods
+from placement.pods.translation import PodTranslation
+from placement.providers import scoping
+from placement.providers.fleet import Capacity, Hosts
+from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.inventories import Inventories
+from placement.providers.names import ResourceClasses, Traits
+from placement.providers.service import Memberships, Providers
+from placement.storage import schema
+from placement.storage.database import Database
+from placement.storage.failures import NO_SLOT
+
+# The figures of a process that are not counted where something happens, written down now and then.
+
+
+_MEMORY = Path("/proc/self/statm")
+
+
+def publish(database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
+    """Write down the state of pool, forest, images and process; waits for nobody."""
+    state = forest.state
+    catalog.LAG_SECONDS.set(state.behind_seconds)
+    catalog.PROVIDERS.set(state.providers)
+    catalog.FOREST_BYTES.set(state.bytes)
+    nodes, size = images.held
+    catalog.IMAGE_NODES.set(nodes)
+    catalog.IMAGE_BYTES.set(size)
+    for name, count in database.connections().items():
+        catalog.DATABASE_CONNECTIONS.labels(name).set(count)
+    catalog.WORKERS.set(1)
+    if _MEMORY.exists():
+        pages = int(_MEMORY.read_text().split()[1])
+        catalog.RESIDENT_BYTES.set(pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+# What a process needs to answer requests, looked at by a thread of its own, so that asking costs nothing.
+
+
+LOG = logging.getLogger(__name__)
+_EVERY_SECONDS = 2.0
+_DATABASE_ANSWERS_WITHIN_SECONDS = 3.0
+# Rounds are seconds apart; who has told nothing for so long is stuck.
+_STALE_SECONDS = 10.0
+SCHEMA, WRITABLE, FOREST = "schema-version", "database-writable", "forest-loaded"
+
+
+class Health:
+    """The checks of one process: schema version, database writable, forest loaded and how far behind."""
+
+    def __init__(self, database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
+        self._database = database
+        self._forest = forest
+        self._images = images
+        self._known: tuple[str | None, frozenset[str]] | None = None
+        self._database_checks: tuple[Check, ...] = ()
+        self._forest_problem = "it is still being loaded"
+        self._told_at = time.monotonic()
+
+    def watch(self) -> None:
+        """Look again and again from a thread of its own, the first time at once."""
+        threading.Thread(target=self._watch, name="health", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            try:
+                self.look()
+            except Exception:
+                # The next look may be luckier; without any, health would stay as it is for ever.
+                LOG.exception("looking at the health of this process failed")
+            time.sleep(_EVERY_SECONDS)
+
+    def look(self) -> None:
+        """Look at the database, let the forest catch up with it, and write down how things are."""
+        with deadline.within(_DATABASE_ANSWERS_WITHIN_SECONDS):
+            self._database_checks = self._look_at_database()
+        self._told_at = time.monotonic()
+        # The first time this loads everything, which has no bound.
+        try:
+            self._forest.current()
+        except Unavailable as error:
+            self._forest_problem = str(error)
+        else:
+            self._forest_problem = ""
+        publish(self._database, self._forest, self._images)
+
+    def checks(self) -> list[Check]:
+        """What was found last; it asks nobody and waits for nobody."""
+        silent = time.monotonic() - self._told_at
+        found = self._database_checks
+        if not found or silent > _STALE_SECONDS:
+            said = f"the database has not answered for {silent:.0f} s" if found else "not looked at yet"
+            found = (Check(SCHEMA, False, said), Check(WRITABLE, False, said))
+        return [*map(self._with_refusals, found), self._forest_check()]
+
+    def _with_refusals(self, check: Check) -> Check:
+        """Return the check as this process knows it from its own writes; only they find a disk full."""
+        refused = self._database.refused_writes.reason
+        return Check(WRITABLE, False, refused) if refused and check.name == WRITABLE and check.ok else check
+
+    def _forest_check(self) -> Check:
+        state = self._forest.state
+        if not state.loaded:
+            return Check(FOREST, False, self._forest_problem or "it is being loaded again")
+        behind = f"{state.providers} providers, {state.behind_seconds:.1f} s behind"
+        if state.behind_seconds <= _STALE_SECONDS:
+            return Check(FOREST, True, behind)
+        return Check(FOREST, False, f"{behind}: {self._forest_problem or 'the database is slow'}")
+
+    def _look_at_database(self) -> tuple[Check, ...]:
+        try:
+            with self._database.read() as connection:
+                present = schema.revision_of(connection)
+                writable = self._database.backend.is_writable(connection)
+        except Unavailable as error:
+            if self._database.diagnose(error.__cause__ or error) is NO_SLOT and self._database_checks:
+                # Others use all connections, so what was found before still holds.
+                return self._database_checks
+            return Check(SCHEMA, False, str(error)), Check(WRITABLE, False, str(error))
+        said = "it takes writes" if writable else "it takes no writes"
+        return self._schema_check(present), Check(WRITABLE, writable, said)
+
+    def _schema_check(self, present: str | None) -> Check:
+        if self._known is None:
+            self._known = schema.newest(self._database), schema.revisions(self._database)
+        newest, known = self._known
+        if present is not None and present == newest:
+            return Check(SCHEMA, True, present)
+        if present is None or present in known:
+            return Check(SCHEMA, False, f"{present}, this release needs {newest}")
+        # In a rolling upgrade the release before goes on beside the next one.
+        return Check(SCHEMA, True, f"{present}, of a newer release than this one, whose newest is {newest}")
+
+
+_KNOW_CLUSTERS = frozenset(
+    (
+        "best_fit",
+        "candidates",
+        "closed_nodes",
+        "clusters",
+        "extender",
+        "finder",
+        "flavors",
+        "host_views",
+        "hosts",
+        "listings",
+        "nodes",
+        "planning",
+        "plans",
+        "pod_translation",
+        "pods",
+        "reservations",
+        # Figures and health are for all who reach the port.
+        "capacity",
+        "health",
+    )
+)
+"""The use cases that show a caller who is bound to clusters nothing else, see `providers.scoping`."""
+
+
+class UseCases:
+    """The use cases of one process."""
+
+    def __init__(
+        self,
+        database: Database,
+        search_settings: SearchSettings,
+        binders: Binders | None = None,
+        resource_prefixes: Sequence[str] = (),
+    ) -> None:
+        self.database = database
+        attributes = AttributeRegistry(database)
+        writer = NodeWriter(attributes, database.history)
+        self.cluster_cache = ClusterCache(database)
+        ends = ReservationEnds(database, self.cluster_cache, writer)
+        self.pods = Pods(database, self.cluster_cache, writer, ends)
+        self.reservations = Reservations(database, self.cluster_cache, self.pods, ends)
+        self.pod_translation = PodTranslation(database, self.cluster_cache)
+        self.nodes = NodeImports(database, self.cluster_cache.loader, writer, resource_prefixes)
+        self.clusters = Clusters(database, self.nodes)
+        self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
+        self.forest = ForestKeeper(database)
+        self.health = Health(database, self.forest, self.cluster_cache)
+        self.capacity = Capacity(database, self.forest)
+        self.hosts = Hosts(database, self.forest)
+        self.host_views = HostViews(database, self.cluster_cache.loader)
+        self.finder = Finder(database)
+        self.closed_nodes = ClosedNodes(self.cluster_cache)
+        self.candidates = Candidates(database, self.forest, search_settings)
+        self.claims = Claims(database, attributes)
+        self.holdings = Holdings(database)
+        self.ruled = Ruled(database, self.candidates, self.holdings)
+        self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
+        self.planning = Planning(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.plans = Plans(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
+        self.inventories = Inventories(database)
+        self.listings = Listings(database)
+        self.memberships = Memberships(database)
+        self.providers = Providers(database, self.forest)
+        self.reshaper = Reshaper(database, attributes)
+        self.resource_classes = ResourceClasses(database)
+        self.traits = Traits(database)
+        self.audit = AuditTrail(database)
+        self.events = Events(database)
+
+    @property
+    def within_scope(self) -> UseCases:
+        """What the work at hand may ask for: to a bound caller only those that know clusters."""
+        return self if scope.admits(None) else cast(UseCases, _OfClusters(self))
+
+    def close(self) -> None:
+        """Give back the connections that are kept for looking at changes."""
+        self.forest.close()
+        self.cluster_cache.close()
+        self.events.close()
+
+    @classmethod
+    @contextmanager
+    def opened(cls, connection: str, search_settings: SearchSettings) -> Iterator[UseCases]:
+        """The use cases on the database at this URL, closed again after the block."""
+        database = Database(connection)
+        use_cases = cls(database, search_settings)
+        try:
+            yield use_cases
+        finally:
+            use_cases.close()
+            database.dispose()
+
+
+class _OfClusters:
+    """The use cases for a bound caller."""
+
+    def __init__(self, use_cases: UseCases) -> None:
+        self._use_cases = use_cases
+
+    def __getattr__(self, name: str) -> object:
+        """Raises Forbidden for a use case that knows no clusters."""
+        if name not in _KNOW_CLUSTERS:
+            scoping.require_everything()
+        return getattr(self._use_cases, name)

@@ -1,0 +1,79 @@
+"""Tables are as wide as the terminal, and no name or UUID in them is cut or broken."""
+
+from __future__ import annotations
+
+import io
+from argparse import Namespace
+
+import pytest
+
+from placement.client.formats import Lines, ResourceAmounts, Table, Yaml
+
+UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
+NAMES = ("#", "Name", "Text", "Amounts", "UUID")
+ROWS = [
+    (1, "batch/batch-06/core-0-12", "a few words - for people", ResourceAmounts({"CUSTOM_A": 12}), UUID),
+    (10, "edge", None, ResourceAmounts({"A": 1, "B": 2}), UUID),
+]
+
+
+def written(
+    width: int, *, columns: tuple[str, ...] = (), wide: bool = False, first: tuple[str, ...] = ()
+) -> str:
+    out = io.StringIO()
+    given = Namespace(
+        max_width=width, fit_width=False, print_empty=False, columns=columns, wide=wide, left_out_first=first
+    )
+    Table().emit_list(NAMES, ROWS, out, given)
+    return out.getvalue()
+
+
+def test_columns_of_numbers_stand_right_and_what_is_not_there_is_empty():
+    rule, header, _, first, *others, last = written(0).splitlines()
+    assert rule == last == f"+----+{'-' * 26}+{'-' * 26}+-------------+{'-' * 38}+"
+    assert header == f"| #  | Name{' ' * 20} | Text{' ' * 20} | Amounts     | UUID{' ' * 32} |"
+    assert first == f"|  1 | batch/batch-06/core-0-12 | a few words - for people | CUSTOM_A=12 | {UUID} |"
+    assert others == [
+        f"| 10 | edge{' ' * 20} | {' ' * 24} | A=1         | {UUID} |",
+        f"|    | {' ' * 24} | {' ' * 24} | B=2         | {' ' * 36} |",
+    ]
+
+
+@pytest.mark.parametrize("width", [*range(36, 120, 7), 60, 80, 200])
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int, capsys):
+    table = written(width)
+    assert max(map(len, table.splitlines())) <= width
+    left_out = capsys.readouterr().err
+    for column, values in {"Name": ["batch/batch-06/core-0-12", "edge"], "UUID": [UUID]}.items():
+        shown = all(f" {value} " in table for value in values)
+        assert shown != (column in left_out.partition(";")[0])
+
+
+def test_the_least_important_columns_go_first(capsys):
+    header = written(80, first=("UUID", "Text")).splitlines()[1]
+    assert [name.strip() for name in header.strip("|").split("|")] == ["#", "Name", "Text", "Amounts"]
+    assert capsys.readouterr().err == "Left out: UUID; --wide shows all, -c COLUMN chooses.\n"
+    header = written(50, first=("UUID", "Text")).splitlines()[1]
+    assert [name.strip() for name in header.strip("|").split("|")] == ["#", "Name", "Amounts"]
+
+
+@pytest.mark.parametrize("how", [{"columns": ("UUID",)}, {"wide": True}])
+def test_columns_that_are_asked_for_are_shown_however_narrow_it_is(how, capsys):
+    assert UUID in written(30, **how)
+    assert capsys.readouterr().err == ""
+
+
+def test_details_keep_their_words_whole():
+    out = io.StringIO()
+    given = Namespace(max_width=50, fit_width=False)
+    Table().emit_one(
+        ("uuid", "words"), (UUID, Lines(["one two three four five six seven eight nine"])), out, given
+    )
+    assert f" {UUID} " in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 50
+
+
+def test_yaml_repeats_what_occurs_twice():
+    out, twice = io.StringIO(), ["A"]
+    Yaml().emit_list(("first", "second"), [(Lines(twice), Lines(twice))], out, Namespace())
+    assert out.getvalue() == "- first:\n  - A\n  second:\n  - A\n"

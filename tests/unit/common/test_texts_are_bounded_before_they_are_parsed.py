@@ -1,0 +1,175 @@
+"""Deep, large and odd texts are refused before they cost anything; manifests hold what JSON holds."""
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.common import documents as bounds
+from placement.common import documents as reading
+from placement.common.documents import DEEPEST, check_json, parse_json, parse_yaml
+from placement.engine.domain.errors import BadRequest
+from placement.pods.koordinator.lists import node_manifests, nodes_manifests, pod_manifest, pods_manifests
+from tests.synchronizing import node_manifests as node_manifests_of
+
+NODE, POD = {"kind": "Node", "metadata": {"name": "n"}}, {"kind": "Pod", "metadata": {"name": "p"}}
+TOPOLOGY = {"kind": "NodeResourceTopology", "metadata": {"name": "n"}}
+
+
+def nested(depth):
+    return b"[" * depth + b"]" * depth
+
+
+def test_json_may_be_nested_so_deep_and_no_deeper():
+    check_json(nested(DEEPEST))
+    with pytest.raises(BadRequest, match=f"deeper than {DEEPEST} levels"):
+        check_json(nested(DEEPEST + 1))
+
+
+def test_brackets_in_texts_do_not_count():
+    check_json(json.dumps(["[" * 1000, '"[' * 1000, "\\", "{" * 1000]).encode())
+    with pytest.raises(BadRequest, match="deeper"):
+        check_json(b'["a", "\\"", ' + nested(DEEPEST) + b"]")
+
+
+def test_many_values_need_a_large_text(monkeypatch):
+    monkeypatch.setattr(bounds, "_FREE_VALUES", 10)
+    check_json(json.dumps([0] * 10).encode())
+    check_json(json.dumps(["a text of twenty-four bytes"] * 50).encode())
+    with pytest.raises(BadRequest, match="too many values"):
+        check_json(json.dumps([0] * 50).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"a: &x [1]\nb: *x", "aliases are not supported"),
+        (nested(DEEPEST + 1), "nested deeper"),
+        (b"%TAG ! x\n" * 101 + b"--- a", "directives"),
+        (b"[1, 2, 3, 4, 5, 6]", "more than 5 values"),
+        (b"a: [", "Malformed YAML"),
+        (b"\xff", "Malformed YAML"),
+    ],
+)
+def test_yaml_is_bounded_too(text, said):
+    with pytest.raises(BadRequest, match=said):
+        parse_yaml(text, most_values=5 if said.startswith("more") else None)
+
+
+def test_yaml_is_read_as_kubernetes_reads_it():
+    assert parse_yaml(b"a: 2024-05-06\n---\n---\nb: 1.5\nc: yes") == [
+        {"a": "2024-05-06"},
+        {"b": 1.5, "c": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"kind: Pod\nspec: {a: .nan}", "Pod.spec.a: must be a finite number"),
+        (b"kind: Pod\nspec: [{1: 2}]", r"Pod.spec\[0\]: every key must be text, not int"),
+        (b"x: !!binary aGVsbG8=", "x: bytes is no kind of value"),
+        (b'{"a": [9223372036854775808]}', r"a\[0\]: the number does not fit into 64 bits"),
+        (b'a: "x\\0y"', "a: contains a NUL character"),
+    ],
+)
+def test_values_that_cannot_be_stored_are_refused_by_their_place(text, said):
+    with pytest.raises(BadRequest, match=f"^{said}"):
+        parse_yaml(text)
+
+
+def test_json_is_one_document_of_what_can_be_stored():
+    assert parse_json(b'{"a": 9223372036854775807}') == [{"a": 2**63 - 1}]
+    for text in (b"{} {}", b"", b'{"a": 9223372036854775808}', b'["\\u0000"]'):
+        with pytest.raises(BadRequest):
+            parse_json(text)
+
+
+spaces = st.sampled_from(["", " ", "\n\t "])
+numbers = "1 -1 -0 0.5 1e5 1.5e+300 1e400 -1E400 9223372036854775807 9223372036854775808 -9223372036854775809"
+words = r'"" "1e400" "9223372036854775808" "\u0000" "\\u0000" "a\u0000b" true null 18446744073709551616'
+scalars = st.sampled_from([*numbers.split(), *words.split()])
+texts = st.recursive(
+    scalars,
+    lambda inner: (
+        st.tuples(spaces, st.lists(inner, max_size=3)).map(
+            lambda it: f"[{it[0]}{f',{it[0]}'.join(it[1])}{it[0]}]"
+        )
+        | st.tuples(spaces, st.sampled_from(['"k"', '"\\u0000"']), inner).map(
+            lambda it: f"{{{it[0]}{it[1]}{it[0]}:{it[0]}{it[2]}{it[0]}}}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(texts, spaces)
+def test_what_cannot_be_stored_is_found_wherever_it_stands(text, around):
+    """A text is only looked at value by value if it looks odd."""
+    given_text = f"{around}{text}{around}".encode()
+
+    def outcome(parse):
+        try:
+            return parse()
+        except (BadRequest, ValueError) as error:
+            return str(error).removeprefix("Malformed JSON: ")
+
+    def looked_at():
+        documents = [orjson.loads(given_text)]
+        reading._check_storable(documents)
+        return documents
+
+    assert outcome(lambda: parse_json(given_text)) == outcome(looked_at)
+
+
+def test_a_usual_manifest_is_not_looked_at_value_by_value(monkeypatch):
+    looked: list[object] = []
+    monkeypatch.setattr(reading, "_check_storable", looked.append)
+    usual = [
+        *node_manifests_of("n"),
+        {"uid": "4e123456-1e40-4e00-8e00-3e1111111111", "n": [1, -2, 0.5, "1e9"]},
+    ]
+    assert parse_json(json.dumps(usual).encode()) == [usual]
+    assert looked == []
+    parse_json(b'{"a": 9223372036854775807}')
+    assert len(looked) == 1
+
+
+def test_a_node_and_its_topology_are_found_in_whatever_they_come():
+    both = (NODE, TOPOLOGY)
+    assert node_manifests([TOPOLOGY, NODE]) == both
+    assert node_manifests([{"kind": "List", "items": [NODE, {"kind": "List", "items": [TOPOLOGY]}]}]) == both
+    assert node_manifests([{"node": NODE, "nodeResourceTopology": TOPOLOGY}]) == both
+    assert node_manifests([{"node": NODE}]) == (NODE, None)
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ([TOPOLOGY], "the Node is missing"),
+        ([NODE, NODE], "more than one Node"),
+        ([NODE, POD], "expected Node or NodeResourceTopology, got 'Pod'"),
+        ([NODE, 5], "expected a manifest, got int"),
+    ],
+)
+def test_what_is_not_one_node_is_refused(documents, said):
+    with pytest.raises(BadRequest, match=said):
+        node_manifests(documents)
+
+
+def test_many_nodes_are_told_apart_by_name():
+    other = {"kind": "Node", "metadata": {"name": "m"}}
+    assert nodes_manifests([other, TOPOLOGY, NODE]) == {"m": (other, None), "n": (NODE, TOPOLOGY)}
+    with pytest.raises(BadRequest, match="a Node has none"):
+        nodes_manifests([{"kind": "Node", "metadata": {}}])
+
+
+def test_pods_come_alone_or_in_lists():
+    assert pod_manifest([{"kind": "List", "items": [POD]}]) == POD
+    assert pods_manifests([POD, {"kind": "List", "items": [POD]}]) == [POD, POD]
+    with pytest.raises(BadRequest, match="expected one Pod, got 2"):
+        pod_manifest([POD, POD])
+    with pytest.raises(BadRequest, match="expected Pod, got 'Node'"):
+        pods_manifests([NODE])

@@ -1,0 +1,124 @@
+"""What is told of each host is what its inventories say, whatever its tree looks like."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from placement.engine.forest import totals
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.providers import MILLION, InventoryRow, ProviderRecord, ProviderRow
+from placement.engine.forest.totals import NO_AGGREGATE, NOTHING, Shares
+
+CPUS, MEMORY, DISK = 1, 2, 3
+CLUSTER, OTHER = 7, 8
+
+
+def provider(id_: int, parent: int | None, root: int, held: dict[int, tuple[int, int]]) -> ProviderRecord:
+    """A provider with (capacity, used) by class; roots of even ids are in the cluster."""
+    rows = tuple(
+        InventoryRow(class_id, capacity, 1, 10**6, 1, used, capacity, 0, MILLION)
+        for class_id, (capacity, used) in held.items()
+    )
+    row = ProviderRow(id_, f"00000000-0000-4000-8000-{id_:012}", 0, parent, root, 1)
+    aggregates = frozenset({CLUSTER} if id_ % 2 == 0 else ()) if parent is None else frozenset()
+    return ProviderRecord(row, rows, frozenset(), aggregates)
+
+
+def of(forest: Forest, only: int | None = None) -> totals.Fleet:
+    return totals.fleet_of(forest.snapshot(), {CLUSTER}, only)
+
+
+def test_hosts_come_group_by_group_and_each_once():
+    forest = Forest()
+    forest.apply([provider(id_, None, id_, {DISK: (10, id_)}) for id_ in range(1, 8)])
+    all_ = of(forest)
+    assert all_.ids.tolist() == [1, 3, 5, 7, 2, 4, 6]
+    assert all_.counts() == [(NO_AGGREGATE, 4), (CLUSTER, 3)]
+    assert np.frombuffer(all_.group_bytes, "<u4").tolist() == [0, 4, 7]
+    assert np.frombuffer(all_.id_bytes, "<u4").tolist() == all_.ids.tolist()
+    assert of(forest, CLUSTER).ids.tolist() == [2, 4, 6]
+    assert of(forest, OTHER).ids.tolist() == []
+    used = totals.used(forest.snapshot(), all_, DISK)
+    assert used.part.tolist() == [1, 3, 5, 7, 2, 4, 6]
+    assert used.totals() == (28, 70)
+    assert used.ranked(rising=False) == [3, 6, 2, 5, 1, 4, 0]
+    assert totals.places_of(all_, [6, 99, 1]) == [6, None, 0]
+
+
+def test_levels_are_percent_and_nothing_is_told_from_zero():
+    shares = Shares(np.array([0, 1, 3, 5, 90, 0]), np.array([3, 3, 3, 3, 3, 0]))
+    assert list(shares.level_bytes) == [0, 33, 100, 167, 200, NOTHING]
+    assert shares.ranked(rising=True) == [0, 1, 2, 3, 4, 5]
+    assert shares.ranked(rising=False) == [4, 3, 2, 1, 0, 5]
+
+
+def test_a_core_is_free_if_nobody_has_any_of_it():
+    forest = Forest()
+    numa = {MEMORY: (64, 60)}
+    cores = {11: (2, 0), 12: (2, 1), 13: (2, 2), 14: (0, 0)}
+    forest.apply(
+        [
+            provider(1, None, 1, {DISK: (10, 0)}),
+            provider(10, 1, 1, numa),
+            *(provider(id_, 10, 1, {CPUS: held}) for id_, held in cores.items()),
+            # CPUs beside memory in one provider count by themselves.
+            provider(2, None, 2, {CPUS: (8, 3), MEMORY: (100, 0)}),
+            provider(3, None, 3, {MEMORY: (100, 0)}),
+        ]
+    )
+    view, all_ = forest.snapshot(), of(forest)
+    free = totals.free_cores(view, all_, CPUS, MEMORY)
+    assert dict(
+        zip(all_.ids.tolist(), zip(free.part.tolist(), free.whole.tolist(), strict=True), strict=True)
+    ) == {
+        1: (1, 3),
+        2: (5, 8),
+        3: (0, 0),
+    }
+
+
+def test_stranded_cores_are_free_beside_too_little():
+    """Compared with a sum that is written for obviousness."""
+    chance = random.Random(7)
+    forest, expected, records = Forest(), {}, []
+    next_id = 1000
+    for root in range(1, 40):
+        records.append(provider(root, None, root, {}))
+        stranded = free = 0
+        for _ in range(chance.randrange(3)):
+            next_id += 1
+            place, memory = next_id, chance.randrange(30)
+            records.append(provider(place, root, root, {MEMORY: (30, 30 - memory)}))
+            here = 0
+            for _ in range(chance.randrange(8)):
+                next_id += 1
+                used = chance.randrange(3)
+                records.append(provider(next_id, place, root, {CPUS: (2, used)}))
+                here += used == 0
+            free += here
+            stranded += here if here < 4 or memory < 16 else 0
+        expected[root] = (stranded, free)
+    forest.apply(records)
+    view, all_ = forest.snapshot(), of(forest)
+    found = totals.stranded_cores(view, all_, CPUS, MEMORY, (4, 16))
+    told = zip(found.part.tolist(), found.whole.tolist(), strict=True)
+    assert dict(zip(all_.ids.tolist(), told, strict=True)) == expected
+    assert any(stranded for stranded, _ in expected.values())
+
+
+def test_what_is_overfull_is_found():
+    forest = Forest()
+    forest.apply(
+        [provider(1, None, 1, {DISK: (10, 12), MEMORY: (10, 10)}), provider(2, None, 2, {DISK: (0, 0)})]
+    )
+    assert totals.overfull(forest.snapshot()) == [(1, DISK, 12, 10)]
+
+
+def test_an_empty_forest_has_a_map():
+    forest = Forest()
+    all_ = of(forest)
+    assert (all_.id_bytes, all_.is_narrow, len(all_.roots)) == (b"", True, 0)
+    assert totals.used(forest.snapshot(), all_, CPUS).level_bytes == b""
+    assert totals.stranded_cores(forest.snapshot(), all_, CPUS, MEMORY, (4, 16)).totals() == (0, 0)

@@ -1,0 +1,72 @@
+"""CPU lists in Linux syntax."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.engine.domain.errors import BadRequest
+from placement.engine.numa.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("", set()),
+        ("5", {5}),
+        ("3-5,1-2", {1, 2, 3, 4, 5}),
+        ("0-3,2,2,8", {0, 1, 2, 3, 8}),
+        ("7-3", set()),
+        ("9999-3,1", {1}),
+        ("007", {7}),
+        ("5000", {5000}),
+        ("4095-4096", {4095, 4096}),
+    ],
+)
+def test_a_list_names_ids_and_inclusive_ranges_in_any_order(text, cpus):
+    assert parse_cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ",
+        "1, 2",
+        "1,",
+        ",",
+        "-",
+        "-1",
+        "+1",
+        "1-",
+        "1-2-3",
+        "a",
+        "1_0",
+        "\u0663",
+        "0-4097",
+        "0x1",
+        "9" * 5000,
+    ],
+)
+def test_anything_else_is_refused_as_a_bad_request_and_a_value_error(text):
+    with pytest.raises(CpuListError) as refusal:
+        parse_cpu_list(text)
+    assert isinstance(refusal.value, BadRequest)
+    assert isinstance(refusal.value, ValueError)
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [([], ""), ([5], "5"), ([8, 1, 2, 3, 5, 6], "1-3,5-6,8"), ([0, 1, 2, 3, 8, 10, 11, 11], "0-3,8,10-11")],
+)
+def test_the_canonical_list_is_ascending_with_neighbours_joined(cpus, text):
+    assert format_cpu_list(cpus) == text
+
+
+def test_a_negative_id_cannot_be_written():
+    with pytest.raises(CpuListError, match="-1 is not a CPU id"):
+        format_cpu_list([0, -1])
+
+
+@given(st.frozensets(st.integers(0, 4096)))
+def test_reading_what_was_written_gives_the_same_cpus(cpus):
+    assert parse_cpu_list(format_cpu_list(cpus)) == cpus

@@ -1,0 +1,255 @@
+"""Hints, their merge, and what the policies make of them."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.engine.numa.alignment import (
+    Alignment,
+    choose_affinity,
+    is_allowed,
+    numa_scorer,
+    select_affinity,
+)
+from placement.engine.numa.allocator import NumaAllocator
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.cpus import layout_of
+from placement.engine.numa.cpuset import mask_of
+from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, Refused
+from placement.engine.numa.hints import MOST_HINTS as MOST_COMBINATIONS
+from placement.engine.numa.hints import Hint, HintTable, Merged, Ranking, collect_rows, merge_hints, summarize
+from placement.engine.numa.host import HostState, NumaNeighbours
+from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
+from placement.engine.scoring.rule import Weighted
+from tests.unit.engine.numa.samples import holding, host, pod, topology
+
+ANY = Ranking(partial(is_allowed, exclusivity=NumaExclusivity.NONE, neighbours=NumaNeighbours()))
+ALIGNED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
+
+MASKS = st.integers(1, 15)
+ROWS = st.lists(
+    st.lists(
+        st.builds(
+            Hint,
+            st.one_of(st.none(), MASKS),
+            st.booleans(),
+            st.sampled_from((False, False, True)),
+            st.integers(0, 3),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    max_size=4,
+)
+
+
+def hint(*numa_ids, preferred=True, score=0):
+    return Hint(mask_of(numa_ids), preferred, score=score)
+
+
+def naive_merge(rows, numa_ids, allowed):
+    """The walk over all combinations as it is specified."""
+    best = (numa_ids, False, False, 0)
+    for hints in product(*rows):
+        affinity = numa_ids
+        named = [one.affinity for one in hints if one.affinity is not None]
+        for mask in named:
+            affinity &= mask
+        if not affinity:
+            continue
+        preferred = all(one.preferred for one in hints) and all(mask == named[0] for mask in named)
+        preferred = preferred and allowed(affinity)
+        unsatisfied = any(one.unsatisfied for one in hints) or any(mask != affinity for mask in named)
+        score = sum(one.score for one in hints if one.affinity == affinity)
+        narrower = (affinity.bit_count(), affinity) < (best[0].bit_count(), best[0])
+        same_size = affinity.bit_count() == best[0].bit_count()
+        if (
+            (preferred and not best[1])
+            or (preferred == best[1] and narrower)
+            or (preferred == best[1] and same_size and score > best[3])
+        ):
+            best = (affinity, preferred, unsatisfied, score)
+    return Merged(*best)
+
+
+@settings(max_examples=400)
+@given(ROWS, st.sets(MASKS))
+def test_merging_agrees_with_walking_over_all_combinations(rows, forbidden):
+    def allowed(affinity):
+        return affinity not in forbidden
+
+    assert merge_hints(rows, 15, Ranking(allowed)) == naive_merge(rows, 15, allowed)
+
+
+def test_too_many_combinations_are_cut_down_to_narrow_hints():
+    rows = [[Hint(mask, preferred=False) for mask in range(1, 256)] for _ in range(4)]
+    assert merge_hints(rows, 255, ANY).affinity.bit_count() == 1
+    assert merge_hints([[Hint(1, False)] * 200] * 4, 255, ANY).affinity == 1
+
+
+def test_at_equal_size_a_later_lower_affinity_wins_and_a_higher_one_only_with_a_higher_score():
+    assert merge_hints([[hint(1), hint(0)]], 3, ANY).affinity == 1
+    assert merge_hints([[hint(0), hint(1)]], 3, ANY).affinity == 1
+    assert merge_hints([[hint(0), hint(1, score=1)]], 3, ANY).affinity == 2
+
+
+def test_rows_are_in_the_order_of_providers_then_resources():
+    rows, reasons = collect_rows([{"b": [hint(0)], "a": []}, None, {"c": None}, {}])
+    assert [row[0].affinity for row in rows] == [None, 1, None, None, None]
+    assert [row[0].preferred for row in rows] == [False, True, True, True, True]
+    assert reasons == ("Unsatisfied NUMA a",)
+
+
+def test_masks_are_written_with_an_even_number_of_digits():
+    hints = {"r": [hint(0), hint(1, 2, preferred=False), Hint(None, preferred=True), hint(4)]}
+    assert summarize([hints]) == ["r prefer [01 <nil> 010000] among [01 0110 <nil> 010000]"]
+
+
+def test_reasons_of_several_resources_are_sorted_and_joined_as_each_policy_does():
+    hints = [{"b": [hint(0)], "a": [hint(1)]}]
+    restricted = select_affinity(NumaPolicy.RESTRICTED, hints, 3, ANY)
+    assert restricted.reasons == (
+        "Unaligned NUMA Hint cause a prefer [10] among [10] & b prefer [01] among [01]",
+    )
+    single = select_affinity(NumaPolicy.SINGLE_NUMA_NODE, hints, 3, ANY)
+    assert single.reasons == ("Unaligned NUMA Hint cause a prefer [10] among [10],b prefer [01] among [01]",)
+
+
+def test_what_cannot_be_satisfied_refuses_the_host_but_not_under_besteffort():
+    for policy, affinity in ((NumaPolicy.RESTRICTED, 3), (NumaPolicy.SINGLE_NUMA_NODE, None)):
+        selection = select_affinity(policy, [{"gpu": []}], 3, ANY)
+        assert (selection.affinity, selection.reasons) == (affinity, ("Unsatisfied NUMA gpu",))
+        assert not selection.preferred
+    assert select_affinity(NumaPolicy.BEST_EFFORT, [{"gpu": []}], 3, ANY).affinity == 3
+
+
+@pytest.mark.parametrize(
+    ("affinity", "single", "shared", "allowed"),
+    [
+        (0b01, 0b01, 0, True),
+        (0b01, 0, 0b01, False),
+        (0b11, 0b01, 0, False),
+        (0b11, 0, 0b11, True),
+        (0b11, 0, 0, True),
+    ],
+)
+def test_pods_on_one_numa_node_and_pods_over_several_do_not_meet(affinity, single, shared, allowed):
+    neighbours = NumaNeighbours(single, shared)
+    assert is_allowed(affinity, NumaExclusivity.REQUIRED, neighbours) is allowed
+    assert is_allowed(affinity, NumaExclusivity.PREFERRED, neighbours)
+    assert is_allowed(affinity, NumaExclusivity.NONE, neighbours)
+
+
+def answer(allocator, alignment):
+    """The reasons of a refusal, or the affinity as a mask."""
+    try:
+        affinity = choose_affinity(allocator, alignment)
+    except Refused as refused:
+        return refused.refusal.reasons
+    return None if affinity is None else mask_of(affinity)
+
+
+def table_of(allocator, *, restricted=False, scoring=None):
+    table = HintTable(
+        allocator, allocator.fits, numa_scorer(allocator, scoring or DEFAULT_SCORING, False), restricted
+    )
+    for size in table.sizes():
+        table.add_combinations(size)
+    return table.hints
+
+
+def test_exhausted_numa_nodes_are_in_no_hint_of_that_resource():
+    state = host(2, 1, 4, 2, holdings=[holding(numa0={"memory": 8000})])
+    hints = table_of(NumaAllocator(state, pod(cpu=2000, memory=10)))
+    assert [(one.affinity, one.preferred) for one in hints["cpu"]] == [(0b10, True), (0b11, False)]
+    assert [one.affinity for one in hints["memory"]] == [0b10]
+
+
+def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
+    capacity = {numa: {"cpu": 1000} for numa in range(40)}
+    state = host(1, 1, 1, 1, capacity=capacity)
+    sizes = list(HintTable(NumaAllocator(state, pod(cpu=1000)), None, None, False).sizes())
+    assert sizes == [1, 2, 40]
+    assert list(HintTable(NumaAllocator(state, pod(cpu=9000)), None, None, False).sizes()) == [40]
+    assert MOST_COMBINATIONS < 40 + 780 + 9880
+
+
+def test_bound_pods_weigh_their_amplified_request():
+    request, scoring = pod("FullPCPUs", cpu=4000), Strategy("LeastAllocated", (Weighted("cpu", 1),))
+    score = numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), request), scoring, False)
+    assert score((0,)) == 0  # 8 of 8 CPUs
+    assert numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
+
+
+def test_no_zones_no_alignment():
+    with pytest.raises(Refused, match="missing NUMA resources") as refused:
+        choose_affinity(
+            NumaAllocator(host(1, 1, 1, 1, capacity={}), pod(cpu=1)), Alignment(NumaPolicy.RESTRICTED)
+        )
+    assert refused.value.refusal.status == "UnschedulableAndUnresolvable"
+
+
+def test_the_fullest_or_the_emptiest_numa_node_is_chosen_by_score():
+    state = host(4, 1, 4, 2, holdings=[holding(numa0={"cpu": 7000}), holding(numa2={"cpu": 4000})])
+    for kind, chosen in (("LeastAllocated", (1,)), ("MostAllocated", (2,))):
+        alignment = Alignment(NumaPolicy.RESTRICTED, scoring=replace(DEFAULT_SCORING, type=kind))
+        assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == chosen
+
+
+def test_singlenumanode_on_a_host_of_one_numa_node_has_no_affinity():
+    allocator = NumaAllocator(host(1, 1, 4, 2), pod(cpu=2000))
+    assert choose_affinity(allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE)) is None
+    assert choose_affinity(allocator, Alignment(NumaPolicy.RESTRICTED)) == (0,)
+
+
+def test_required_exclusivity_keeps_a_pod_off_shared_numa_nodes():
+    state = host(3, 1, 4, 2, holdings=[holding("0,8")])
+    alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.REQUIRED)
+    assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == (2,)
+    spanning = Alignment(NumaPolicy.RESTRICTED, NumaExclusivity.REQUIRED)
+    lonely = host(2, 1, 4, 2, holdings=[holding("0")])
+    with pytest.raises(Refused, match="Unaligned NUMA Hint cause"):
+        choose_affinity(NumaAllocator(lonely, pod(cpu=12000)), spanning)
+
+
+def test_preferred_exclusivity_favours_idle_numa_nodes_only_under_design():
+    state = host(2, 1, 4, 2, holdings=[holding("0")])
+    allocator = NumaAllocator(state, pod(cpu=2000))
+    design = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED, favours_idle=True)
+    koord = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED)
+    assert choose_affinity(allocator, design) == (1,)
+    assert choose_affinity(allocator, koord) == (0,)
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(((2, 1, 4, 2), (1, 3, 2, 2), (2, 2, 2, 2))),
+    st.sampled_from(ALIGNED),
+    st.sampled_from(NumaExclusivity),
+    st.sampled_from((None, "", "FullPCPUs", "SpreadByPCPUs")),
+    st.booleans(),
+    st.data(),
+)
+def test_looking_at_narrow_combinations_first_never_changes_the_answer(
+    shape, policy, exclusivity, bind, strict, data
+):
+    numa_ids = range(shape[0] * shape[1])
+    amounts = st.fixed_dictionaries({"cpu": st.sampled_from((0, 2000, 4000)), "memory": st.integers(0, 3)})
+    state = HostState(
+        layout_of(topology(*shape)),
+        capacity=NumaAmounts({numa: data.draw(amounts) for numa in numa_ids}),
+        neighbours=NumaNeighbours(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3)) << 2),
+    )
+    request = pod(
+        bind, strict=strict, cpu=data.draw(st.integers(1, 8)) * 1000, memory=data.draw(st.integers(0, 5))
+    )
+    alignment = Alignment(policy, exclusivity)
+    allocator = NumaAllocator(state, request)
+    allowed = partial(is_allowed, exclusivity=exclusivity, neighbours=state.neighbours)
+    hints = table_of(allocator, restricted=policy is NumaPolicy.RESTRICTED)
+    complete = select_affinity(policy, [hints], mask_of(numa_ids), Ranking(allowed))
+    assert answer(allocator, alignment) == (complete.reasons or complete.affinity)

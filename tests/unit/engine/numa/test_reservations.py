@@ -1,0 +1,153 @@
+"""Pods that may use what is reserved for them."""
+
+import pytest
+
+from placement.engine.numa.alignment import Alignment, choose_affinity
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.demand import NumaPolicy, Refused
+from placement.engine.numa.reservations import (
+    INCOMPATIBLE,
+    OUT_OF_SCOPE,
+    Placing,
+    Reservation,
+    Reservations,
+    what_is_left,
+)
+from tests.unit.engine.numa.samples import cpus, holding, host, pod, shown
+
+HELD = [holding("4-10")]
+
+
+def reserved(listed="", *, restricted=False, total=None, **remaining):
+    left = NumaAmounts({int(name.removeprefix("numa")): row for name, row in remaining.items()})
+    return Reservation(cpus(listed), left, NumaAmounts(total) if total else left, restricted)
+
+
+def placing(state, request, *matched, **options):
+    return Placing(state, request, Reservations(matched, **options))
+
+
+def test_remaining_cpus_are_preferred():
+    place = placing(
+        host(2, 1, 4, 2, holdings=HELD), pod("FullPCPUs", cpu=4000), reserved("4-10"), nominated=0
+    )
+    assert shown(place.allocate(None).cpus) == "4-7"
+    assert shown(place.explore(None).allocation.cpus) == "4-7"
+
+
+def test_a_default_reservation_is_filled_up_from_free_capacity():
+    request = pod("FullPCPUs", cpu=8000)
+    place = placing(host(2, 1, 4, 2, holdings=HELD), request, reserved("4-10"), nominated=0)
+    assert shown(place.allocate(None).cpus) == "4-10,12"
+
+
+def test_a_restricted_reservation_gives_no_more_than_what_remains():
+    state = host(2, 1, 4, 2, holdings=HELD)
+    place = placing(state, pod("FullPCPUs", cpu=8000), reserved("4-10", restricted=True), nominated=0)
+    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+        place.allocate(None)
+
+
+def test_unallocatable_cpus_of_a_restricted_reservation_are_not_made_up_for_elsewhere():
+    state = host(2, 1, 4, 2, holdings=HELD, unallocatable=cpus("4"))
+    place = placing(state, pod("FullPCPUs", cpu=7000), reserved("4-10", restricted=True))
+    with pytest.raises(Refused, match="not enough cpus available"):
+        place.nominate(0, None)
+
+
+def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not():
+    state = host(2, 1, 4, 2)
+    some = reserved(restricted=True, numa0={"cpu": 3000})
+    assert placing(state, pod(cpu=3000, memory=5000), some).nominate(0, (0,)).amounts[0]["memory"] == 5000
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        placing(state, pod(cpu=4000), some, required=True).nominate(0, (0,))
+
+
+def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
+    used_up = reserved(restricted=True, total={0: {"cpu": 4000}}, numa0={"memory": 10})
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        placing(host(2, 1, 4, 2), pod(cpu=1000), used_up, required=True).nominate(0, (0,))
+
+
+def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
+    elsewhere = reserved("8-15", restricted=True, numa1={"cpu": 8000})
+    place = placing(host(2, 1, 4, 2, holdings=[holding("8-15")]), pod(cpu=4000), elsewhere, nominated=0)
+    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+        place.allocate((0,))
+
+
+def test_a_mandatory_reservation_says_why_it_cannot_be_used():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere, elsewhere, required=True)
+    with pytest.raises(Refused) as refused:
+        place.explore((0,))
+    assert refused.value.refusal.reasons == ("Reservation(s) Insufficient NUMA cpu",)
+    with pytest.raises(Refused, match=r"^Reservation\(s\) Insufficient NUMA cpu$"):
+        place.nominate(1, (0,))
+    assert not place.fits((0,))
+    assert place.fits((1,))
+    with pytest.raises(Refused, match="no reservations match"):
+        placing(host(2, 1, 4, 2), pod(cpu=4000), required=True).explore((0,))
+
+
+def test_an_optional_reservation_that_cannot_be_used_leads_to_free_capacity():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
+    assert place.explore((0,)).reservation is None
+    assert dict(place.explore((0,)).allocation.amounts) == {0: {"cpu": 4000}}
+    assert place.fits((0,))
+
+
+def test_ignoring_reservations_takes_from_all_of_them():
+    state = host(2, 1, 4, 2, holdings=[holding("0-5"), holding("10-15")])
+    place = placing(state, pod("FullPCPUs", cpu=14000), reserved("0-5"), reserved("10-15"), ignored=True)
+    assert place.explore(None) == (place.allocate(None), None)
+    assert place.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
+
+
+def test_hints_see_what_is_reserved_for_the_pod():
+    state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 8000}), holding(numa1={"cpu": 8000})])
+    some = placing(state, pod(cpu=2000), reserved(numa1={"cpu": 2000}))
+    alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE)
+    assert choose_affinity(some.widest_allocator, alignment, some.fits) == (1,)
+
+
+def test_what_is_left_is_what_owners_have_not_taken():
+    held = holding("0-7", numa0={"cpu": 8000, "memory": 10})
+    owner = holding("0-1", numa0={"cpu": 2000, "memory": 10})
+    left = what_is_left(held, [owner])
+    assert left.cpus == frozenset(range(2, 8))
+    assert dict(left.amounts) == {0: {"cpu": 6000}}
+    assert dict(what_is_left(held, [held]).amounts) == {}
+
+
+def test_cpus_of_a_restricted_reservation_are_free_whatever_else_is_recorded_there():
+    state = host(2, 1, 4, 2, holdings=[*HELD, holding("4-5"), holding("0-3,11-15")])
+    own = reserved("4-10", restricted=True, numa0={"cpu": 4000}, numa1={"cpu": 3000})
+    place = placing(state, pod("FullPCPUs", cpu=4000), own, required=True)
+    assert shown(place.explore(None).allocation.cpus) == "4-7"
+    assert place.fits((0,))
+    assert not place.fits((1,))
+    assert choose_affinity(place.widest_allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE), place.fits) == (0,)
+
+
+def test_a_restricted_reservation_with_too_few_cpus_is_refused_for_its_cpus():
+    own = reserved("4-5", restricted=True, numa0={"cpu": 2000})
+    place = placing(host(2, 1, 4, 2), pod("FullPCPUs", cpu=4000), own, required=True)
+    with pytest.raises(Refused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
+        place.explore((0,))
+
+
+def test_whole_cores_are_found_within_a_restricted_reservation():
+    own = reserved("1,4-7", restricted=True)
+    strict = pod("FullPCPUs", strict=True, cpu=4000)
+    place = placing(host(2, 1, 4, 2, holdings=[holding("1,4-7")]), strict, own)
+    assert shown(place.nominate(0, None).cpus) == "4-7"
+
+
+def test_what_cannot_meet_the_affinity_of_the_host_is_not_nominated():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
+    with pytest.raises(Refused, match="NUMA scope is incompatible with the best topology hint") as refused:
+        place.nominate(0, (0,))
+    assert refused.value.refusal.reasons == (INCOMPATIBLE,)

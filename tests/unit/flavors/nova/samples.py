@@ -1,0 +1,37 @@
+"""Short ways to write a flavor and to read what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placement.flavors.nova import Flavor, FlavorRefused, Options, Translation, translate
+
+
+def flavor(extra_specs: Mapping[str, str] | None = None, **fields: Any) -> Flavor:
+    """A flavor of 4 vCPUs, 1024 MiB and 1 GiB of root disk, with these extra specs and fields."""
+    return Flavor(**{"vcpus": 4, "memory_mb": 1024, "root_gb": 1, "extra_specs": extra_specs or {}, **fields})
+
+
+def translated(
+    extra_specs: Mapping[str, str] | None = None,
+    image: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Translation:
+    """The translation of such a flavor."""
+    return translate(flavor(extra_specs, **fields), image, Options(**(options or {})))
+
+
+def problem_codes(
+    extra_specs: Mapping[str, str] | None = None,
+    image: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> list[str]:
+    """The codes of all problems of such a flavor, in their order; empty if it can be translated."""
+    try:
+        translated(extra_specs, image, options, **fields)
+    except FlavorRefused as refused:
+        return [problem.code for problem in refused.problems]
+    return []

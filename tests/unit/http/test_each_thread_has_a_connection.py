@@ -1,0 +1,34 @@
+"""Each thread that may hold a connection finds one in the pool, as the service is configured by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.allocations.candidates import SearchSettings
+from placement.http.worker.lanes import Lanes, Limits
+from placement.server import settings
+from placement.use_cases import UseCases
+from tests.server import BACKENDS, database_url
+
+
+def threads_of(limits: Limits) -> int:
+    """Return the threads that need the database; all that follow changes take turns at one connection."""
+    lanes = Lanes(limits)
+    return sum(lane._threads for lane in lanes._all if lane not in (lanes.events, lanes._sign_ins)) + 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.MonkeyPatch):
+    with database_url(backend) as url:
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", url)
+        database = settings.open_database(settings.load([]))
+        use_cases = UseCases(database, SearchSettings())
+        use_cases.clusters.put("edge", {})
+        use_cases.forest.current()
+        use_cases.cluster_cache.view("edge")
+        kept = database.connections()["used"]
+        # Health, the removal of old records and [capacity] watch.
+        others = 3
+        assert threads_of(Limits()) + kept + others <= database.connections()["limit"]
+        assert kept == 2
+        database.dispose()

@@ -1,0 +1,67 @@
+"""A query string becomes parameters in their order, and what breaks its schema is named."""
+
+import pytest
+
+from placement.engine.domain.errors import BadRequest
+from placement.http import bodies
+
+KNOWN = ("name", "uuid", "limit")
+
+
+def test_parameters_keep_their_order_and_are_decoded():
+    assert bodies.read("b=2&a=x%20y+z&b=%C3%A4&&empty=&bare") == [
+        ("b", "2"),
+        ("a", "x y z"),
+        ("b", "ä"),
+        ("empty", ""),
+        ("bare", ""),
+    ]
+    assert bodies.read("a=b=c") == [("a", "b=c")]
+    assert bodies.read("") == []
+
+
+@pytest.mark.parametrize(("text", "why"), [("a=%FF", "is not UTF-8"), ("%00=1", "a NUL character")])
+def test_what_is_no_text_for_a_database_is_refused(text, why):
+    with pytest.raises(BadRequest, match=why):
+        bodies.read(text)
+
+
+def test_unknown_parameters_are_named_in_order():
+    bodies.refuse_unknown([("name", "x"), ("uuid", "y")], KNOWN)
+    with pytest.raises(BadRequest) as refused:
+        bodies.refuse_unknown([("zoo", "1"), ("name", "x"), ("ape", "2"), ("zoo", "3")], KNOWN)
+    assert "Additional properties are not allowed ('ape', 'zoo' were unexpected)" in str(refused.value)
+    with pytest.raises(BadRequest, match=r"\('ape' was unexpected\)"):
+        bodies.refuse_unknown([("ape", "2")], KNOWN)
+
+
+def test_a_bad_value_is_shown_with_the_rule_it_breaks():
+    error = bodies.refuse_value([("limit", "7")], "limit", "x", "'x' is no number", "pattern")
+    text = str(error)
+    assert text.startswith("Invalid query string parameters: 'x' is no number  Failed validating 'pattern'")
+    assert "['properties']['limit']" in text
+    assert text.endswith("On instance['limit']:     'x'")
+
+
+def test_a_schema_knows_which_parameters_are_more_than_text():
+    schema = bodies.schema_of(["limit", "name"], ["name"])
+    assert schema["properties"]["name"] == {"type": "string"}
+    assert schema["properties"]["limit"]["pattern"] == "^[1-9][0-9]*$"
+    assert schema["required"] == ["name"]
+    assert schema["additionalProperties"] is False
+
+
+def test_the_last_value_counts_unless_there_may_be_one_only():
+    found = [("a", "1"), ("b", "2"), ("a", "3")]
+    assert (bodies.last(found, "a"), bodies.last(found, "c")) == ("3", None)
+    assert (bodies.single(found, "b"), bodies.single(found, "c")) == ("2", None)
+    assert bodies.every(found, "a") == ["1", "3"]
+    with pytest.raises(BadRequest, match="a: may be given only once") as refused:
+        bodies.single(found, "a")
+    assert refused.value.code == "placement.query.duplicate_key"
+
+
+def test_what_becomes_of_parameters_stays_with_who_read_them():
+    """A query string is read once, but everybody gets a list of his own."""
+    bodies.read("a=1&b=2").clear()
+    assert bodies.read("a=1&b=2") == [("a", "1"), ("b", "2")]

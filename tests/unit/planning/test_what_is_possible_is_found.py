@@ -1,0 +1,216 @@
+"""Plans reach what so few moves can, in small clusters, and never call impossible what is not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+
+from placement.engine.domain.groups import CandidateQuery, RequestGroup
+from placement.engine.domain.inventories import Inventory
+from placement.planning.goals import Goals, Reached
+from tests.naive import NaiveProvider, enumerate_candidates
+from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, key_of, replayed, shared
+
+MOST = 3
+CASES = 480
+# So many of a thousand that are possible are found at least.
+FOUND = 995
+
+Way = tuple[tuple[tuple[str, str], int], ...]
+State = tuple[Way, ...]
+
+
+def with_trait(vcpu: int, trait: str) -> CandidateQuery:
+    return CandidateQuery((RequestGroup("", {"VCPU": vcpu}, (frozenset((trait,)),)),))
+
+
+PLAIN = (shared(1, 1), shared(2, 2), shared(1, 3), with_trait(1, "T"), with_trait(2, "T"), with_trait(1, "U"))
+NODES = (dedicated(1, 1), dedicated(2, 2), dedicated(3, 2), dedicated(1, 3))
+
+
+def cluster_of(chance: random.Random) -> tuple[Cluster, Sequence[CandidateQuery]]:
+    """Two to four hosts, flat ones with traits or such with two NUMA nodes, and up to six consumers."""
+    numbers, providers = count(1), []
+
+    def provider(parent: str | None, traits: Sequence[str] = (), **amounts: int) -> NaiveProvider:
+        inventories = {name: Inventory(total=amount, max_unit=amount) for name, amount in amounts.items()}
+        uuid = f"{next(numbers):08x}-0000-0000-0000-000000000000"
+        providers.append(NaiveProvider(uuid, parent, inventories, {}, frozenset(traits)))
+        return providers[-1]
+
+    flat = chance.random() < 0.7
+    for _ in range(chance.randint(2, 4 if flat else 3)):
+        if flat:
+            traits = [name for name in "TU" if chance.random() < 0.5]
+            provider(None, traits, VCPU=chance.randint(1, 5), MEMORY_MB=chance.randint(2, 6))
+            continue
+        root = provider(None)
+        for _ in range(2):
+            provider(root.uuid, [NUMA], PCPU=chance.randint(1, 4), MEMORY_MB=chance.randint(2, 5))
+    kinds, guests = PLAIN if flat else NODES, list[Guest]()
+    cluster = Cluster(providers, guests)
+    for number in range(chance.randint(1, 6)):
+        query = chance.choice(kinds)
+        options = {each.allocations for each in enumerate_candidates(cluster.filled(guests), query)}
+        if options:
+            held = chance.choice(sorted(options, key=sorted))
+            guests.append(Guest(f"{number:08x}-1111-0000-0000-000000000000", query, held))
+    return cluster, kinds
+
+
+class Walk:
+    """All states that so few moves lead to, by trying them."""
+
+    def __init__(self, cluster: Cluster, asked: CandidateQuery) -> None:
+        self._room = {
+            (each.uuid, name): inventory.capacity
+            for each in cluster.providers
+            for name, inventory in each.inventories.items()
+        }
+        parents = {each.uuid: each.parent for each in cluster.providers}
+        self.host_of = {uuid: parent or uuid for uuid, parent in parents.items()}
+        self.hosts = [each.uuid for each in cluster.providers if each.parent is None]
+        self.asked = self._ways(cluster, asked)
+        known = {key_of(guest.query): self._ways(cluster, guest.query) for guest in cluster.guests}
+        self._of = [known[key_of(guest.query)] for guest in cluster.guests]
+        self.start: State = tuple(
+            tuple(((provider, name), amount) for provider, name, amount in sorted(guest.held))
+            for guest in cluster.guests
+        )
+
+    @staticmethod
+    def _ways(cluster: Cluster, query: CandidateQuery) -> list[Way]:
+        found = {each.allocations for each in enumerate_candidates(cluster.providers, query)}
+        return [tuple(((p, name), amount) for p, name, amount in sorted(way)) for way in found]
+
+    def left(self, state: State) -> dict[tuple[str, str], int]:
+        """What is free in a state."""
+        left = dict(self._room)
+        for way in state:
+            for place, amount in way:
+                left[place] -= amount
+        return left
+
+    def states(self) -> Iterator[State]:
+        reached, seen = [self.start], {self.start}
+        yield self.start
+        for _ in range(MOST):
+            following = []
+            for state in reached:
+                left = self.left(state)
+                for at, ways in enumerate(self._of):
+                    own = dict(state[at])
+                    for way in ways:
+                        if all(left[place] + own.get(place, 0) >= amount for place, amount in way):
+                            after = (*state[:at], way, *state[at + 1 :])
+                            if after not in seen:
+                                seen.add(after)
+                                following.append(after)
+                                yield after
+            reached = following
+
+    def occupied(self, state: State) -> set[str]:
+        """The hosts that anybody is on."""
+        return {self.host_of[place[0]] for way in state for place, _ in way}
+
+    def has_room(self, left: dict[tuple[str, str], int], wanted: int, ways: Sequence[Way]) -> bool:
+        """Whether so many more requests fit side by side."""
+        if not wanted:
+            return True
+        for at, way in enumerate(ways):
+            if all(left[place] >= amount for place, amount in way):
+                less = dict(left)
+                for place, amount in way:
+                    less[place] -= amount
+                if self.has_room(less, wanted - 1, ways[at:]):
+                    return True
+        return False
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A goal, and whether a state is one where it is reached."""
+
+    name: str
+    run: Callable[[Scene, Goals], Reached]
+    is_met: Callable[[State], bool]
+
+
+def aims(chance: random.Random, walk: Walk, asked: CandidateQuery) -> list[Aim]:
+    """Several requests that fit, one or two hosts left empty, and one or two more that are empty."""
+    wanted, more = chance.randint(1, 3), chance.randint(1, 2)
+    hosts = chance.sample(walk.hosts, chance.randint(1, min(2, len(walk.hosts) - 1)))
+    before = len(walk.occupied(walk.start))
+
+    def fit(scene: Scene, goals: Goals) -> Reached:
+        return goals.fit(scene.wish(asked), wanted, lambda: True)
+
+    return [
+        Aim("fit", fit, lambda state: walk.has_room(walk.left(state), wanted, walk.asked)),
+        Aim(
+            "empty",
+            lambda scene, goals: goals.empty([scene.ground.row_of(host) for host in hosts]),
+            lambda state: not walk.occupied(state) & {*hosts},
+        ),
+        Aim(
+            "free",
+            lambda scene, goals: goals.free(more, scene.ground.roots_in_order()),
+            lambda state: len(walk.occupied(state)) + more <= before,
+        ),
+    ]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[tuple[int, str, bool, Reached]]:
+    """Seed, goal, whether trying everything reaches it, and what the plan says."""
+    found = []
+    for seed in range(CASES):
+        chance = random.Random(seed)
+        cluster, kinds = cluster_of(chance)
+        asked = chance.choice(kinds)
+        walk = Walk(cluster, asked)
+        goals = aims(chance, walk, asked)
+        open_ = {aim.name: aim for aim in goals}
+        for state in walk.states():
+            open_ = {name: aim for name, aim in open_.items() if not aim.is_met(state)}
+            if not open_:
+                break
+        for aim in goals:
+            scene = Scene(cluster, MOST)
+            reached = aim.run(scene, Goals(scene.board, scene.maker, MOST))
+            moves = list(scene.moves())
+            assert len(moves) <= MOST
+            guests = replayed(cluster, moves)
+            if reached.achieved >= reached.wanted:
+                held = tuple(
+                    tuple(((p, name), amount) for p, name, amount in sorted(guest.held)) for guest in guests
+                )
+                assert aim.is_met(held), (seed, aim.name)
+            found.append((seed, aim.name, aim.name not in open_, reached))
+    return found
+
+
+def test_what_is_possible_is_found(outcomes):
+    possible = [(seed, name, reached) for seed, name, exists, reached in outcomes if exists]
+    missed = [(seed, name) for seed, name, reached in possible if reached.achieved < reached.wanted]
+    assert len(possible) > CASES
+    assert 1000 * (len(possible) - len(missed)) >= FOUND * len(possible), missed
+
+
+def test_nothing_that_is_possible_is_called_impossible(outcomes):
+    assert [
+        (seed, name)
+        for seed, name, exists, reached in outcomes
+        if exists and reached.complete and reached.achieved < reached.wanted
+    ] == []
+
+
+def test_what_is_out_of_reach_is_told_so_with_the_reason(outcomes):
+    beyond = [reached for _, _, exists, reached in outcomes if not exists]
+    assert len(beyond) > CASES // 4
+    assert all(reached.achieved < reached.wanted and reached.why for reached in beyond)
+    assert sum(reached.complete for reached in beyond) > 0.99 * len(beyond)

@@ -1,0 +1,229 @@
+"""What columns say of all nodes at once is what looking at each node says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.engine.numa.demand import NumaPolicy
+from placement.pods.column_filter import may_fit, selected
+from placement.pods.column_score import highest_scores, least_missed
+from placement.pods.columns import GUARD, KIND, NodeNumbers
+from placement.pods.cycle import ShapeRanking
+from placement.pods.manifests.selection import NodeAttributes
+from placement.pods.ranking import priorities
+from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns
+from tests.unit.pods.koordinator import pods
+from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 4])
+def few(request):
+    """Whether columns are asked about nodes, or each of a few is looked at, the answer is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("placement.pods.cycle._FEW", request.param)
+        yield
+
+
+def looked_at(shape, found):
+    """The verdict about each node, by itself."""
+    ranking = ShapeRanking(shape)
+    return {node.name: ranking.look(node) for node in found}
+
+
+def columns_of(found):
+    return NodeColumns().updated(found)
+
+
+def one_by_one(best_first, best):
+    """Return the score of each node, 0 to 100, relative to where a pod gets most of what it prefers."""
+    ranked = list(best_first)
+    worst = max((each.missed for each in ranked), default=0)
+    return {
+        each.node.name: (each.score * 100 // best + 100 * (worst - each.missed)) // (worst + 1)
+        for each in ranked
+    }
+
+
+@settings(max_examples=150)
+@given(clusters())
+def test_the_order_of_nodes_is_that_of_their_exact_scores(cluster):
+    _, found, shape = cluster
+    fitting = [
+        (verdict.missed, -verdict.score, name)
+        for name, verdict in looked_at(shape, found).items()
+        if verdict.fits
+    ]
+    ranked = list(ShapeRanking(shape).best_first(columns_of(found)))
+    assert [(each.missed, -each.score, each.node.name) for each in ranked] == sorted(fitting)
+
+
+@settings(max_examples=150)
+@given(clusters())
+def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
+    _, found, shape = cluster
+    columns = columns_of(found)
+    admitted = selected(columns, shape.selection)
+    possible = may_fit(columns, shape.selection, shape.request)
+    highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
+    least = least_missed(columns.table, shape.request, shape.settings)
+    verdicts = looked_at(shape, found)
+    for row, node in enumerate(columns.nodes):
+        assert admitted[row] == (shape.selection.refusal(node.attributes) is None)
+        verdict = verdicts[node.name]
+        if not verdict.fits:
+            continue
+        assert possible[row]
+        assert verdict.score <= highest[row]
+        assert verdict.missed >= least[row]
+        if {node.host.numa_policy, shape.request.numa.policy} == {NumaPolicy.NONE} and not _is_vast(node):
+            assert verdict.score == highest[row]
+
+
+def _is_vast(node):
+    return node.totals.allocatable.get("ephemeral-storage", 0) > 2**55
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
+    cluster = data.draw(settings_of_clusters())
+    columns, present = NodeColumns(), {}
+    names = [f"node-{number}" for number in range(5)]
+    for _ in range(data.draw(st.integers(1, 5))):
+        gone = data.draw(st.sets(st.sampled_from(names), max_size=2))
+        fresh = [
+            replace(data.draw(nodes(name, cluster)), times_made=data.draw(st.integers(1, 2)))
+            for name in data.draw(st.sets(st.sampled_from(names), max_size=3))
+            if name not in gone
+        ]
+        before, shown = columns, _shown(columns)
+        columns = columns.updated(fresh, gone)
+        present = {name: node for name, node in present.items() if name not in gone}
+        present |= {node.name: node for node in fresh}
+        assert _shown(columns) == _shown(columns_of(present.values()))
+        assert dict(columns.by_name) == present
+        assert dict(columns.by_root) == {node.root_id: node for node in present.values()}
+        assert _shown(before) == shown
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_what_columns_say_depends_neither_on_who_asked_before_nor_on_the_order(data):
+    cluster = data.draw(settings_of_clusters())
+    names = [f"node-{number}" for number in range(4)]
+    present = {name: data.draw(nodes(name, cluster)) for name in names}
+    snapshots = [(columns_of(present.values()), present)]
+    for _ in range(data.draw(st.integers(1, 6))):
+        columns, present = data.draw(st.sampled_from(snapshots))
+        fresh = [data.draw(nodes(name, cluster)) for name in data.draw(st.sets(st.sampled_from(names)))]
+        snapshots.append((columns.updated(fresh), present | {node.name: node for node in fresh}))
+    for columns, present in data.draw(st.permutations(snapshots)):
+        some = data.draw(st.sets(st.sampled_from(names)))
+        assert _shown(columns) == _shown(columns_of(present.values()))
+        among = [node for name, node in present.items() if name in some]
+        assert _shown(columns.among(some)) == _shown(columns_of(among))
+
+
+def test_nodes_that_change_are_counted_together_when_somebody_asks_or_when_they_are_many(monkeypatch):
+    counted = []
+    count = NodeNumbers.of
+    monkeypatch.setattr(NodeNumbers, "of", lambda self, node: counted.append(node.name) or count(self, node))
+    columns = columns_of([built_node(f"node-{number:03}") for number in range(200)])
+    assert len(counted) == 200
+    del counted[:]
+    for number in range(60):
+        columns = columns.updated([built_node(f"node-{number:03}")])
+    columns.among(["node-007", "node-008"])
+    assert not counted
+    assert len(columns.table) == 200
+    assert len(counted) == 60
+    del counted[:]
+    for number in range(66):
+        columns = columns.updated([built_node(f"node-{number % 50:03}")])
+    assert sorted(counted) == [f"node-{number:03}" for number in range(50)]
+
+
+def _shown(columns):
+    """Every node with all that its columns say of it."""
+    table = columns.table
+    guards, kinds = list(table.guards), list(table.kinds)
+    return [
+        (
+            node,
+            guards[table[GUARD][row]],
+            kinds[table[KIND][row]],
+            {
+                column: int(table[column][row])
+                for column in table.columns
+                if column not in (GUARD, KIND) and table[column][row]
+            },
+        )
+        for row, node in enumerate(columns.nodes)
+    ]
+
+
+@settings(max_examples=100)
+@given(clusters(), st.sets(st.integers(0, 5)))
+def test_asking_some_nodes_says_the_same_of_them(cluster, numbers):
+    _, found, shape = cluster
+    names = {f"node-{number}" for number in numbers}
+    ranking, columns = ShapeRanking(shape), columns_of(found)
+    everywhere = [(each.node, each.score) for each in ranking.best_first(columns)]
+    some = ShapeRanking(shape).best_first(columns.among(names))
+    assert [(each.node, each.score) for each in some] == [
+        (node, score) for node, score in everywhere if node.name in names
+    ]
+    rest = ShapeRanking(shape).best_first(columns.without(names))
+    assert [each.node for each in rest] == [node for node, _ in everywhere if node.name not in names]
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
+    cluster, found, shape = data.draw(clusters())
+    ranking, columns = ShapeRanking(shape), columns_of(found)
+    for _ in range(data.draw(st.integers(1, 4))):
+        some = data.draw(st.sets(st.sampled_from([node.name for node in columns.nodes]), max_size=2))
+        for asked in (columns, columns.among(some)):
+            kept = [(each.node, each.score) for each in ranking.best_first(asked)]
+            assert kept == [(each.node, each.score) for each in ShapeRanking(shape).best_first(asked)]
+            assert ranking.refusals(asked) == ShapeRanking(shape).refusals(asked)
+            best = shape.settings.host_scoring.max_score
+            assert priorities(ranking, asked, best) == one_by_one(ShapeRanking(shape).best_first(asked), best)
+        columns = columns.updated([data.draw(nodes(name, cluster)) for name in sorted(some)])
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_labels_are_followed(count):
+    """A label that was asked about is known of nodes that changed since."""
+    nodes = [NodeAttributes(f"n{number}", {"zone": "a"}) for number in range(count)]
+    column = LabelColumn.of(LabelKey("zone"), nodes)
+    assert column.equals("a").all()
+    changed = column.with_attributes([(0, NodeAttributes("n0", {"zone": "b"}))])
+    assert changed.equals("b").tolist() == [True] + [False] * (count - 1)
+    assert column.equals("a").all()
+    assert not changed.equals("c").any()
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("8", True), ("9", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0", labels={pods.NUMA: "SingleNUMANode"})
+    shape = shape_of(build(pods.container(cpu=cpu, memory="16Gi")))
+    columns = columns_of([alone])
+    assert may_fit(columns, shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits
+    assert len(list(ShapeRanking(shape).best_first(columns))) == fits
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("16", True), ("17", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_host_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0")
+    shape = shape_of(build(pods.container(cpu=cpu, memory="32Gi")))
+    assert may_fit(columns_of([alone]), shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits

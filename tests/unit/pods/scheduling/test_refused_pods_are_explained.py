@@ -1,0 +1,233 @@
+"""An explanation of a pod counts each node at the first stage it fails, and tells who came closest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+
+from placement.allocations.kubernetes_resources import host_class
+from placement.engine.domain.explanation import Counted, Kind, Reason, sentences
+from placement.engine.numa.demand import NumaPolicy
+from placement.pods.cycle import ShapeRanking
+from placement.pods.explanation import explain_pod
+from placement.pods.host import PODS_CLASS
+from placement.pods.manifests.selection import CORDONED
+from placement.pods.snapshot import NodeColumns
+from tests.unit.pods.koordinator import pods
+from tests.unit.pods.koordinator.conftest import build_zone
+from tests.unit.pods.scheduling.clusters import built_node, clusters, recorded_pod, shape_of
+
+SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
+
+
+def explained(shape, found):
+    """The explanation of a pod on nodes, and why it is refused by those that refuse it."""
+    columns = NodeColumns().updated(found)
+    refusals = ShapeRanking(shape).refusals(columns)
+    return explain_pod(shape, columns, refusals), refusals
+
+
+def first_failed(shape, node):
+    """The kind and the subject of the first condition before CPUs and NUMA nodes that a node fails."""
+    selection, attributes = shape.selection, node.attributes
+    tolerated = [
+        any(toleration.covers(taint) for toleration in selection.tolerations)
+        for taint in attributes.taints
+        if taint.effect != "PreferNoSchedule"
+    ]
+    if attributes.unschedulable and not any(each.covers(CORDONED) for each in selection.tolerations):
+        return Kind.CORDON, ""
+    if not all(tolerated):
+        return Kind.TAINTS, ""
+    for key, value in selection.selector:
+        if attributes.labels.get(key) != value:
+            return Kind.LABELS, key
+    if selection.terms is not None and not any(term.holds(attributes) for term in selection.terms):
+        return Kind.AFFINITY, ""
+    for name, wanted in wanted_of(shape.request, node).items():
+        if _free(node, name) < wanted:
+            return Kind.AMOUNT, name
+    if len({node.host.numa_policy, shape.request.numa.policy} - {NumaPolicy.NONE}) > 1:
+        return Kind.NUMA_POLICY, ""
+    return None
+
+
+def wanted_of(request, node):
+    """What a pod takes of each class of a host, a bound CPU at its cost."""
+    wanted = {PODS_CLASS: 1}
+    for resource, base in request.amounts.items():
+        kind = host_class(resource)
+        ratio = node.offers.ratio if resource == "cpu" and node.host.bind.binds(request) else 1
+        wanted[kind.name] = ceil(base * ratio / kind.unit)
+    return wanted
+
+
+EARLY = {Kind.CORDON, Kind.TAINTS, Kind.LABELS, Kind.AFFINITY, Kind.AMOUNT, Kind.NUMA_POLICY}
+
+
+@settings(max_examples=300)
+@given(clusters())
+def test_counts_add_up_and_the_first_empty_stage_exists_if_nothing_fits(cluster):
+    _, found, shape = cluster
+    explanation, refusals = explained(shape, found)
+    stages = explanation.stages
+    assert all(stage.counted is Counted.NODES and stage.trees == stage.passed for stage in stages)
+    assert stages[0].came == len(found)
+    for stage, following in pairwise(stages):
+        assert following.came == stage.passed
+    assert stages[-1].passed == len(found) - len(refusals)
+    assert (explanation.first_empty is not None) == (len(refusals) == len(found))
+    assert all(sentences(explanation))
+
+
+@settings(max_examples=300)
+@given(clusters())
+def test_each_node_is_counted_where_it_fails_first(cluster):
+    _, found, shape = cluster
+    explanation, refusals = explained(shape, found)
+    failed = Counter(first_failed(shape, node) for node in found)
+    counted = Counter()
+    for stage in explanation.stages:
+        kind, of = stage.condition.kind, stage.condition.resource_class or ""
+        if kind is Kind.LABELS:
+            of = stage.condition.required[0][0].split("=")[0]
+        if kind in EARLY:
+            counted[kind, of] = stage.came - stage.passed
+    assert +counted == Counter({key: count for key, count in failed.items() if key})
+    for node in found:
+        early = first_failed(shape, node)
+        if early is not None:
+            assert refusals[node.name].obstacle == early
+
+
+@settings(max_examples=400)
+@given(clusters())
+def test_near_misses_are_true(cluster):
+    _, found, shape = cluster
+    explanation, refusals = explained(shape, found)
+    if explanation.first_empty is None:
+        assert explanation.misses == ()
+        return
+    stage = explanation.stages[explanation.first_empty]
+    by_uuid = {node.root_uuid: node for node in found}
+    assert len(explanation.misses) == min(5, stage.came)
+    for miss in explanation.misses:
+        node = by_uuid[miss.provider]
+        assert explanation.names[miss.provider] == f"c1/{node.name}"
+        assert refusals[node.name].obstacle.kind is stage.condition.kind
+        assert miss.words
+        for shortage in miss.shortages:
+            assert shortage.reason is Reason.AMOUNT
+            assert shortage.missing == shortage.wanted - shortage.free > 0
+        if stage.condition.kind is Kind.AMOUNT:
+            told = {shortage.resource_class: shortage for shortage in miss.shortages}
+            assert set(told) == set(_classes(refusals[node.name].reasons))
+            for name, shortage in told.items():
+                assert shortage.free == _free(node, name)
+
+
+def _classes(reasons):
+    """The classes that words of kube-scheduler are about."""
+    for words in reasons:
+        resource = words.removeprefix("Insufficient ").removeprefix("amplified ")
+        yield PODS_CLASS if words == "Too many pods" else host_class(resource).name
+
+
+def _free(node, name):
+    if name in node.free:
+        return max(0, node.free[name])
+    return sum(node.left(place) for place in node.offers.inventories if place.resource_class == name)
+
+
+def cluster_of_three():
+    """Nodes of 16 CPUs of which pods hold none, 4 and 10 thousand millicores."""
+    free = built_node("n1")
+    some = built_node("n2", recorded=(recorded_pod(0, pods.held(), 4000),))
+    most = built_node("n3", recorded=(recorded_pod(0, pods.held(), 10000),))
+    return [free, some, most]
+
+
+def told(document, found):
+    return sentences(explained(shape_of(document), found)[0])
+
+
+def test_missing_amounts_are_told_of_the_nearest_first():
+    document = pods.build_pod(pods.container(cpu="20", memory="1Gi"))
+    explanation, _ = explained(shape_of(document), cluster_of_three())
+    stage = explanation.stages[explanation.first_empty]
+    assert (stage.condition.resource_class, stage.condition.wanted) == ("CUSTOM_NODE_CPU_MILLI", 20000)
+    assert [(miss.shortages[0].free, miss.shortages[0].missing) for miss in explanation.misses] == [
+        (16000, 4000),
+        (12000, 8000),
+        (6000, 14000),
+    ]
+    assert sentences(explanation)[3:5] == [
+        "room for 20000 CUSTOM_NODE_CPU_MILLI: 0 of 3 nodes",
+        "c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
+    ]
+
+
+def test_all_that_a_node_lacks_is_told():
+    document = pods.build_pod(pods.container(cpu="17", memory="33Gi"))
+    assert "c1/n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in told(document, [built_node("n1")])
+
+
+def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
+    zones = [build_zone(0, cpu="8", memory="16Gi"), build_zone(1, cpu="6", memory="16Gi")]
+    document = pods.build_pod(pods.container(cpu="10", memory="1Gi"), numa=SINGLE)
+    explanation, refusals = explained(shape_of(document), [built_node("n1", zones=zones)])
+    assert explanation.stages[explanation.first_empty].condition.kind is Kind.NUMA
+    (miss,) = explanation.misses
+    (shortage,) = miss.shortages
+    assert (shortage.resource_class, shortage.free, shortage.missing) == ("CUSTOM_CPU_MILLI", 8000, 2000)
+    assert miss.words[0].startswith(refusals["n1"].reasons[0])
+
+
+def test_free_cpus_are_counted_under_the_bind_policy():
+    """Of every core but one a CPU is taken."""
+    busy = built_node("n1", recorded=(recorded_pod(0, pods.held("0,2,4,6,8,10,12"), 100),))
+    whole_cores = {"requiredCPUBindPolicy": "FullPCPUs"}
+    document = pods.lsr(pods.container(cpu="4", memory="1Gi"), spec=whole_cores)
+    explanation, refusals = explained(shape_of(document), [busy])
+    assert explanation.stages[explanation.first_empty].condition.kind is Kind.CPUS
+    (miss,) = explanation.misses
+    (shortage,) = miss.shortages
+    assert (shortage.resource_class, shortage.wanted, shortage.free, shortage.missing) == ("PCPU", 4, 2, 2)
+    assert miss.words == refusals["n1"].reasons
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "kind", "lacking", "unwanted"),
+    [
+        (
+            {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}},
+            {},
+            Kind.TAINTS,
+            (),
+            ("gpu=yes:NoSchedule",),
+        ),
+        (
+            {"spec": {"unschedulable": True}},
+            {},
+            Kind.CORDON,
+            (),
+            ("node.kubernetes.io/unschedulable:NoSchedule",),
+        ),
+        ({"labels": {"zone": "b"}}, {"nodeSelector": {"zone": "a"}}, Kind.LABELS, ("zone=a",), ()),
+    ],
+)
+def test_labels_and_taints_are_named(node, pod, kind, lacking, unwanted):
+    explanation, _ = explained(shape_of(pods.build_pod(**pod)), [built_node("n1", **node)])
+    assert explanation.stages[explanation.first_empty].condition.kind is kind
+    (miss,) = explanation.misses
+    assert (miss.lacking, miss.unwanted, miss.shortages) == (lacking, unwanted, ())
+
+
+def test_a_cluster_without_nodes_is_empty_from_the_first_stage():
+    explanation, _ = explained(shape_of(pods.build_pod()), [])
+    assert explanation.first_empty == 0
+    assert explanation.misses == ()

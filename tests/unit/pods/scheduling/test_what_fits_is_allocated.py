@@ -1,0 +1,110 @@
+"""What is found to fit is allocated, and no more than is free."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.common.manifest import ManifestError, Profile
+from placement.pods.explanation import remarks_on
+from placement.pods.koordinator import keys
+from placement.pods.koordinator.pod import import_pod
+from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.node_filter import PodJudge
+from placement.pods.numa_fit import Fit, allocate_on_host
+from tests.unit.pods.koordinator.pods import (
+    BIND,
+    NUMA,
+    STRATEGY,
+    build_pod,
+    container,
+    held,
+    host,
+    totals,
+)
+
+HOSTS = st.fixed_dictionaries(
+    {
+        "labels": st.fixed_dictionaries(
+            {
+                BIND: st.sampled_from(["", "FullPCPUsOnly", "SpreadByPCPUs"]),
+                NUMA: st.sampled_from(["", "None", "BestEffort", "Restricted", "SingleNUMANode"]),
+                STRATEGY: st.sampled_from(["", "MostAllocated", "DistributeEvenly"]),
+            }
+        )
+    }
+)
+BIND_POLICIES = st.sampled_from(["", "Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst", "x"])
+SENSIBLE_PODS = st.builds(
+    lambda cpu, memory, qos, spec, numa, hint: build_pod(
+        container(cpu=str(cpu), memory=f"{memory}Gi"),
+        qos=qos,
+        priority=9500,
+        spec=spec,
+        numa=numa,
+        status={"cpuset": "0-3"} if hint else None,
+        annotations={keys.SCHEDULING_HINT: '{"extensions": {"NodeNUMAResource": {}}}'} if hint else None,
+    ),
+    st.integers(1, 17),
+    st.integers(0, 33),
+    st.sampled_from(["LSE", "LSR", "LS", None]),
+    st.fixed_dictionaries(
+        {
+            "requiredCPUBindPolicy": BIND_POLICIES,
+            "preferredCPUBindPolicy": BIND_POLICIES,
+            "preferredCPUExclusivePolicy": st.sampled_from(["", "PCPULevel", "NUMANodeLevel"]),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "numaTopologyPolicy": st.sampled_from(["", "BestEffort", "Restricted", "SingleNUMANode"]),
+            "singleNUMANodeExclusive": st.sampled_from(["", "Preferred", "Required"]),
+        }
+    ),
+    st.sampled_from([False, False, False, True]),
+)
+NEIGHBOURS = st.lists(
+    st.sampled_from(
+        [held("0-1"), held("2,8", "PCPULevel"), held("9", "NUMANodeLevel"), held(numa1={"cpu": 5000})]
+    ),
+    max_size=3,
+    unique_by=id,
+)
+
+
+def gives_no_cpus(document) -> bool:
+    """Whether a class with CPUs of its own asks for a bind policy that binds none."""
+    metadata = document["metadata"]
+    spec = json.loads(metadata["annotations"][keys.RESOURCE_SPEC])
+    policy = spec["requiredCPUBindPolicy"] or spec["preferredCPUBindPolicy"]
+    qos = metadata.get("labels", {}).get(keys.QOS_CLASS)
+    return qos in ("LSE", "LSR") and policy in ("ConstrainedBurst", "x")
+
+
+@settings(max_examples=250)
+@given(SENSIBLE_PODS, HOSTS, NEIGHBOURS, st.sampled_from(Profile))
+def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, neighbours, profile):
+    chosen = SchedulerSettings(profile)
+    if profile is Profile.DESIGN and gives_no_cpus(document):
+        with pytest.raises(ManifestError, match="the CPU bind policy of LS"):
+            import_pod(document, chosen)
+        return
+    pod = import_pod(document, chosen)
+    place = host(*neighbours, settings=chosen, **node)
+    result = PodJudge(pod.request).judge(place, totals())
+    assert all(remarks_on(place, pod.request))
+    if not isinstance(result.answer, Fit):
+        assert result.answer.reasons
+        return
+    assert 0 <= result.score <= 100
+    allocation = allocate_on_host(place, pod.request, result.answer)
+    given_cpus = allocation.status.cpus
+    bound = pod.request.bound or (bool(node["labels"][BIND]) and profile is Profile.KOORD_SCHEDULER)
+    assert len(given_cpus) == (pod.request.need if bound else 0)
+    assert not given_cpus & frozenset[int]().union(*(neighbour.cpus for neighbour in neighbours))
+    for resource in ("cpu", "memory"):
+        given = sum(amounts.get(resource, 0) for amounts in allocation.status.amounts.values())
+        assert given in (0, pod.request.amounts.get(resource, 0))
+    status, _ = allocation.annotations(pod.spec)
+    assert json.loads(json.dumps(status)) == status

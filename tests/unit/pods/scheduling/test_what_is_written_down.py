@@ -1,0 +1,234 @@
+"""resource-status and resource-spec of pods that were given something, and what is read back from them."""
+
+import pytest
+
+from placement.common.manifest import ManifestError
+from placement.engine.numa.amounts import NumaAmounts
+from placement.pods.host import numa_capacity
+from placement.pods.koordinator.annotations import (
+    ResourceSpec,
+    ResourceStatus,
+    completed_spec,
+    status_document,
+)
+from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.qos import QosClass
+from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
+from placement.pods.numa_fit import PodAllocation, allocate_on_host, fit_host
+from tests.unit.pods.koordinator.conftest import build_zone
+from tests.unit.pods.koordinator.pods import (
+    BIND,
+    DESIGN,
+    NUMA,
+    RATIO,
+    admitted,
+    build_pod,
+    container,
+    held,
+    host,
+    imported_node,
+    lsr,
+    read,
+)
+
+NONE = KubeletPolicy("none")
+
+
+def annotations(place, document):
+    pod = admitted(document)
+    allocation = allocate_on_host(place, pod.request, fit_host(place, pod.request))
+    return allocation.annotations(pod.spec)
+
+
+def test_a_bound_pod_without_alignment_has_a_list_only():
+    status, spec = annotations(host(), lsr())
+    assert status == {"cpuset": "0-3"}
+    assert spec == {"preferredCPUBindPolicy": "FullPCPUs"}
+
+
+def test_an_aligned_bound_pod_has_plain_amounts_by_numa_node():
+    place = host(labels={NUMA: "Restricted"}, annotations={RATIO: {"cpu": 2}})
+    status, spec = annotations(place, lsr(container(cpu="4", memory="3", gpu="1")))
+    assert status == {
+        "cpuset": "0-3",
+        "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "3"}}],
+    }
+    assert spec == {"preferredCPUBindPolicy": "FullPCPUs"}
+
+
+def test_a_host_policy_becomes_the_required_one_and_other_members_stay():
+    status, spec = annotations(
+        host(labels={BIND: "FullPCPUsOnly"}),
+        lsr(spec={"x": [1], "requiredCPUBindPolicy": ""}),
+    )
+    assert status == {"cpuset": "0-3"}
+    assert spec == {"x": [1], "requiredCPUBindPolicy": "FullPCPUs"}
+
+
+def test_unbound_pods_have_no_policy_written():
+    place = host(labels={NUMA: "BestEffort"})
+    status, spec = annotations(
+        place, build_pod(container(cpu="2500m"), spec={"preferredCPUBindPolicy": "Default"})
+    )
+    assert status == {"numaNodeResources": [{"node": 0, "resources": {"cpu": "2500m"}}]}
+    assert spec == {"preferredCPUBindPolicy": "Default"}
+    assert annotations(host(), build_pod()) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "bind", "strict", "expected"),
+    [
+        ({}, "FullPCPUs", False, {"preferredCPUBindPolicy": "FullPCPUs"}),
+        ({}, "FullPCPUs", True, {"requiredCPUBindPolicy": "FullPCPUs"}),
+        ({}, "", False, {}),
+        (
+            {"preferredCPUBindPolicy": "Default"},
+            "SpreadByPCPUs",
+            False,
+            {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+        ),
+        (
+            {"preferredCPUBindPolicy": "Default", "requiredCPUBindPolicy": "Default"},
+            "SpreadByPCPUs",
+            True,
+            {"preferredCPUBindPolicy": "SpreadByPCPUs", "requiredCPUBindPolicy": "SpreadByPCPUs"},
+        ),
+        (
+            {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+            "FullPCPUs",
+            True,
+            {"preferredCPUBindPolicy": "SpreadByPCPUs", "requiredCPUBindPolicy": "FullPCPUs"},
+        ),
+    ],
+)
+def test_only_implied_policies_are_completed(spec, bind, strict, expected):
+    read_spec = ResourceSpec(
+        spec.get("requiredCPUBindPolicy", ""), spec.get("preferredCPUBindPolicy", ""), "", spec
+    )
+    assert completed_spec(read_spec, bind, strict) == expected
+
+
+def test_empty_members_are_left_out_and_numa_nodes_are_sorted():
+    amounts = NumaAmounts({3: {"cpu": 1000}, 1: {"memory": 7}})
+    assert status_document(ResourceStatus(amounts=amounts)) == {
+        "numaNodeResources": [
+            {"node": 1, "resources": {"memory": "7"}},
+            {"node": 3, "resources": {"cpu": "1"}},
+        ]
+    }
+    assert status_document(ResourceStatus()) == {}
+
+
+def test_what_is_held_is_what_was_written():
+    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
+    assert allocation.holding(QosClass.LSE).shares_with_best_effort is False
+    assert allocation.holding(QosClass.LSR).shares_with_best_effort is True
+    assert allocation.lifts_cfs_quota
+    assert not PodAllocation().lifts_cfs_quota
+
+
+# -- reading it back
+
+
+def record(document):
+    return read_pod_record(read(document), DESIGN)
+
+
+RUNNING = {"nodeName": "node-1", "phase": "Running"}
+
+
+def test_a_running_pod_holds_what_its_annotations_say():
+    status = {
+        "cpuset": "0-3,8",
+        "numaNodeResources": [
+            {"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}},
+            {"node": 1, "resources": {"cpu": 1}},
+        ],
+    }
+    spec = {"preferredCPUExclusivePolicy": "PCPULevel"}
+    holding = record(lsr(qos="LSE", status=status, spec=spec, **RUNNING)).holding
+    assert holding.cpus == {0, 1, 2, 3, 8}
+    assert holding.level == "PCPULevel"
+    assert dict(holding.amounts) == {0: {"cpu": 4000, "memory": 2**30}, 1: {"cpu": 1000}}
+    assert not holding.shares_with_best_effort
+
+
+@pytest.mark.parametrize("qos", QosClass)
+def test_what_is_read_back_is_what_was_recorded(qos):
+    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
+    assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING)).holding == allocation.holding(qos)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{}, {"nodeName": ""}, {"nodeName": "n", "phase": "Succeeded"}, {"nodeName": "n", "phase": "Failed"}],
+)
+def test_pods_without_host_and_ended_ones_hold_nothing(members):
+    nothing = record(lsr(status={"cpuset": "0-3"}, **members))
+    assert nothing.holding is None
+    assert nothing.unreadable == ()
+    broken = record(lsr(status="{", **members))
+    assert broken.unreadable == ()
+
+
+def test_pods_that_were_given_nothing_hold_nothing():
+    assert record(build_pod(**RUNNING)).holding is None
+    assert record(build_pod(status={"cpuset": ""}, **RUNNING)).holding is None
+
+
+@pytest.mark.parametrize(
+    "status", ["bad-alloc-fmt", '{"cpuset": "a"}', '{"numaNodeResources": [{"node": -1}]}']
+)
+def test_an_unreadable_status_is_a_reason_to_bind_nobody_there(status):
+    unreadable = record(lsr(status=status, **RUNNING))
+    assert unreadable.holding is None
+    assert unreadable.unreadable
+
+
+def test_a_spec_that_does_not_parse_costs_the_level_but_not_the_cpus():
+    holding = record(lsr(status={"cpuset": "0-3"}, spec="{", **RUNNING)).holding
+    assert holding.cpus == {0, 1, 2, 3}
+    assert holding.level == "None"
+
+
+def test_cpus_the_host_does_not_have_are_a_warning():
+    node = imported_node()
+    assert unknown_cpus_warning(held("14-17"), node.topology) == (
+        "CPUs 16-17 are not in the cpu-topology; left out"
+    )
+    assert unknown_cpus_warning(held("14-15"), node.topology) is None
+    assert host(held("14-17")).state.use.held == 0b11 << 14
+
+
+def test_a_running_pod_counts_for_the_totals_of_its_host():
+    running = import_running_pod(build_pod(container(cpu="2", memory="1Gi"), **RUNNING), DESIGN, NONE)
+    assert (running.treated_as, running.record.holding) == ("LS", None)
+    assert running.requests == {"cpu": 2000, "memory": 2**30}
+    ended = import_running_pod(build_pod(nodeName="n", phase="Failed"), DESIGN, NONE)
+    assert ended.requests == {}
+    with pytest.raises(ManifestError):
+        import_running_pod({"kind": "Pod"}, DESIGN, NONE)
+
+
+def test_the_capacity_of_numa_nodes_lacks_unallocatable_cpus_before_it_is_amplified():
+    nrt = {"node.koordinator.sh/reservation": {"reservedCPUs": "0-1"}}
+    ratios = {RATIO: {"cpu": 1.5, "memory": 2}}
+    zones = [
+        build_zone(0, cpu="8", memory="3"),
+        build_zone(1, cpu="1", memory="3"),
+        build_zone(7, memory="5"),
+    ]
+    node = imported_node(nrt=nrt, annotations=ratios, zones=zones)
+    assert dict(numa_capacity(node)) == {
+        0: {"cpu": 9000, "memory": 6},
+        1: {"cpu": 1500, "memory": 6},
+        7: {"memory": 10},
+    }
+    reported = imported_node(nrt={**nrt, **ratios}, annotations=ratios, zones=zones)
+    assert dict(numa_capacity(reported))[0] == {"cpu": 6000, "memory": 3}
+
+
+def test_numa_nodes_never_have_less_than_nothing():
+    nrt = {"node.koordinator.sh/reservation": {"reservedCPUs": "0-7"}}
+    node = imported_node(nrt=nrt, zones=[build_zone(0, cpu="4")])
+    assert dict(numa_capacity(node)) == {0: {"cpu": 0}}

@@ -1,0 +1,112 @@
+"""What is stored of a pod is read back the same, and what another release wrote spoils nothing."""
+
+import datetime
+from dataclasses import replace
+
+import pytest
+
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.demand import ExclusiveLevel
+from placement.engine.numa.host import Holding
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
+from placement.pods.statements.pods import StoredPod
+from placement.storage.node_parts import PodRow
+
+UID = "7b1f2c9e-0000-4000-8000-000000000001"
+THEN = datetime.datetime(2024, 5, 6, 7, 8, 9)
+ANSWER = PodAnswer(
+    namespace="default",
+    name="p",
+    uid=UID,
+    consumer_uuid=UID,
+    node="n1",
+    resource_provider="root",
+    qos="LSR",
+    kubernetes_qos="Guaranteed",
+    phase="Running",
+    scheduled=True,
+    cpuset="0-3",
+    annotations={"a": "b"},
+    containers=("main", "side"),
+    lifts_cfs_quota=True,
+    score=50,
+    warnings=("careful",),
+    changed_at=THEN.isoformat(),
+)
+RECORD = RecordedPod(
+    "default",
+    "p",
+    UID,
+    UID,
+    "LSE",
+    {"cpu": 4000},
+    Holding(frozenset(range(4)), ExclusiveLevel.PCPU_LEVEL, NumaAmounts({0: {"cpu": 4000}}), False),
+)
+
+
+def stored(status, node_id=5):
+    return StoredPod(1, "default", "p", UID, {}, status, node_id, "n1", 7, "root", THEN)
+
+
+def row(status):
+    return PodRow(7, 1, "default", "p", UID, status)
+
+
+def test_what_is_told_of_a_pod_is_read_as_it_was_written():
+    assert answer_of(stored(status_of(ANSWER, None))) == ANSWER
+    bare = PodAnswer("default", "p", UID, UID, "n1", "root", changed_at=THEN.isoformat())
+    assert status_of(bare, None)["told"] == {}
+    assert answer_of(stored(status_of(bare, None))) == bare
+
+
+def test_what_a_pod_holds_is_read_as_it_was_written():
+    status = status_of(ANSWER, RECORD)
+    assert record_of(row(status)) == RECORD
+
+
+def test_names_of_a_newer_release_are_kept():
+    before = {"devices": [1], "told": {"fine_print": "x", "phase": "Pending"}, "qos": "LS"}
+    status = status_of(ANSWER, None, before)
+    assert (status["devices"], status["told"]["fine_print"]) == ([1], "x")
+    assert (status["told"]["phase"], status["qos"]) == ("Running", "LSR")
+
+
+@pytest.mark.parametrize("status", [None, [], {}, {"told": 5}])
+def test_a_row_that_says_nothing_is_told_as_unreadable(status):
+    answer = answer_of(stored(status))
+    assert (answer.name, answer.node) == ("p", "n1")
+    assert answer.unreadable == ("the stored row of this pod cannot be read",)
+
+
+def test_of_a_damaged_row_the_rest_is_told():
+    status = status_of(ANSWER, None)
+    status["told"] |= {"containers": 5, "score": "x"}
+    answer = answer_of(stored(status))
+    assert answer == replace(ANSWER, containers=(), score=None, unreadable=answer.unreadable)
+    assert [text.rpartition(" ")[2] for text in answer.unreadable] == ["told.containers", "told.score"]
+
+
+def test_the_consumer_is_what_the_row_says_else_the_uid():
+    assert consumer_of(stored({"consumer": "other"})) == "other"
+    assert consumer_of(stored({})) == UID
+    assert consumer_of(stored(None)._replace(uid="no uuid")) == ""
+
+
+def test_a_claim_is_what_was_placed_here_and_is_on_a_node():
+    placed, reported = status_of(ANSWER, None), status_of(replace(ANSWER, scheduled=False), None)
+    assert is_claim(stored(placed))
+    assert not is_claim(stored(placed, node_id=None))
+    assert not is_claim(stored(reported))
+
+
+@pytest.mark.parametrize(
+    "record", [None, {}, {"consumer": UID, "cpus": "many"}, {"consumer": UID, "level": "new"}, 5]
+)
+def test_a_record_that_cannot_be_read_is_rescued(record):
+    damaged = row({"record": record, "qos": "LSR"})
+    assert record_of(damaged) is None
+    found = rescued(damaged, {"cpu": 2000}, frozenset({1, 2}))
+    assert (found.consumer, found.qos, found.requests) == (UID, "LSR", {"cpu": 2000})
+    assert found.holding.cpus == {1, 2}
+    assert found.unreadable

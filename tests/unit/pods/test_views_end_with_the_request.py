@@ -1,0 +1,58 @@
+"""Whoever wants to see a cluster waits for others who load it no longer than its request may take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from placement.engine.domain import deadline
+from placement.engine.domain.errors import NotFound, Unavailable
+from placement.pods.cache import ClusterCache
+from placement.storage.database import Database
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.server import database_url
+
+
+@pytest.fixture
+def postgresql() -> Iterator[Database]:
+    with database_url("postgresql") as url:
+        database = Database(url)
+        yield database
+        database.dispose()
+
+
+def outcome(cluster_cache: ClusterCache, seconds: float) -> type[Exception] | None:
+    with deadline.within(seconds):
+        try:
+            cluster_cache.view("edge")
+        except (NotFound, Unavailable) as error:
+            return type(error)
+    return None
+
+
+def waiting(database: Database) -> bool:
+    with database.read() as connection:
+        statement = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+            "AND datname = current_database()"
+        )
+        return bool(connection.exec_driver_sql(statement).scalar_one())
+
+
+def test_a_view_that_somebody_loads_is_not_waited_for(postgresql: Database):
+    cluster_cache = ClusterCache(postgresql)
+    found: list[type[Exception] | None] = []
+    with postgresql.write() as holder:
+        holder.connection.exec_driver_sql("LOCK TABLE clusters")
+        first = threading.Thread(target=lambda: found.append(outcome(cluster_cache, PATIENCE_SECONDS)))
+        first.start()
+        eventually(True, lambda: waiting(postgresql))
+        second = threading.Thread(target=lambda: found.append(outcome(cluster_cache, 0.2)))
+        second.start()
+        second.join(5)
+        assert found == [Unavailable], "the lock timeout of the server is 10 seconds"
+    first.join(PATIENCE_SECONDS)
+    assert found == [Unavailable, NotFound]
+    cluster_cache.close()

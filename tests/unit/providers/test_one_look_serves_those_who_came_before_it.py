@@ -1,0 +1,59 @@
+"""A look at what changed serves callers that came before it began; callers that come later need another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from placement.providers.forest_keeper import ForestKeeper
+from placement.storage.database import Database
+from tests.patience import PATIENCE_SECONDS
+from tests.server import database_url
+
+
+@pytest.fixture
+def keeper() -> Iterator[ForestKeeper]:
+    with database_url("sqlite") as url:
+        database = Database(url)
+        keeper = ForestKeeper(database)
+        yield keeper
+        keeper.close()
+        database.dispose()
+
+
+def test_who_comes_during_a_look_is_not_served_by_it(keeper: ForestKeeper, monkeypatch: pytest.MonkeyPatch):
+    look, alone = keeper._catch_up, keeper.alone
+    looks: list[str] = []
+    begun, came, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def catch_up() -> None:
+        looks.append(threading.current_thread().name)
+        begun.set()
+        assert ended.wait(PATIENCE_SECONDS)
+        look()
+
+    @contextmanager
+    def noticed() -> Iterator[None]:
+        if threading.current_thread().name == "second":
+            came.set()
+        with alone():
+            yield
+
+    def caller() -> None:
+        with keeper.caught_up():
+            pass
+
+    monkeypatch.setattr(keeper, "_catch_up", catch_up)
+    monkeypatch.setattr(keeper, "alone", noticed)
+    threads = [threading.Thread(target=caller, name=name) for name in ("first", "second")]
+    threads[0].start()
+    assert begun.wait(PATIENCE_SECONDS)
+    threads[1].start()
+    assert came.wait(PATIENCE_SECONDS)
+    ended.set()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert looks == ["first", "second"]

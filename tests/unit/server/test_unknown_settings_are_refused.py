@@ -1,0 +1,130 @@
+"""A setting that nobody would look at is refused by the name of its file, with what was probably meant."""
+
+import pytest
+
+from placement.engine.domain.errors import PlacementError
+from placement.server import settings
+from placement.server.options import GROUPS
+from placement.server.settings import (
+    DIRECTORY_VARIABLE,
+    FILE_VARIABLE,
+    configuration_files,
+    options_of,
+    refuse_unknown,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
+    monkeypatch.setattr(settings, "_DEFAULT_DIRECTORY", str(tmp_path / "nothing"))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A function that writes a configuration file and tells its path."""
+
+    def write(text, name="placement.conf"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypatch, file, tmp_path):
+    assert configuration_files() == []
+    standard = file("")
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    assert configuration_files() == [standard]
+    other = file("", "other.conf")
+    monkeypatch.setenv(FILE_VARIABLE, other)
+    assert configuration_files() == [other]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (FILE_VARIABLE, "/nowhere/placement.conf", "is no file"),
+        (DIRECTORY_VARIABLE, "/nowhere", "is no directory"),
+    ],
+)
+def test_a_place_that_does_not_exist_is_an_error(monkeypatch, variable, value, said):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(PlacementError, match=f"^{variable}: .*{said}"):
+        configuration_files()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[api]\nauth_stratgy = token\n",
+            "there is no option auth_stratgy in [api]; did you mean auth_strategy?",
+        ),
+        ("[api]\nzebra = 1\n", "there is no option zebra in [api]"),
+        ("[apis]\nauth_strategy = token\n", "there is no group [apis]; did you mean [api]?"),
+        ("[api\n", "Invalid section"),
+        ("[DEFAULT]\nconnection = sqlite:///x\n", "did you mean the one in [placement_database]?"),
+        ("[oslo_policy]\npolicy_fil = x\n", "did you mean policy_file?"),
+        ("[keystone_authtoken]\nmemcache_server = x\n", "did you mean memcache_servers?"),
+    ],
+)
+def test_a_slip_in_a_file_is_named(file, text, said):
+    path = file(text)
+    with pytest.raises(PlacementError) as refused:
+        refuse_unknown([path], [], GROUPS, options_of)
+    assert str(refused.value).startswith(path)
+    assert said in " ".join(str(refused.value).split())
+
+
+def test_files_in_a_directory_count_as_well(file, tmp_path):
+    inside = tmp_path / "conf.d"
+    inside.mkdir()
+    (inside / "50.conf").write_text("[api]\nzebra = 1\n")
+    with pytest.raises(PlacementError, match=r"50\.conf: there is no option zebra"):
+        refuse_unknown([], [str(inside)], GROUPS, options_of)
+
+
+def test_groups_and_options_of_libraries_are_theirs(file):
+    refuse_unknown(
+        [file("[oslo_policy]\npolicy_file = x\n[DEFAULT]\ndebug = true\n")], [], GROUPS, options_of
+    )
+
+
+def test_variables_of_the_environment_are_options_too(monkeypatch):
+    monkeypatch.setenv("OS_API__AUTH_STRATEGY", "token")
+    refuse_unknown([], [], GROUPS, options_of)
+    monkeypatch.setenv("OS_API__AUTH_STRATGY", "token")
+    with pytest.raises(PlacementError, match=r"OS_API__AUTH_STRATGY: .*did you mean auth_strategy"):
+        refuse_unknown([], [], GROUPS, options_of)
+
+
+def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):
+    path = file("[api]\nauth_strategy = token\nrequest_timeout = 7\n")
+    monkeypatch.setenv("OS_API__REQUEST_TIMEOUT", "9")
+    loaded = settings.load([path])
+    assert (loaded.api.auth_strategy, loaded.api.request_timeout) == ("token", 9)
+    assert settings.is_set(loaded, "api", "auth_strategy")
+    assert not settings.is_set(loaded, "api", "tokens_file")
+
+
+def test_a_value_that_an_option_cannot_have_is_refused(file):
+    with pytest.raises(PlacementError, match="auth_strategy"):
+        settings.load([file("[api]\nauth_strategy = everybody\n")])
+
+
+def test_who_may_call_must_be_said_by_somebody(monkeypatch):
+    with pytest.raises(PlacementError, match="nobody has said who may call"):
+        settings.require_strategy(settings.load())
+    monkeypatch.setenv("OS_API__AUTH_STRATEGY", "token")
+    settings.require_strategy(settings.load())
+
+
+def test_without_a_database_nothing_starts(monkeypatch):
+    monkeypatch.delenv(settings.CONNECTION_VARIABLE, raising=False)
+    with pytest.raises(PlacementError, match="no database is configured"):
+        settings.connection_of(settings.load())
+    monkeypatch.setenv(settings.CONNECTION_VARIABLE, "sqlite:///x.db")
+    assert settings.connection_of(settings.load()) == "sqlite:///x.db"

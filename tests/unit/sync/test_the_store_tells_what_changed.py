@@ -1,0 +1,105 @@
+"""The store of watched objects holds the latest state, and tells once what changed and which pods ended."""
+
+import threading
+
+from placement.sync.service import PodId
+from placement.sync.store import InformerStore, Key, Kind, watched_object
+from tests.patience import PATIENCE_SECONDS
+
+NODE, POD = Key(Kind.NODE, "", "n1"), Key(Kind.POD, "default", "p")
+
+
+def node(**members):
+    return watched_object({"kind": "Node", "metadata": {"name": "n1", "uid": "N"}, **members})
+
+
+def pod(uid="u1", host="n1", phase="Running", **status):
+    return watched_object(
+        {
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "uid": uid},
+            "spec": {"nodeName": host} if host else {},
+            "status": {"phase": phase, **status},
+        }
+    )
+
+
+def store(*collections):
+    made = InformerStore(collections or ("all",))
+    for title in collections or ("all",):
+        made.replace(title, {})
+    return made
+
+
+def test_heartbeats_change_nothing_but_labels_do():
+    before = node()
+    beat = {"conditions": [{"type": "Ready", "lastHeartbeatTime": "now"}]}
+    versioned = {"name": "n1", "uid": "N", "resourceVersion": "7", "managedFields": []}
+    assert node(status=beat).mark == before.mark
+    assert node(metadata=versioned).mark == before.mark
+    assert node(metadata={**versioned, "labels": {"a": "b"}}).mark != before.mark
+    assert node(status={**beat, "allocatable": {"cpu": "1"}}).mark != before.mark
+
+
+def test_only_pods_on_a_node_are_kept_as_text():
+    assert (pod().node, pod().over, pod().manifest["spec"]) == ("n1", False, {"nodeName": "n1"})
+    waiting, ended = pod(host=None), pod(phase="Succeeded")
+    assert (waiting.node, waiting.text, waiting.over) == (None, b"", False)
+    assert (ended.node, ended.text, ended.over) == (None, b"", True)
+
+
+def test_nothing_is_told_before_every_collection_is_listed():
+    made = InformerStore(["nodes", "pods"])
+    made.replace("nodes", {NODE: node()})
+    assert not made.complete
+    assert made.changed(0) == set()
+    made.replace("pods", {})
+    assert made.complete
+    assert made.changed(0) == {NODE}
+
+
+def test_what_changed_is_told_once():
+    made = store()
+    made.put("all", NODE, node())
+    assert made.changed(0) == {NODE}
+    made.put("all", NODE, node(status={"conditions": [1]}))
+    assert made.changed(0) == set()
+    assert made.get(NODE).manifest["status"] == {"conditions": [1]}
+    made.put("all", NODE, None)
+    assert (made.changed(0), made.get(NODE), made.keys()) == ({NODE}, None, set())
+
+
+def test_a_list_removes_what_it_lacks_from_its_own_collection_only():
+    made = store("nodes", "pods")
+    made.put("nodes", NODE, node())
+    made.put("pods", POD, pod())
+    made.changed(0)
+    made.replace("pods", {})
+    assert (made.changed(0), made.keys()) == ({POD}, {NODE})
+
+
+def test_a_pod_ends_once_when_it_is_over_gone_or_another():
+    for later in (pod(phase="Failed"), None, pod(uid="u2")):
+        made = store()
+        made.put("all", POD, pod())
+        assert made.ended() == set()
+        made.put("all", POD, later)
+        assert made.ended() == {PodId("default", "p", "u1")}
+        assert made.ended() == set()
+
+
+def test_a_pod_that_is_over_does_not_end_again():
+    made = store()
+    made.put("all", POD, pod(phase="Failed"))
+    made.put("all", POD, None)
+    assert made.ended() == set()
+
+
+def test_whoever_waits_for_changes_is_woken():
+    made = store()
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(made.changed(PATIENCE_SECONDS)), daemon=True)
+    waiting.start()
+    made.put("all", NODE, node())
+    waiting.join(PATIENCE_SECONDS)
+    assert found == [{NODE}]
