@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from placement.allocations import group_rules
 from placement.app import create_application
+from placement.engine.search.budget import Budget
 from placement.http.responses import Misconfigured
 from tests.client import Client, detail
 from tests.conftest import compatible
@@ -124,6 +127,35 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
     ]
     assert [host["like"] for host in found["hosts"] if not host["name"]] == [hosts["c"]] * 2
     assert total(api, SMALL) == 7
+
+
+@pytest.mark.parametrize("seed", [9, 12, 16])
+def test_one_claim_for_many_members_places_no_more_than_is_certain(
+    api: Client, monkeypatch: pytest.MonkeyPatch, seed: int
+):
+    """Unequal groups on unequal devices: one claim tries choices that claims one by one do not."""
+    # Both are ended by their steps, on any machine.
+    monkeypatch.setattr(group_rules, "_SECONDS", 600)
+    monkeypatch.setattr(Budget, "half", lambda budget: Budget(None))
+    chance = random.Random(seed)
+    sizes = [(7, 3), (3, 11), (13, 5), (5, 17)][: chance.choice([2, 3, 4])]
+    for number in range(chance.choice([2, 3])):
+        host = api.provider(f"host-{number}", DISK_GB=1000)
+        for at in range(chance.choice([5, 7])):
+            offered = {"VCPU": chance.randint(10, 45), "MEMORY_MB": chance.randint(10, 45)}
+            api.provider(f"device-{number}-{at}", host, **offered)
+    groups = {
+        f"_{number}": {"resources": {"VCPU": cpus, "MEMORY_MB": memory}}
+        for number, (cpus, memory) in enumerate(sizes)
+    }
+    query = {"groups": groups, "group_policy": "isolate"}
+    room = asked(api, {"query": query})["total"]
+    assert room["lower"] < room["upper"]
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    many = {"members": [{"count": room["upper"]}], "rules": [{"kind": "at_most", "count": 1000}]}
+    answer = api.post("/ext/v1/claims", {**owner, **many, "query": query})
+    assert answer.status_code == 200, answer.text
+    assert sum(each["status"] == 201 for each in answer.json["members"]) <= room["lower"]
 
 
 def test_imagined_hosts_are_empty_and_have_all_that_the_one_has_they_are_like(api):

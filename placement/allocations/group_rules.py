@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.members.board import Board, FindMore, Given, Kind, room_below
+from placement.engine.search.members.board import Board, Given, Kind, room_below
 from placement.engine.search.members.places import (
     AggregatePlaces,
     HostPlaces,
@@ -292,6 +292,33 @@ def _with_promised(view: View, holding: Sequence[Holding]) -> View:
     return replace(view, forest=forest, score_cache=ScoreCache())
 
 
+def kind_of(candidates: Candidates, base: View, view: View, wish: Wish, rules: tuple[int, ...] = ()) -> Kind:
+    """Members that ask for a wish under rules, by their numbers, on a view of what is left of a base."""
+    splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
+    query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
+
+    def find(among: Mask | None) -> tuple[Answer, bool]:
+        search = candidates.find_in(view, query, wish.options, among)
+        return search.answer, candidates.is_cut(search, query)
+
+    @cache
+    def room() -> Amounts:
+        return room_below(base.forest, base.sharing, candidates.wanted(base, wish.query, wish.options))
+
+    return Kind(find, room, rules)
+
+
+def placed_together(candidates: Candidates, view: View, wish: Wish, count: int, budget: Budget) -> int:
+    """Return how many of `count` members that ask for the same one claim would place.
+
+    Raises SearchEnded, BadRequest for names that are not known.
+    """
+    left = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
+    sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+    board = Board(left.forest, sharers, ())
+    return Placing(board, [kind_of(candidates, view, left, wish)] * count, budget).run().count
+
+
 class _Deciding:
     def __init__(
         self,
@@ -350,27 +377,9 @@ class _Deciding:
         )
         key = wanted.wish, concerned
         if key not in self._kinds:
-            self._kinds[key] = Kind(self._finder(wanted.wish), self._room(wanted.wish), concerned)
+            self._kinds[key] = kind_of(self._candidates, self._base, self._view, wanted.wish, concerned)
             self._wishes[self._kinds[key]] = wanted.wish
         return self._kinds[key]
-
-    def _finder(self, wish: Wish) -> FindMore:
-        splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
-        query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
-
-        def find(among: Mask | None) -> tuple[Answer, bool]:
-            search = self._candidates.find_in(self._view, query, wish.options, among)
-            return search.answer, self._candidates.is_cut(search, query)
-
-        return find
-
-    def _room(self, wish: Wish) -> Callable[[], Amounts]:
-        @cache
-        def room() -> Amounts:
-            queries = self._candidates.wanted(self._base, wish.query, wish.options)
-            return room_below(self._base.forest, self._base.sharing, queries)
-
-        return room
 
     def _placed(self, members: list[Kind]) -> Placed:
         try:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.allocations.candidates import Candidates, Search
+from placement.allocations.group_rules import placed_together
 from placement.allocations.search_options import SearchOptions
+from placement.allocations.shortlists import Wish
 from placement.allocations.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined, imagining
 from placement.common.manifest import ManifestError
 from placement.engine.domain import deadline
@@ -143,7 +145,19 @@ class Planning:
         assert seen is not None
         # All kinds of a question share the time of one search.
         wanted = [replace(each, budget=budget) for each in self._candidates.wanted(seen.view, query, options)]
-        counted = QueryCapacity(seen.view, wanted)
+        claimed = Wish(query, replace(options, default_order=True))
+
+        def place(count: int) -> int:
+            try:
+                return placed_together(self._candidates, seen.view, claimed, count, budget.half())
+            except SearchTimeout:
+                return 0
+            except SearchEnded as ended:
+                if ended.abandoned:
+                    raise
+                return 0
+
+        counted = QueryCapacity(seen.view, wanted, place)
         groups = self._groups(counted, question)
         sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
         hosts = None

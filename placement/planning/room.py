@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, together
 from placement.engine.search.query import ForestQuery
@@ -64,23 +65,43 @@ class KindRoom:
 # Capacity for a query, summed by cluster and aggregate.
 
 
+# Members that one claim is tried with.
+_MOST_MEMBERS = 1000
+
+
 class QueryCapacity:
     """Counts one query, which may ask core trees something else than others. Raises SearchEnded."""
 
-    def __init__(self, view: View, queries: Sequence[ForestQuery]) -> None:
+    def __init__(self, view: View, queries: Sequence[ForestQuery], place: Callable[[int], int]) -> None:
+        """Prepare to count; `place` tells how many of so many members one claim would place."""
         self._names = view.names.classes
+        self._place = place
         self._counted = [Capacity(view.forest, view.sharing, query) for query in queries]
         self._shares = any(each.shares for each in self._counted)
 
     def room(self) -> Room:
         """All hosts together."""
-        return self._told([each.everywhere for each in self._counted])
+        return self._told(self._everywhere)
+
+    @cached_property
+    def _everywhere(self) -> Summary:
+        summary = self._summed([each.everywhere for each in self._counted])
+        if summary.lower < summary.upper <= _MOST_MEMBERS:
+            # One claim for many members tries other choices beside the first, which may be worth more.
+            summary = replace(summary, lower=max(summary.lower, self._place(summary.upper)))
+        return summary
 
     def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, Room]:
         """The hosts whose roots are in each aggregate, by its name; those without such hosts are left out."""
         found = [each.by_aggregate(groups.values()) for each in self._counted]
-        rooms = {name: self._told([each[at] for each in found]) for at, name in enumerate(groups)}
-        return {name: room for name, room in rooms.items() if room.hosts}
+        sums = {name: self._summed([each[at] for each in found]) for at, name in enumerate(groups)}
+        return {name: self._told(self._if_all(each)) for name, each in sums.items() if each.hosts}
+
+    def _if_all(self, summary: Summary) -> Summary:
+        """A sum, which takes no less than all hosts do if it is of all of them."""
+        if summary.hosts < self._everywhere.hosts:
+            return summary
+        return replace(summary, lower=max(summary.lower, self._everywhere.lower))
 
     def aggregates(self) -> set[int]:
         """The ids of the aggregates that hosts are in by their roots."""
@@ -100,8 +121,10 @@ class QueryCapacity:
                     like.get(host.row),
                 )
 
-    def _told(self, summaries: Sequence[Summary]) -> Room:
-        summary = summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
+    def _summed(self, summaries: Sequence[Summary]) -> Summary:
+        return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
+
+    def _told(self, summary: Summary) -> Room:
         first = summary.runs_out_first
         return Room(
             summary.lower,
