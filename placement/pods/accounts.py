@@ -1,8 +1,7 @@
-"""What the pods on a node hold of its providers.
+"""The accounts of a node: what its pods hold of its providers.
 
-Nothing is ever counted beyond what there is: a pod that runs somewhere is a fact, whatever the node has
-left, and its share is cut where it would not fit. So capacities are never exceeded, and what one pod gives
-back the others that had been cut get, in the order in which they were recorded.
+A pod that runs is a fact, whatever the node has left: its share is cut where it would not fit. So capacities
+are never exceeded. What a pod gives back goes to pods that were cut, in the order of their recording.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Shares = dict[Place, int]
 
 @dataclass(frozen=True, slots=True)
 class CpuOwner:
-    """The consumer that owns a logical CPU, and the exclusive level under which."""
+    """A consumer that owns a logical CPU, and the exclusive level under which it does."""
 
     consumer: str
     level: str = ""
@@ -46,14 +45,14 @@ class CpuOwner:
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocations:
-    """Who holds what on a node: shares by consumer, and the owner of each CPU that is somebody's."""
+    """A record of what is held on a node: shares by consumer, and the owner of each CPU that has one."""
 
     shares: Mapping[str, Shares] = field(default_factory=dict)
     cpus: Mapping[int, CpuOwner] = field(default_factory=dict)
 
 
 class Accountant:
-    """Counts what is held on a node: recorded pods in their order, then those that kubelet alone knows.
+    """A counter of what is held on a node: recorded pods in their order, then pods that only kubelet knows.
 
     `others` is what consumers beside pods hold there. Source: koordinator.md, "Resource classes".
     """
@@ -65,7 +64,7 @@ class Accountant:
         self._owners: dict[int, CpuOwner] = {}
 
     def left(self, place: Place) -> int:
-        """The units of an inventory that nobody holds."""
+        """Return the units of an inventory that no consumer holds."""
         inventory = self._offers.inventories.get(place)
         return 0 if inventory is None else max(0, inventory.capacity - self._taken[place])
 
@@ -76,21 +75,21 @@ class Accountant:
         self._take(pod.consumer, _due(self._offers, pod, own))
 
     def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
-        """Count CPUs that a pod is reported with, as far as nobody else owns them."""
+        """Count CPUs with which a pod is reported, as far as no other consumer owns them."""
         own = self._own(consumer, cpus, "")
         if own:
             self._take(consumer, bound_shares(self._offers, own))
 
     def accounts(self) -> NodeAllocations:
-        """What was counted so far; recorded pods may hold nothing."""
+        """Return what was counted so far; recorded pods may hold nothing."""
         return NodeAllocations(dict(self._shares), dict(self._owners))
 
     def shares_of(self, consumer: str) -> Shares:
-        """What a recorded pod got; only to be read."""
+        """Return what a recorded pod got; the caller must not change it."""
         return self._shares[consumer]
 
     def copy(self) -> Accountant:
-        """Another one that has counted the same and goes on by itself."""
+        """Return another accountant with equal counts, which goes on by itself."""
         other = Accountant(self._offers, self._taken)
         other._shares, other._owners = dict(self._shares), dict(self._owners)
         return other
@@ -117,7 +116,7 @@ class Accountant:
 
 
 def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Accountant:
-    """Recorded pods, counted in their order."""
+    """Return an accountant that has counted the recorded pods, in their order."""
     accountant = Accountant(offers, others)
     for pod in pods:
         accountant.record(pod)
@@ -125,7 +124,7 @@ def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Pla
 
 
 def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
-    """The accounts of a node: recorded pods as counted, then (consumer, pod) that are only reported."""
+    """Return the accounts of a node: recorded pods as counted, then each (consumer, pod) only reported."""
     later = accountant.copy()
     for consumer, pod in reported_pods:
         later.record_reported_pod(consumer, pod.cpus)
@@ -133,7 +132,7 @@ def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, Kub
 
 
 def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
-    """What a pod takes that owns these CPUs, if nothing of it is cut."""
+    """Return what a pod that owns these CPUs takes, if nothing of it is cut."""
     shares = host_units(offers, pod)
     for numa, amounts in (*pod.holding.amounts.items(), *pod.loose.items()):
         for resource, amount in amounts.items():
@@ -149,7 +148,7 @@ def beyond_offers(
     """Yield a sentence for the CPUs of each pod that its node withholds or lacks, and for each amount.
 
     A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
-    have, and so do `others`, consumers beside pods; nothing of it is given to another consumer.
+    have, and so do `others`, consumers beside pods. No other consumer is given any of it.
     """
     wanted: Counter[Place] = Counter()
     for pod in pods:
@@ -171,7 +170,7 @@ def beyond_offers(
 
 
 def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
-    """What a pod takes of the host as a whole: its requests, rounded up to units, and one of `pods`."""
+    """Return what a pod takes of the host as a whole: requests rounded up to units, and slots of `pods`."""
     shares = {_PODS: pod.slots}
     for resource, amount in pod.requests.items():
         place, unit = host_place(resource)
@@ -184,7 +183,7 @@ def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
 def host_room(
     offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
 ) -> Mapping[str, int]:
-    """What recorded pods and others leave of each class of the host itself, in units.
+    """Return what recorded pods and others leave of each class of the host itself, in units.
 
     Pods count with all that they are due, not with what they were cut to.
     """
@@ -200,15 +199,15 @@ def host_room(
 
 
 def cpu_cost(offers: NodeOffers, pod: RecordedPod) -> int:
-    """The millicores a recorded pod takes of its host: CPUs of its own cost the ratio of the host."""
+    """Return the millicores that a recorded pod takes of its host, times the ratio for CPUs of its own."""
     milli = pod.requests.get("cpu", 0)
     return bound_cost(milli, offers.ratio) if pod.holding.cpus else milli
 
 
 def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
-    """What CPUs of a pod's own take: threads of cores, and the cost of them on their NUMA nodes.
+    """Return what CPUs of a pod's own take: threads of cores, and the cost of the CPUs on their NUMA nodes.
 
-    CPUs that nobody may be given are taken off the NUMA node already, so they are not counted again.
+    CPUs that no pod may be given are taken off the NUMA node already, so they are not counted again.
     """
     if not cpus:
         return {}
@@ -220,7 +219,7 @@ def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
 
 
 def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
-    """The threads of cores that these CPUs are; reserved ones are taken off the cores already."""
+    """Return the threads of cores that these CPUs are; reserved ones are taken off the cores already."""
     return dict(Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved)))
 
 
@@ -232,12 +231,12 @@ def shrunk(
     *,
     cuts: bool = False,
 ) -> NodeAllocations:
-    """What of the accounts before stands while a node is made over from one of the offers to the other.
+    """Return what of the accounts before stands while a node changes from the first offers to the second.
 
-    `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
-    reports, and what bound CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU
-    and no other amount, so that a node which shrinks below them is refused. With `cuts` they are cut to what
-    the node has, as pods are that are reported on a node with too little.
+    `after` holds once the change is made. What is not asked for any more is given back first: CPUs that
+    kubelet no longer reports, and the cost of bound CPUs above that of the new ratio. Recorded pods
+    (consumers) give back no CPU and no other amount, so that a node which shrinks below them is refused. With
+    `cuts`, they are cut to what the node has, like pods that are reported on a node with too little.
     """
     old, new = offers
     owned: dict[str, set[int]] = {}
@@ -266,19 +265,19 @@ def shrunk(
 
 
 def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
-    """The smaller amount, unless the inventory as it still is does not come in such units."""
+    """Return the smaller amount, or `amount` if the inventory as it still is does not admit the smaller."""
     inventory = offers.inventories.get(place)
     less = min(amount, wanted)
     return less if not less or inventory is None or inventory.admits(less) else amount
 
 
 def _uncut(offers: NodeOffers, cpus: Collection[int]) -> Shares:
-    """What these CPUs take if nothing is cut and no CPU is reserved."""
+    """Return what these CPUs take if nothing is cut and no CPU is reserved."""
     return bound_shares(offers, frozenset(cpus)) | Counter(offers.cores[cpu] for cpu in cpus)
 
 
 def _follows_cpus(place: Place, offers: NodeOffers) -> bool:
-    """Whether what a pod holds at a place, which is still there, follows from the CPUs that it owns."""
+    """Return whether a place is still there and what a pod holds at it follows from the CPUs that it owns."""
     return place in offers.inventories and place.resource_class in (CPU_CLASS, CORE_CLASS)
 
 
@@ -291,10 +290,10 @@ def holders(
     pods: tuple[RecordedPod, ...],
     reservations: Sequence[RecordedPod],
 ) -> tuple[RecordedPod, ...]:
-    """Everybody who holds something of a node: its pods, then its reservations with what they have left.
+    """Return all that hold something of a node: its pods, then its reservations with what they have left.
 
-    The reservations are in the order in which they were made. A CPU that one gave up, as an owner in a shared
-    pool took what it stands for, may be given to a later one, which then keeps it.
+    The reservations are in the order in which they were made. One gives up a CPU when an owner in a shared
+    pool takes what that CPU stands for. A later one may be given that CPU, which it then keeps.
     Source: koordinator.md, "Reservations".
     """
     if not reservations:
@@ -311,7 +310,7 @@ def holders(
 def _left_of(
     offers: NodeOffers, reservation: RecordedPod, pods: Sequence[RecordedPod], gone: CpuSet
 ) -> RecordedPod:
-    """A reservation less what its owners took, and less CPUs that any pod has or that are gone."""
+    """Return a reservation less what its owners took, and less CPUs that any pod has or that are gone."""
     owners = [pod for pod in pods if pod.reservation == reservation.consumer]
     others = gone.union(*(pod.holding.cpus for pod in pods if pod not in owners))
     lost = reservation.holding.cpus & others
@@ -335,9 +334,9 @@ def _left_of(
 
 
 def _with_cpus_covered(offers: NodeOffers, left: Holding, requests: Amounts) -> Holding:
-    """A holding with no more CPUs than what is left of `cpu`, of the host as a whole and of NUMA nodes.
+    """Return a holding with only the CPUs that are covered by the `cpu` left on the host and on NUMA nodes.
 
-    Owners in shared pools take that, but no CPUs.
+    Owners in shared pools take `cpu`, but no CPUs.
     """
     kept: set[int] = set()
     by_numa: Counter[int] = Counter()

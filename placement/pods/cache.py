@@ -1,7 +1,7 @@
-"""This process's image of clusters: every node with its pods, in step with the database at each use.
+"""The image that a process has of clusters: every node with its pods, brought up to date before each use.
 
-One statement asks what changed; nodes of which any provider was stamped are read again. The image is advice:
-what is decided on it is only carried out if the node is still the same (PodWriting).
+One statement asks what changed; a node is read again if any of its providers was stamped. The image is
+advice: what is decided on it is only carried out if the node is still unchanged (PodWriting).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from placement.storage.database import Database
 from placement.storage.feed import Look
 from placement.storage.follower import Follower
 
-# The clusters asked for last are kept, as many as have no more nodes than this together.
+# The clusters asked for last are kept, as many as have at most this number of nodes together.
 _MOST_NODES = 50_000
 # A look takes milliseconds.
 _SHORTLY_SECONDS = 0.05
@@ -35,12 +35,12 @@ PodName = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class ClusterSnapshot:
-    """The nodes of a cluster as of one moment; `reserved` are those with reservations.
+    """A snapshot of the nodes of a cluster; `reserved` are the nodes with reservations.
 
-    `waiting` are those with pods that wait for others of their gangs.
+    `waiting` are the nodes with pods that wait for others of their gangs.
 
-    `has_affinity`: there are pods that say something about others, or there were. `rules_generation` counts
-    the pods with required anti-affinity that had come by then, or fewer than that. `placed` counts pods.
+    `has_affinity`: there are, or were, pods with rules about other pods. `rules_generation` counts the pods
+    with required anti-affinity that had come by then, or fewer. `placed` counts pods.
     """
 
     facts: ClusterFacts
@@ -53,23 +53,23 @@ class ClusterSnapshot:
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
-        """The nodes by the id of their host provider."""
+        """Return the nodes by the id of their host provider."""
         return self.columns.by_root
 
     @property
     def by_name(self) -> Mapping[str, NodeInfo]:
-        """The nodes by name."""
+        """Return the nodes by name."""
         return self.columns.by_name
 
     def with_node(self, node: NodeInfo) -> ClusterSnapshot:
-        """The same with another state of one of its nodes."""
+        """Return the snapshot with another state of one of its nodes."""
         fresh = {node.root_id: node}
         return self.updated(fresh, fresh, ())
 
     def updated(
         self, roots: Collection[int], fresh: Mapping[int, NodeInfo], gone: Collection[str]
     ) -> ClusterSnapshot:
-        """The same when the nodes with these host providers are the fresh ones, and those names are gone."""
+        """Return the snapshot with fresh nodes in place of the nodes at `roots`, without names in `gone`."""
         return replace(
             self,
             columns=self.columns.updated(fresh.values(), gone),
@@ -89,13 +89,13 @@ class _Image:
         self.pods = Counter(_pods_on(nodes.values()))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
-        """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
+        """Replace the nodes at these host providers by the fresh ones; nodes without a fresh one are gone."""
         nodes = self.view.nodes
         before = [nodes[root_id] for root_id in roots if root_id in nodes]
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
         left = {state.root_id for state in before}
-        # Whoever looks meanwhile misses nobody who stays, and nobody whom the view has.
+        # A thread that looks meanwhile finds every pod that stays and every pod in the view.
         self.pods.update(_pods_on(fresh.values()))
         self.view = self.view.updated(left, fresh, gone)
         for key in _pods_on(before):
@@ -105,13 +105,13 @@ class _Image:
                 self.pods[key] -= 1
 
     def count_rules(self, generation: int) -> None:
-        """So many pods with required anti-affinity have come."""
+        """Note that so many pods with required anti-affinity have come."""
         if generation > self.view.rules_generation:
             self.view = replace(self.view, rules_generation=generation)
 
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
-    """The name and the uid of everybody on nodes, reservations included."""
+    """Yield the name and the uid of every pod on nodes, reservations included."""
     for node in nodes:
         for holder in node.holders:
             yield holder.namespace, holder.name
@@ -121,7 +121,7 @@ def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
 def _kept(
     nodes: Mapping[int, NodeInfo], roots: Collection[int], fresh: Mapping[int, NodeInfo]
 ) -> Mapping[int, NodeInfo]:
-    """Some nodes by host provider, with what became of those with these host providers."""
+    """Return some nodes by host provider, with the fresh ones in place of the nodes at `roots`."""
     if not fresh and nodes.keys().isdisjoint(roots):
         return nodes
     return {**{root_id: node for root_id, node in nodes.items() if root_id not in roots}, **fresh}
@@ -137,7 +137,7 @@ def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A block in which nothing is collected: each time all that was made so far would be walked through."""
+    """Suspend garbage collection in a block: each run would walk through all that was made so far."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -148,7 +148,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class ClusterCache(Follower):
-    """The images of clusters that were asked for; a view has every write that was committed before."""
+    """A cache of clusters that were asked for; a view has every write that was committed before."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "nodes")
@@ -161,15 +161,16 @@ class ClusterCache(Follower):
 
     @property
     def held(self) -> tuple[int, int]:
-        """How many nodes are remembered, and the bytes of their columns."""
-        # Whoever asks does not wait for those who load or drop clusters meanwhile.
+        """Return how many nodes are remembered, and the bytes of their columns."""
+        # The caller does not wait for threads that load or drop clusters meanwhile.
         tables = [image.view.columns.table for image in list(self._images.values())]
         return self._nodes_kept(), sum(table.bytes for table in tables)
 
     def view(self, cluster: str) -> ClusterSnapshot:
-        """The cluster as it is now. Raises NotFound, Unavailable; never guesses.
+        """Return the cluster as it is now. Raises NotFound, Unavailable; never guesses.
 
-        It is read over the connection of the feed, so that who asks within a transaction takes no second one.
+        It is read over the connection of the feed, so a caller within a transaction takes no second
+        connection.
         """
         if not scope.admits(cluster):
             raise unknown(cluster)
@@ -177,31 +178,31 @@ class ClusterCache(Follower):
             id_ = self._ids.get(cluster)
             if id_ is None:
                 return self._load(cluster).view
-            # The one asked for last is the last to go.
+            # The cluster asked for last is dropped last.
             image = self._images[id_] = self._images.pop(id_)
             return image.view
 
     def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
-        """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
+        """Return whether no pod of this name is known on nodes of the cluster by now; that is advice, too."""
         image = self._images.get(view.facts.id)
         return image is None or pod not in image.pods
 
     def may_have(self, view: ClusterSnapshot, keys: Iterable[PodName | str]) -> bool:
-        """Whether a pod or a reservation with one of these names or uids may be on a node of the view.
+        """Return whether a pod or a reservation with one of these names or uids may be on a node of the view.
 
-        Never False of one that is on a node of the view and stays there.
+        It is never False for one that is on a node of the view and stays there.
         """
         image = self._images.get(view.facts.id)
         return image is None or any(key in image.pods for key in keys)
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
-        """A transaction of this process made one state of a node the other.
+        """Note that a transaction of this process turned one state of a node into another.
 
-        What was read since stands. The next look reads the node again if anything was written to a provider
-        between the last look and that transaction, whose stamp hides it.
+        What was read since stands. The next look reads the node again if a provider was written between the
+        last look and that transaction, because the stamp of the transaction hides that write.
         """
         root_id = before.root_id
-        # The pod is placed and its caller waits: if somebody loads nodes just now, the next look has to do.
+        # The pod is placed and its caller waits: if a thread loads nodes just now, the next look must do.
         with suppress(Unavailable), self.alone(_SHORTLY_SECONDS):
             image = self._images.get(before.cluster_id)
             is_known = image is not None and image.view.nodes.get(root_id) is before
@@ -213,22 +214,22 @@ class ClusterCache(Follower):
             self._written.add((root_id, written.stamp))
 
     def _has_taken_over(self, root_id: int, provider_id: int, stamp: int) -> bool:
-        """Whether the image has what was written with this stamp to a provider of a tree."""
+        """Return whether the image has what was written with this stamp to a provider of a tree."""
         assert self.horizon is not None
-        # What is older than the horizon was told by the look that set it, or before.
+        # The look that set the horizon, or an earlier one, brought all that is older.
         known = stamp < self.horizon or (provider_id, stamp) in self._seen
         return known or (root_id, stamp) in self._written
 
     @property
     def clusters(self) -> Sequence[int]:
-        """Those that are remembered."""
+        """Return the ids of the clusters that are remembered."""
         return list(self._images)
 
     def begin(self) -> None:
-        """Nothing: clusters are loaded when they are asked for."""
+        """Do nothing: clusters are loaded when they are asked for."""
 
     def apply(self, look: Look) -> bool:
-        """Drop clusters that changed, read nodes again of which any provider did. Raises Unavailable."""
+        """Drop clusters that changed; read nodes with changed providers again. Raises Unavailable."""
         for id_ in look.clusters:
             self._drop(id_)
         rows = {(row.id, row.revision): row for row in look.changed if row.cluster_id in self._images}
@@ -245,10 +246,10 @@ class ClusterCache(Follower):
         for cluster_id, roots in stale.items():
             self._read_again(self._images[cluster_id], roots, look.horizon)
         for id_, generation in look.rules_generations.items():
-            # Whoever was counted is in what the look brought, or in what was read after it.
+            # Every pod that was counted is in what the look brought, or in what was read after it.
             if id_ in self._images:
                 self._images[id_].count_rules(generation)
-        # What was written before this look has been told by it.
+        # This look has brought what was written before it.
         self._seen, self._written = set(rows), set()
         return True
 
@@ -269,7 +270,7 @@ class ClusterCache(Follower):
             image = self._read_all(name)
         while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
             self._drop(next(iter(self._images)))
-        # Thousands of nodes that stay would be walked through by every full collection.
+        # Every full collection would walk through thousands of nodes that stay.
         gc.collect()
         gc.freeze()
         return image
@@ -285,7 +286,7 @@ class ClusterCache(Follower):
             states = {} if facts is None else self.loader.load(connection, facts)
         if stored is None or facts is None:
             raise unknown(name)
-        # Columns of many nodes take a while, for which the server would wait with its transaction open.
+        # Columns of many nodes take a while; the server would keep its transaction open for that time.
         image = _Image(facts, states, stored.rules_generation)
         if self.horizon is None:
             self.horizon = horizon
@@ -302,7 +303,7 @@ class ClusterCache(Follower):
             del self._ids[image.view.facts.name]
 
     def forget(self) -> None:
-        """No cluster is remembered any more."""
+        """Forget all clusters."""
         super().forget()
         self._images.clear()
         self._ids.clear()

@@ -43,18 +43,18 @@ from placement.storage.transactions import attempt, ensure, patiently
 
 
 _AT_ONCE = 500
-# Resource classes are shared by all clusters, and every list of them has all.
+# Resource classes are shared by all clusters, and every list of classes has all of them.
 _MOST_CLASSES = 64
 _SHOWN = 10
 _LONGEST_FINDING = 200
 
 UNCHANGED = ImportedNode(False, TreeChange(), ())
-"""What becomes of a node whose manifests are known."""
+"""The outcome for a node with manifests that are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A node to import, by the name that it must have: its Node and its NodeResourceTopology."""
+    """A node to import: the name that it must have, its Node and its NodeResourceTopology."""
 
     name: str
     node: Mapping[str, Any]
@@ -63,12 +63,12 @@ class Described:
 
 
 class NodeImports:
-    """Imports nodes from manifests and deletes them; `loader` reads nodes as they are stored."""
+    """A use case that imports nodes from manifests and deletes them; `loader` reads stored nodes."""
 
     def __init__(
         self, database: Database, loader: NodeLoader, writer: NodeWriter, prefixes: Sequence[str] = ()
     ) -> None:
-        """`prefixes`: those of the resources that nodes may have; empty: any resource."""
+        """Take the prefixes of the resources that nodes may have; without prefixes they may have any."""
         self._prefixes = prefixes
         self._database = database
         self._loader = loader
@@ -77,11 +77,11 @@ class NodeImports:
     def put(
         self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
     ) -> ImportedNode:
-        """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
+        """Import a Node and its NodeResourceTopology; sending equal manifests again changes nothing.
 
-        A node that offers less than is held of it is taken as it is, as its manifests report what it is. The
+        A node that offers less than is held of it is imported as it is, since manifests report facts. The
         warnings say what is held beyond that. Raises ManifestError (a BadRequest) with everything that is
-        wrong, NotFound for the cluster, InTheWay for a provider above that of another caller that disappears.
+        wrong, NotFound for the cluster, InTheWay if a provider above one of another caller disappears.
         """
         (outcome,) = self._put(name, [Described(node_name, node, topology)], skip_known=False)
         if isinstance(outcome, PlacementError):
@@ -89,12 +89,12 @@ class NodeImports:
         return outcome
 
     def put_all(self, name: str, described: Sequence[Described]) -> list[ImportedNode | PlacementError]:
-        """Import many nodes in one transaction; what became of each, or why it was refused.
+        """Import many nodes in one transaction; return the outcome of each, or why it was refused.
 
-        A node whose manifests are those that were imported last is not looked at again, unless the settings
-        of the cluster changed since: then what somebody did to its providers by hand stays. Nothing else
-        differs from `put` one by one: what is refused is not written at all, and nothing is that does not fit
-        what is stored when the transaction commits. Raises NotFound for the cluster, Unavailable.
+        A node with the manifests that were imported last is skipped, so manual changes of its providers stay.
+        It is imported again if the settings of the cluster changed since. Otherwise this acts like `put` on
+        each node: nothing of a refused node is written, and all that is written fits what is stored at the
+        commit. Raises NotFound for the cluster, Unavailable.
         """
         return self._put(name, described, skip_known=True)
 
@@ -121,7 +121,7 @@ class NodeImports:
         refused: dict[int, PlacementError] = {}
 
         def once() -> list[ImportedNode | PlacementError]:
-            # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
+            # Read in each attempt: the cluster may have been deleted and created again meanwhile.
             with self._database.read() as connection:
                 cluster = found(connection, name)
                 names = [each.name for each in described]
@@ -148,7 +148,7 @@ class NodeImports:
             try:
                 return patiently(once)
             except NodeStopped as stopped:
-                # What was written of it is undone with the transaction, so the others begin again without it.
+                # The transaction undid what was written of the node, so the others begin again without it.
                 if len(described) == 1:
                     raise stopped.reason from None
                 refused[stopped.place] = stopped.reason
@@ -158,7 +158,7 @@ class NodeImports:
     ) -> dict[int, ImportedNode | PlacementError]:
         attributes = self._writer.attributes(cluster.name, cluster.id)
         with self._database.write() as transaction:
-            # The lock keeps the cluster as it is, and two imports of one node in order.
+            # The lock keeps the cluster as it is, and makes two imports of one node follow each other.
             if clusters.lock(transaction, cluster.name) is None:
                 raise unknown(cluster.name)
             if found(transaction, cluster.name).settings != cluster.settings:
@@ -167,7 +167,7 @@ class NodeImports:
             return writing.run(importing)
 
     def attributes(self, cluster: Cluster) -> PodAttributes:
-        """The attributes of consumers of a cluster; to be asked for before the transaction begins."""
+        """Return the attributes of consumers of a cluster; callers ask before their transaction begins."""
         return self._writer.attributes(cluster.name, cluster.id)
 
     def delete(self, name: str, node_name: str) -> None:
@@ -193,7 +193,7 @@ class NodeImports:
     def import_again(self, transaction: Transaction, former: Cluster, attributes: PodAttributes) -> None:
         """Import all nodes of a cluster from the manifests that are stored, under its new settings.
 
-        `former` is the cluster with the settings before. What a node offers and what its pods hold depends
+        `former` is the cluster with the settings before. What a node offers and what its pods hold depend
         on the profile. The caller has locked the cluster and written the settings. Raises Conflict naming
         the nodes that cannot be read or refuse the change, NodeChanged, Unavailable.
         """
@@ -220,7 +220,7 @@ class NodeImports:
             raise _refusal(cluster, unread, "cannot be read", "import them first with manifests that can.")
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
-        """A node with its pods and its other consumers."""
+        """Return a node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
@@ -250,24 +250,24 @@ def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, 
 
 
 def _is_known(described: Described, known: Node | None, cluster: Cluster) -> bool:
-    """Whether a node was imported from these very manifests, with the present settings."""
+    """Return whether a node was imported from these very manifests, under the present settings."""
     if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
         return False
     return not predates_settings(known, cluster)
 
 
 class _Reading:
-    """Reads the manifests of the nodes of one call; of many, those that are like others only in part."""
+    """A reader of the manifests of one call that reads like nodes only in part if there are many."""
 
     def __init__(self, loader: NodeLoader, cluster: Cluster, *, many: bool) -> None:
         self._loader = loader
         self._cluster = cluster
         self._many = many
-        # The loader forgets what nobody holds.
+        # Referenced here, as the loader forgets templates without a reference.
         self._templates: set[NodeTemplate] = set()
 
     def of(self, described: Described) -> Importing:
-        """What the manifests of a node say. Raises ManifestError, BadRequest."""
+        """Return what the manifests of a node say. Raises ManifestError, BadRequest."""
         node, topology = described.node, described.topology
         imported = self._like_others(node, topology) if self._many else None
         if imported is None:
@@ -291,7 +291,7 @@ class _Reading:
         try:
             template = self._loader.template(settings["profile"], node, topology)
         except (ManifestError, AttributeError, TypeError):
-            # They are not as manifests should be; reading all of them finds out what is wrong.
+            # The manifests are malformed; reading them as a whole finds out what is wrong.
             return None
         self._templates.add(template)
         labels = node_labels(settings)
@@ -299,7 +299,7 @@ class _Reading:
 
 
 def _refuse_twin(importing: Importing, machines: dict[str, str]) -> None:
-    """Raises BadRequest if another node of the same call is the same machine; notes it otherwise."""
+    """Raise BadRequest if another node of the call is the same machine; otherwise note the machine."""
     other = machines.setdefault(importing.imported.tree.root.uuid, importing.name)
     if other != importing.name:
         raise BadRequest(f"Node.metadata.uid: is that of node {other!r}, too")
@@ -321,32 +321,32 @@ class NodeTree:
 
     @property
     def view(self) -> NodeView:
-        """Its CPUs and pods."""
+        """Return the CPUs and pods of the node."""
         return view_of(self.state)
 
 
 class Clusters:
-    """Creates, shows and deletes clusters, and shows their nodes."""
+    """A use case that creates, shows and deletes clusters, and shows their nodes."""
 
     def __init__(self, database: Database, imports: NodeImports) -> None:
         self._database = database
         self._imports = imports
 
     def listed(self) -> list[Cluster]:
-        """All clusters."""
+        """Return all clusters."""
         with self._database.read() as connection:
             return clusters.listed(connection)
 
     def get(self, name: str) -> Cluster:
-        """One cluster. Raises NotFound."""
+        """Return one cluster. Raises NotFound."""
         with self._database.read() as connection:
             return found(connection, name)
 
     def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
-        """Create a cluster or replace its settings; whether it is new.
+        """Create a cluster or replace its settings; return whether it is new, and the cluster.
 
-        Settings: `description`, and those of the scheduler (dialects.koordinator.settings). When the profile
-        changes, all nodes are imported again from their stored manifests, all of them or none. Raises
+        Settings: `description`, and the settings of the scheduler (pods.koordinator.settings). When the
+        profile changes, all nodes are imported again from their stored manifests, all of them or none. Raises
         BadRequest naming the field, Conflict naming the nodes that keep the profile from changing.
         """
         if not NAME.fullmatch(name):
@@ -400,12 +400,12 @@ class Clusters:
         attempt(self._database, work)
 
     def nodes(self, name: str) -> list[tuple[str, str]]:
-        """(name, uuid of the host provider) of all nodes. Raises NotFound."""
+        """Return (name, uuid of the host provider) of all nodes. Raises NotFound."""
         with self._database.read() as connection:
             return clusters.nodes_of(connection, found(connection, name).id)
 
     def node(self, name: str, node_name: str) -> NodeTree:
-        """One node with its tree, capacity and use, without what has expired there. Raises NotFound."""
+        """Return a node with its tree, capacity and use, without what has expired there. Raises NotFound."""
         with self._database.snapshot() as connection:
             cluster = found(connection, name)
             node = clusters.find_node(connection, cluster.id, node_name)

@@ -1,8 +1,8 @@
-"""Which nodes a pod may fit on, asked of all at once.
+"""The filter of nodes for a pod, computed for all nodes at once.
 
-A node that is left out does not take the pod: labels, taints and amounts are compared as in
-`pods.node_filter` and `node_selection`. CPUs and NUMA nodes are only counted; which ones a pod gets is found
-out on the nodes that are looked at one by one.
+A node that is left out cannot take the pod: labels, taints and amounts are compared as in
+`pods.node_filter` and `pods.manifests.selection`. CPUs and NUMA nodes are only counted; which of them a pod
+gets is found out on the nodes that are looked at one by one.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from placement.pods.snapshot import LabelKey, NodeColumns
 
 
 def may_fit(columns: NodeColumns, selection: NodeSelection, request: PodRequest | None) -> Mask:
-    """The nodes on which nothing that columns know of speaks against the pod."""
+    """Return the nodes on which nothing that columns know of speaks against the pod."""
     return selected(columns, selection) & has_room(columns.table, request)
 
 
 class Asked(NamedTuple):
-    """What a pod wants on each node and what is free there; `unit` of these are one of the class."""
+    """A demand that a pod has on each node, and what is free there; `unit` of it is one of the class."""
 
     resource_class: str
     wanted: Amounts
@@ -56,27 +56,27 @@ class Asked(NamedTuple):
 
     @property
     def fits(self) -> Mask:
-        """The nodes that have enough."""
+        """Return the nodes that have enough."""
         enough: Mask = self.free >= self.wanted
         return enough
 
     @property
     def gap(self) -> Shares:
-        """Which share of what is wanted is missing; only for comparing nodes."""
+        """Return which share of what is wanted is missing; only for comparing nodes."""
         gap: Shares = np.maximum(self.wanted - self.free, 0) / np.maximum(self.wanted, 1)
         return gap
 
     def wanted_units(self, row: int) -> int:
-        """How much of the class is wanted on a node."""
+        """Return how many units of the class are wanted on a node."""
         return -(-int(self.wanted[row]) // self.unit)
 
     def free_units(self, row: int) -> int:
-        """How much of the class is free on a node."""
+        """Return how many units of the class are free on a node."""
         return max(0, int(self.free[row]) // self.unit)
 
 
 def has_room(table: Table, request: PodRequest | None) -> Mask:
-    """The nodes that may have what a pod requests."""
+    """Return the nodes that may have what a pod requests."""
     enough = _fits_all(table, host_amounts(table, request))
     if request is not None and request.designated is None:
         enough &= amplified_cpu(table, request).fits & own_cpus(table, request).fits
@@ -92,13 +92,13 @@ def _fits_all(table: Table, amounts: Iterable[Asked]) -> Mask:
 
 
 def selected(columns: NodeColumns, selection: NodeSelection) -> Mask:
-    """The nodes that a pod may go to by their names, labels and taints, exactly."""
+    """Return exactly the nodes that a pod may go to by their names, labels and taints."""
     tolerated = columns.table.where_guard(lambda guard: selection.guard_refusal(*guard) is None)
     return tolerated & labelled(columns, selection)
 
 
 def labelled(columns: NodeColumns, selection: NodeSelection) -> Mask:
-    """The nodes that a pod may go to by their names and labels, whatever their taints are."""
+    """Return the nodes that a pod may go to by their names and labels, whatever their taints are."""
     mask = np.ones(len(columns.nodes), np.bool_)
     for key, value in selection.selector:
         mask &= columns.label(LabelKey(key)).equals(value)
@@ -123,7 +123,7 @@ def _requirements(term: Term) -> Iterator[tuple[LabelKey, Requirement]]:
 
 
 def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
-    """What the host as a whole has to have, bound CPUs at their cost."""
+    """Yield what the host as a whole must have, with bound CPUs at their cost."""
     yield Asked(PODS_CLASS, _everywhere(table, 1), table[room(PODS_CLASS)])
     if request is None:
         return
@@ -136,7 +136,7 @@ def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
 
 
 def amplified_cpu(table: Table, request: PodRequest) -> Asked:
-    """The CPU that a pod costs on amplified hosts, counted as for the score; nothing on others."""
+    """Return the CPU that a pod costs on amplified hosts, counted as for the score; 0 on other hosts."""
     name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
     if not amplified.any():
         return Asked(name, _everywhere(table, 0), _everywhere(table, 0))
@@ -146,7 +146,7 @@ def amplified_cpu(table: Table, request: PodRequest) -> Asked:
 
 
 def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
-    """The CPUs that a bound pod may be given on a host, or on one of its NUMA nodes; none for others."""
+    """Return the CPUs that a bound pod may be given on a host, or on one of its NUMA nodes; else none."""
     wanted, free = _everywhere(table, 0), _everywhere(table, 0)
     for policy in BindPolicy:
         concerned = _thinned_to(table, request, policy)
@@ -164,12 +164,12 @@ def _everywhere(table: Table, amount: int) -> Amounts:
 
 
 def _thinned_to(table: Table, request: PodRequest, policy: BindPolicy) -> Mask:
-    """Where a bound pod can only have the CPUs that this policy leaves."""
+    """Return the nodes on which a bound pod can only have the CPUs that this policy leaves."""
     return table.where_kind(lambda kind: thinning(request, kind) is policy)
 
 
 def _has_numa_room(table: Table, request: PodRequest) -> Mask:
-    """Where NUMA nodes have room for a pod that is aligned to them: all together, or a single one."""
+    """Return the nodes with NUMA nodes, all together or a single one, that have room for an aligned pod."""
     mask = table.where_kind(lambda kind: effective_policy(request, kind) is not None)
     aligned = is_aligned(table, request)
     if not aligned.any():
@@ -180,7 +180,7 @@ def _has_numa_room(table: Table, request: PodRequest) -> Mask:
 
 
 def is_aligned(table: Table, request: PodRequest) -> Mask:
-    """Where a pod has a NUMA policy, because of itself or because of the host."""
+    """Return the nodes on which a pod has a NUMA policy, because of itself or because of the host."""
     policy = request.numa.policy
     return table.where_kind(lambda kind: {kind.numa_policy, policy} != {NumaPolicy.NONE})
 
@@ -195,7 +195,7 @@ def _aligned_room(table: Table, request: PodRequest) -> Mask:
 
 
 def on_all_numa_nodes(table: Table, request: PodRequest) -> Iterator[Asked]:
-    """What all NUMA nodes of a host together have to have, of resources that are reported there."""
+    """Yield what all NUMA nodes of a host together must have, of resources that are reported there."""
     for resource, amount in request.amounts.items():
         free = _everywhere(table, 0)
         for place in range(table.numa_nodes):
@@ -204,7 +204,7 @@ def on_all_numa_nodes(table: Table, request: PodRequest) -> Iterator[Asked]:
 
 
 def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Asked]:
-    """What one NUMA node has to have that serves the whole pod, as far as resources are reported there."""
+    """Yield what one NUMA node must have to serve the whole pod, as far as resources are reported there."""
     for resource, amount in request.amounts.items():
         yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
         if resource == "cpu":
@@ -218,18 +218,18 @@ def _on_numa_nodes(table: Table, resource: str, amount: int, free: Amounts) -> A
 
 
 def stays_on_one(table: Table, request: PodRequest) -> Mask:
-    """Where a pod has to stay on one NUMA node out of several."""
+    """Return the nodes on which a pod must stay on one NUMA node out of several."""
     single = NumaPolicy.SINGLE_NUMA_NODE
     return table.where_kind(lambda kind: effective_policy(request, kind) is single) & (table[NUMA_NODES] > 1)
 
 
 def numa_fits(table: Table, request: PodRequest, place: int) -> Mask:
-    """Where one NUMA node has room for the whole pod, as far as resources are reported there."""
+    """Return the nodes on which a NUMA node has room for the whole pod, as far as it reports resources."""
     return (table[NUMA_NODES] > place) & _fits_all(table, on_numa_node(table, request, place))
 
 
 def numa_left(table: Table, resource: str, place: int) -> Amounts:
-    """What is left of a resource on one NUMA node."""
+    """Return what is left of a resource on one NUMA node."""
     left: Amounts = table[numa_capacity(resource, place)] - table[numa_requested(resource, place)]
     return np.maximum(left, np.int64(0))
 
@@ -238,7 +238,7 @@ def numa_left(table: Table, resource: str, place: int) -> Amounts:
 
 
 def asked_at(kind: Kind, table: Table, request: PodRequest | None) -> list[Asked]:
-    """The amounts that a condition of this kind compares; none if it is not about amounts."""
+    """Return the amounts that a condition of this kind compares; none if it is not about amounts."""
     if kind is Kind.AMOUNT:
         return list(host_amounts(table, request))
     if request is None:
@@ -251,7 +251,7 @@ def asked_at(kind: Kind, table: Table, request: PodRequest | None) -> list[Asked
 
 
 def _of_numa_nodes(table: Table, request: PodRequest) -> list[Asked]:
-    """What all NUMA nodes are asked for; where one has to do, what is asked of the one that lacks least."""
+    """Return what all NUMA nodes are asked for; where one must do, what is asked of the one lacking least."""
     asked = [*on_all_numa_nodes(table, request), own_cpus(table, request)]
     single = stays_on_one(table, request)
     if not single.any():
@@ -274,5 +274,5 @@ def _of_numa_nodes(table: Table, request: PodRequest) -> list[Asked]:
 
 
 def _chosen(by_place: Sequence[Amounts], place: Indices) -> Amounts:
-    """For each node the number of one of its places."""
+    """Return for each node the number at one of its places."""
     return np.stack(by_place)[place, np.arange(len(place))]
