@@ -1,7 +1,7 @@
-"""How well nodes suit a pod at most, asked of all at once.
+"""Upper bounds of the scores of a pod, computed for all nodes at once.
 
-Without NUMA policy that is the score the pod will have if it fits, as only the totals of the host count.
-Otherwise it is an upper bound: which NUMA nodes the pod gets is found out on the nodes that are looked at.
+Without a NUMA policy, the bound is the score that the pod has if it fits, as only the host's totals count.
+Otherwise it is only a bound: which NUMA nodes the pod gets is found out on the nodes that are looked at.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from placement.pods.node_filter import AVOIDED
 _CPU = "cpu"
 # Shares are compared as floating point numbers only where a bound may be a bit too high.
 _SLACK = 1e-6
-# In these parts a share counts where strategies want whole numbers; the fewer, the more nodes are alike.
+# Strategies want whole numbers, so a share counts in these parts; with fewer parts, more nodes are alike.
 _WHOLE = 100
 
 AmountOf = Callable[[str], Amounts]
@@ -51,7 +51,7 @@ AmountOf = Callable[[str], Amounts]
 
 
 def highest_scores(table: Table, request: PodRequest | None, scoring: Order) -> Amounts:
-    """The score that a pod can have on each node at most, if it fits there."""
+    """Return the highest score that a pod can have on each node, if it fits there."""
     if request is None:
         return np.zeros(len(table), np.int64)
     if request.designated is not None:
@@ -67,7 +67,7 @@ def highest_scores(table: Table, request: PodRequest | None, scoring: Order) -> 
 def host_scores(
     requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Order
 ) -> Amounts:
-    """What the strategies say of many places; CPU costs another amount on each.
+    """Return what the strategies score many places; CPU costs another amount on each.
 
     Source: koordinator.md, "Score".
     """
@@ -84,7 +84,7 @@ def host_scores(
 
 
 class _Reach(NamedTuple):
-    """The smallest and the largest share of a resource that may be in use, and where that is known."""
+    """A smallest and a largest share of a resource that may be in use, and where they are known."""
 
     lowest: Shares
     highest: Shares
@@ -92,7 +92,7 @@ class _Reach(NamedTuple):
 
 
 class _Asking:
-    """One pod asking all nodes how well it would sit there."""
+    """A computation of the scores that one pod would have on all nodes."""
 
     def __init__(self, table: Table, request: PodRequest, scoring: Order) -> None:
         self._table = table
@@ -102,7 +102,7 @@ class _Asking:
         self._bound = table.where_kind(partial(binds, request))
 
     def on_host(self, cpu: Amounts) -> Amounts:
-        """The scores where the host as a whole counts, of which that much CPU is used."""
+        """Return the scores where the host as a whole counts, with this much of its CPU in use."""
         table = self._table
         return self._scores(
             lambda resource: cpu if resource == _CPU else table[requested(resource)],
@@ -110,7 +110,7 @@ class _Asking:
         )
 
     def aligned(self) -> Amounts:
-        """The scores that pods with a NUMA policy can have at most."""
+        """Return the highest scores that a pod with a NUMA policy can have."""
         table, request = self._table, self._request
         if request.numa.exclusivity is NumaExclusivity.PREFERRED:
             return np.full(len(table), self._scoring.max_score, np.int64)
@@ -128,7 +128,7 @@ class _Asking:
         return np.logical_or.reduce(known) if known else np.zeros(len(self._table), np.bool_)
 
     def _on_one_numa_node(self) -> Amounts:
-        """The best score of a single NUMA node that has room."""
+        """Return the best score of a single NUMA node that has room."""
         best = np.zeros(len(self._table), np.int64)
         for place in range(self._table.numa_nodes):
             scores = self._scores(partial(self._numa_used, place), partial(self._numa_size, place))
@@ -143,10 +143,10 @@ class _Asking:
         return np.where(self._bound, self._table[BOUND_COST], used) if resource == _CPU else used
 
     def _on_any_numa_nodes(self) -> Amounts:
-        """The score that no NUMA nodes can exceed, whichever and however many are used together.
+        """Return the score that no NUMA nodes can exceed, whichever and however many are used together.
 
-        What is used of them is at least the smallest share of a single one (at most the largest), and what
-        is asked for is at least its share of all (at most of the smallest).
+        The share in use is at least the smallest and at most the largest share of a single NUMA node. The
+        request is at least its share of all NUMA nodes, and at most its share of the smallest.
         """
         strategies = self._scoring.strategies
         bounds: Amounts = combined(strategies, [self._bound_of(each) for each in strategies])
@@ -166,7 +166,7 @@ class _Asking:
         return np.where(unknown, strategy.max_score, bounds)
 
     def _of_mean(self, strategy: Strategy, reaches: list[tuple[int, _Reach]]) -> Amounts:
-        """The bound of a strategy that takes the mean of what is in use, or of what is free."""
+        """Return the bound of a strategy that takes the mean of what is in use, or of what is free."""
         total, weights = np.zeros(len(self._table)), 0
         for weight, reach in reaches:
             full = strategy.rule.leaning is Leaning.FULL
@@ -176,12 +176,12 @@ class _Asking:
         return bounds
 
     def _of_rule(self, strategy: Strategy, reaches: Mapping[str, _Reach]) -> Amounts:
-        """The bound of any strategy, asked once for all nodes whose NUMA nodes are as full."""
+        """Return the bound of any strategy, computed once for all nodes with equally full NUMA nodes."""
         if not reaches:
             return np.full(len(self._table), strategy.max_score, np.int64)
         ends: list[Shares] = []
         for reach in reaches.values():
-            # Outward, so that the bound is never too low. More than twice of all there is counts as twice.
+            # Rounded outward, so that the bound is never too low. A share above 2 counts as 2.
             ends.append(np.floor(np.clip(reach.lowest - _SLACK, 0, 2) * _WHOLE))
             ends.append(np.ceil(np.clip(reach.highest + _SLACK, 0, 2) * _WHOLE))
         rows = np.stack(ends, axis=1).astype(np.int64)
@@ -197,7 +197,7 @@ class _Asking:
         return np.array(bounds, np.int64)[number.ravel()]
 
     def _reach(self, resource: str) -> _Reach:
-        """How much of a resource may be in use with the pod."""
+        """Return how much of a resource may be in use with the pod."""
         table = self._table
         count = table[NUMA_NODES]
         sizes = [table[numa_capacity(resource, place)] for place in range(table.numa_nodes)]
@@ -226,14 +226,14 @@ class _Asking:
         return host_scores(used, capacity, self._request.amounts, self._cost, self._scoring)
 
 
-# How much of what a pod prefers of its CPUs it misses on nodes at least, asked of all at once.
+# How much a pod misses on nodes, at least, of what it prefers of its CPUs; for all nodes at once.
 
 
 _STEPS = {ExclusiveLevel.NUMA_NODE_LEVEL: (0, STEPPED_DOWN)}
 
 
 def least_missed(table: Table, request: PodRequest | None, settings: SchedulerSettings) -> Amounts:
-    """What a pod misses on each node at least: CPUs are counted, not chosen.
+    """Return what a pod misses on each node at least: CPUs are counted, not chosen.
 
     Source: koordinator.md, "Isolation".
     """

@@ -1,4 +1,4 @@
-"""Numbers of nodes as columns, and what is decided once for all nodes of one kind or with one guard."""
+"""Numbers of nodes as columns, and decisions made once for all nodes of one kind or with one guard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST = 2**55
 
 
 class ColumnKey(NamedTuple):
-    """Names a column: what it counts, of which resource or class, on which NUMA node by ascending id."""
+    """A name of a column: what it counts, of which resource or class, on which NUMA node by ascending id."""
 
     what: str
     of: str = ""
@@ -44,47 +44,47 @@ NUMA_NODES = ColumnKey("NUMA nodes")
 
 
 def room(resource_class: str) -> ColumnKey:
-    """The units of a class that a pod may have on a host."""
+    """Return the key of the units of a class that a pod may have on a host."""
     return ColumnKey("room", resource_class)
 
 
 def allocatable(resource: str) -> ColumnKey:
-    """What the host as a whole can give."""
+    """Return the key of what the host as a whole can give."""
     return ColumnKey("allocatable", resource)
 
 
 def requested(resource: str) -> ColumnKey:
-    """What all pods on the host request."""
+    """Return the key of what all pods on the host request."""
     return ColumnKey("requested", resource)
 
 
 def reported(resource: str) -> ColumnKey:
-    """1 if any NUMA node reports the resource."""
+    """Return the key of the column that is 1 if any NUMA node reports the resource."""
     return ColumnKey("reported by NUMA nodes", resource)
 
 
 def numa_capacity(resource: str, place: int) -> ColumnKey:
-    """What a NUMA node has."""
+    """Return the key of what a NUMA node has."""
     return ColumnKey("NUMA capacity", resource, place)
 
 
 def numa_requested(resource: str, place: int) -> ColumnKey:
-    """What of that is used."""
+    """Return the key of what is used on a NUMA node."""
     return ColumnKey("NUMA used", resource, place)
 
 
 def free_cpus(policy: str) -> ColumnKey:
-    """The CPUs of the host that a pod may be given; only those that a strict bind policy leaves."""
+    """Return the key of the host's CPUs that a pod may be given, less what a strict bind policy rules out."""
     return ColumnKey("free CPUs", policy)
 
 
 def numa_free_cpus(policy: str, place: int) -> ColumnKey:
-    """The same on one NUMA node."""
+    """Return the key of `free_cpus` on one NUMA node."""
     return ColumnKey("free CPUs on a NUMA node", policy, place)
 
 
 def clean(level: str, step: int) -> ColumnKey:
-    """The free CPUs of the host without neighbours that a level avoids, by what these miss."""
+    """Return the key of the host's free CPUs without neighbours that a level avoids, by what these miss."""
     return ColumnKey("clean CPUs", level, step)
 
 
@@ -92,17 +92,17 @@ Numbers = dict[ColumnKey, int]
 
 
 class NodeNumbers:
-    """The numbers of nodes, counted once for each host, and once for like nodes on which nobody is."""
+    """A cache of the numbers of nodes, counted once for each host, and once for like empty nodes."""
 
     def __init__(self) -> None:
         self._of_hosts: dict[Host, Numbers] = {}
         self._of_empty: dict[tuple[object, ...], Numbers] = {}
 
     def of(self, node: NodeInfo) -> Numbers:
-        """All numbers of a node; only to be read, as other nodes may have the same."""
+        """Return all numbers of a node; callers must not change them, as like nodes share them."""
         if node.holders or node.others:
             return self._all(node)
-        # Everything else that they are made of follows from the template and from the host.
+        # Everything else that the numbers depend on follows from the template and from the host.
         key = (node.template, node.host, node.totals, frozenset(node.unused.items()))
         found = self._of_empty.get(key)
         if found is None:
@@ -138,7 +138,7 @@ def _of_totals(node: NodeInfo) -> Iterator[tuple[ColumnKey, int]]:
 
 
 def _rooms(node: NodeInfo) -> Mapping[str, int]:
-    """What NUMA nodes have left counts for what the host as a whole does not offer (`filter.lacking`)."""
+    """Return the units left by class, on NUMA nodes if the host offers none (`node_filter.lacking`)."""
     rooms = dict(node.free)
     below: dict[str, int] = {}
     for place in node.offers.below:
@@ -174,7 +174,7 @@ def _of_cpus(state: HostState) -> Iterator[tuple[ColumnKey, int]]:
 
 
 class HostKind(NamedTuple):
-    """The policies of hosts, and what a bound CPU costs there."""
+    """A kind of hosts: their policies, and what a bound CPU costs there."""
 
     bind: HostBinding
     numa_policy: NumaPolicy
@@ -182,25 +182,25 @@ class HostKind(NamedTuple):
 
 
 def kind_of(host: Host) -> HostKind:
-    """The kind of a host."""
+    """Return the kind of a host."""
     return HostKind(host.bind, host.numa_policy, host.state.cpu_ratio)
 
 
 def binds(request: PodRequest, kind: HostKind) -> bool:
-    """Whether a pod gets CPUs of its own on hosts of a kind."""
+    """Return whether a pod gets CPUs of its own on hosts of a kind."""
     return kind.bind.binds(request)
 
 
 def cpu_cost(request: PodRequest, kind: HostKind) -> int:
-    """The millicores that a pod costs on hosts of a kind."""
+    """Return the millicores that a pod costs on hosts of a kind."""
     milli = request.milli_cpus
     return bound_cost(milli, kind.ratio) if binds(request, kind) else milli
 
 
 def thinning(request: PodRequest, kind: HostKind) -> BindPolicy | None:
-    """The strict bind policy that leaves a pod some free CPUs of a host only; NONE if it has all of them.
+    """Return the strict bind policy that leaves a pod only some free CPUs of a host; NONE if it has them all.
 
-    None if the pod is not bound there.
+    Return None if the pod is not bound there.
     """
     cpus = kind.bind.demand(request)
     if cpus is None:
@@ -209,7 +209,7 @@ def thinning(request: PodRequest, kind: HostKind) -> BindPolicy | None:
 
 
 def effective_policy(request: PodRequest, kind: HostKind) -> NumaPolicy | None:
-    """The NUMA policy of a pod on hosts of a kind, None if theirs and its own differ."""
+    """Return the NUMA policy of a pod on hosts of a kind; None if their policy and its own differ."""
     policies = {kind.numa_policy, request.numa.policy} - {NumaPolicy.NONE}
     return next(iter(policies), NumaPolicy.NONE) if len(policies) < 2 else None
 
@@ -218,7 +218,7 @@ GUARD, KIND = ColumnKey("guard"), ColumnKey("kind of host")
 
 
 class Guard(NamedTuple):
-    """What keeps pods off a node unless they tolerate it."""
+    """A guard that keeps pods off a node unless they tolerate it."""
 
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -226,7 +226,7 @@ class Guard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The numbers of nodes, row by row; never changed.
+    """A table with the numbers of nodes, row by row, that never changes.
 
     `GUARD` and `KIND` are the places of a node's guard and kind among `guards` and `kinds`.
     """
@@ -243,39 +243,39 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        """The memory of the columns."""
+        """Return the memory of the columns, in bytes."""
         return sum(numbers.nbytes for numbers in self.columns.values())
 
     def __getitem__(self, column: ColumnKey) -> Amounts:
-        """The numbers of a column, only to be read."""
+        """Return the numbers of a column; callers must not change them."""
         found = self.columns.get(column)
         if found is None:
             return np.zeros(self.count, np.int64)
         return found if self.places is None else found[self.places]
 
     def rows(self, rows: Rows) -> Table:
-        """Some of the rows, in that order."""
+        """Return a table of some of the rows, in that order."""
         return replace(self, count=len(rows), places=rows if self.places is None else self.places[rows])
 
     @property
     def numa_nodes(self) -> int:
-        """The most NUMA nodes that any node has."""
+        """Return the most NUMA nodes that any node has."""
         return int(self[NUMA_NODES].max(initial=0))
 
     def where_guard(self, admits: Callable[[Guard], bool]) -> Mask:
-        """The nodes whose guard admits somebody, who is asked once per distinct guard."""
+        """Return the nodes with a guard that `admits` accepts; it is called once per distinct guard."""
         return np.array([admits(guard) for guard in self.guards], np.bool_)[self[GUARD]]
 
     def where_kind(self, holds: Callable[[HostKind], bool]) -> Mask:
-        """The nodes of whose kind something holds, which is asked once per distinct kind."""
+        """Return the nodes of a kind for which `holds` is true; it is called once per distinct kind."""
         return np.array([holds(kind) for kind in self.kinds], np.bool_)[self[KIND]]
 
     def by_kind(self, number: Callable[[HostKind], int]) -> Amounts:
-        """A number that depends on the kind of a node alone, up to what is counted."""
+        """Return a number that depends on the kind of a node alone, at most MOST."""
         return np.array([min(MOST, number(kind)) for kind in self.kinds], np.int64)[self[KIND]]
 
     def rearranged(self, source: Rows) -> Table:
-        """The rows in another order; -1 stands for a node of which nothing is known yet."""
+        """Return the rows in another order; -1 stands for a node of which nothing is known yet."""
         moved = {
             column: np.where(source < 0, 0, self[column][source])
             for column, numbers in self.columns.items()
@@ -285,11 +285,11 @@ class Table:
 
 
 Written = tuple[int, Guard, HostKind, Numbers]
-"""A row and what it is to say: the guard and the kind of the node, and its numbers."""
+"""A row and its new content: the guard and the kind of the node, and its numbers."""
 
 
 def written(table: Table, rows: Iterable[Written]) -> Table:
-    """The table after some rows changed; columns in which nothing changes are shared."""
+    """Return the table after some rows changed; columns in which nothing changes are shared."""
     if table.places is not None:
         table = table.rearranged(np.arange(table.count))
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
@@ -311,7 +311,7 @@ def _write(
     rows: Sequence[int],
     numbers: Numbers,
 ) -> None:
-    """Let rows say these numbers, and 0 in all other columns; only columns of our `own` are written to."""
+    """Write these numbers to rows, and 0 to their other columns; a column is copied first unless in `own`."""
     # For one row, as with each pod that is placed, plain numbers are much faster.
     at: int | Rows = rows[0] if len(rows) == 1 else np.array(rows, np.intp)
     is_any: Callable[[Any], bool] = bool if len(rows) == 1 else np.any

@@ -1,8 +1,8 @@
-"""Where a pod goes: snapshot -> filter -> score -> the nodes one by one, best first.
+"""The scheduling cycle of a pod: snapshot -> filter -> score -> the nodes one by one, best first.
 
-Columns say of all nodes at once where a pod may fit and how well at most (`columns.filter`, `columns.score`).
-Nodes are then looked at in that order, and no longer than something better may come. What was found out by
-looking is kept for pods of the same shape: a node that nobody changed answers as before.
+Columns say for all nodes at once where a pod may fit and how well at most (`column_filter`, `column_score`).
+Nodes are then looked at in that order, as long as something better may come. The results are kept for pods
+of one shape, so that an unchanged node answers as before.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Kept(NamedTuple):
 
     @property
     def is_restricted(self) -> bool:
-        """Whether owners get nothing beyond what is left of it."""
+        """Return whether owners get nothing beyond what is left of the reservation."""
         return self.held.keeps is not None and self.held.keeps.restricted
 
 
 class Look(NamedTuple):
-    """How a pod stands with reservations of a node that it may use.
+    """A result of a look at a node with reservations that a pod may use.
 
-    `kept` is the one that it would use, if it fits out of one; of several such nodes the one with the lowest
-    `preference` is better: by the order that reservations name, then the one that gets fullest.
+    `kept` is the reservation that it would use, if it fits out of one. Of several such nodes, the one with
+    the lowest `preference` is better: by the order that reservations name, then by which gets fullest.
     """
 
     result: FilterResult
@@ -67,9 +67,9 @@ class Look(NamedTuple):
 
 
 class ReservationLooks:
-    """Pods of one shape and the reservations of nodes.
+    """A cache of looks at nodes with reservations, for pods of one shape.
 
-    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    Threads share it: all threads would note equal results of a node, and each note is a single step.
     """
 
     def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Order) -> None:
@@ -80,9 +80,9 @@ class ReservationLooks:
         self._opened: tuple[NodeColumns, NodeColumns] | None = None
 
     def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> Look:
-        """How a pod stands with a node whose `matched` reservations it may use.
+        """Return how a pod stands with a node if it may use the `matched` reservations there.
 
-        `required`: it must use one. It can use those with which the host as a whole has enough.
+        `required`: the pod must use one. It can use one with which the host as a whole has enough.
         """
         known = self._looks.setdefault(node.serial, {})
         key = frozenset(kept.held.consumer for kept in matched), required
@@ -92,7 +92,7 @@ class ReservationLooks:
         return found
 
     def opened(self, columns: NodeColumns) -> NodeColumns:
-        """The nodes as if nothing were reserved: only those that changed since the last time are made."""
+        """Return the nodes as if nothing were reserved; only nodes changed since the last call are made."""
         known, nodes = self._opened, columns.nodes
         if known is not None and known[0].order is known[1].order is columns.order:
             changed = (nodes[row] for row in columns.changed_since(known[0].marks))
@@ -105,7 +105,7 @@ class ReservationLooks:
         return made
 
     def trim(self, columns: NodeColumns, most: int) -> None:
-        """Forget what nodes were before they were what they are now, if more than `most` are remembered."""
+        """Forget the former states of nodes, if more than `most` are remembered."""
         if len(self._looks) > most:
             known = self._looks
             self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
@@ -140,7 +140,7 @@ class ReservationLooks:
         return lacking(opened.offers, opened.free, opened.left, amounts, bound=bound)
 
     def _judged(self, node: NodeInfo, usable: Sequence[Kept], required: bool) -> Look:
-        """What a reservation has left comes first, then what else the node has, if the reservation allows."""
+        """Judge a pod on what a reservation has left, then on the rest of the node if that is allowed."""
         seen = as_seen(node, usable)
         alone = tuple(replace(each, restricted=True) for each in seen)
         for reservations in (Reservations(alone, required=True), Reservations(seen, required=required)):
@@ -155,7 +155,7 @@ class ReservationLooks:
         return kept.held.keeps.order or _LAST, -self._fill(kept)
 
     def _fill(self, kept: Kept) -> int:
-        """How full the reservation would be, 0 to 100; 0 if it has not enough."""
+        """Return how full the reservation would be, 0 to 100, on average; an exceeded resource counts 0."""
         held = kept.held.requests
         asked = {} if self._request is None else self._request.amounts
         shares = []
@@ -166,12 +166,12 @@ class ReservationLooks:
 
 
 def kept_on(node: NodeInfo) -> Iterator[Kept]:
-    """The reservations of a node, in their order."""
+    """Yield the reservations of a node, in their order."""
     yield from map(Kept, node.reservations, node.reservations_left)
 
 
 def as_seen(node: NodeInfo, kept: Iterable[Kept]) -> tuple[Reservation, ...]:
-    """Reservations of a node as the NUMA allocator sees them."""
+    """Return reservations of a node as the NUMA allocator sees them."""
     return tuple(
         Reservation(
             cpus=mask_of(each.left.holding.cpus),
@@ -186,15 +186,15 @@ def as_seen(node: NodeInfo, kept: Iterable[Kept]) -> tuple[Reservation, ...]:
 
 _SHAPES_KEPT = 32
 _CHANGES_KEPT = 20
-# So many nodes are looked at one by one rather than asked for by columns.
+# Up to so many nodes are looked at one by one, which is faster than columns.
 _FEW = 4
-# Most walks end early: so many nodes are told at a time.
+# Most walks end early, so this many nodes are converted at a time.
 _AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """All that decides on which nodes a pod fits, and how well."""
+    """A shape of pods: all that decides on which nodes a pod fits, and how well."""
 
     request: PodRequest | None
     selection: NodeSelection
@@ -204,8 +204,8 @@ class PodShape:
 class Ranked(NamedTuple):
     """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get.
 
-    `reservations` are those of the node that the pod may use. `used` is the one that it does use, `opened`
-    the node as if nothing were kept there that the pod may have.
+    `reservations` are the reservations of the node that the pod may use; `used` is the one that it uses.
+    `opened` is the node as if nothing that the pod may have were reserved there.
     """
 
     node: NodeInfo
@@ -219,8 +219,8 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What columns say of the nodes in their rows: whether a pod may fit, what of that which it prefers it
-    misses there at least, and the score at most.
+    """A set of estimates by row of nodes: whether a pod may fit, what it misses there at least of what it
+    prefers, and its score at most.
     """
 
     order: object
@@ -230,21 +230,21 @@ class Estimates:
     highest: Amounts
 
     def with_rows(self, columns: NodeColumns, rows: Rows, part: Estimates) -> Estimates:
-        """The estimates for columns in which these rows changed, of which `part` are the estimates."""
+        """Return the estimates for columns in which these rows changed; `part` are the estimates of these."""
         fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
         fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
         return Estimates(columns.order, columns.marks, fits, missed, highest)
 
 
 class Looked(NamedTuple):
-    """How a pod stands with nodes, for certain, and why it does not fit on some of them, by name."""
+    """A certain result for nodes: how a pod stands with each, and why it does not fit on some, by name."""
 
     standings: Estimates
     refusals: Mapping[str, Refusal]
 
 
 class ShapeRanking:
-    """Pods of one shape and the nodes of a cluster."""
+    """A ranking of the nodes of a cluster for pods of one shape."""
 
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
@@ -255,13 +255,13 @@ class ShapeRanking:
         self._results: dict[int, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, in allowed rows if only some are, looked at one by one.
+        """Yield the nodes on which the pod fits, looked at one by one; only allowed rows, if they are given.
 
-        Those come first where it misses least of what it prefers, then by descending score, then by name.
+        The order is by what the pod misses of what it prefers, then by descending score, then by name.
         """
         found: list[tuple[int, int, int, Fit]] = []
         for row, least, highest in self._foretold(columns, allowed):
-            # What was found may be as good as anything that comes: then it is next.
+            # A node that was found is next if no later node can be better.
             while found and found[0] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
             result = self.look(columns.nodes[row])
@@ -271,15 +271,15 @@ class ShapeRanking:
             yield _ranked(columns, *heapq.heappop(found))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        """Return why the pod does not fit on nodes, by name; nodes on which it fits are left out."""
         return self._all_looked(columns).refusals
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, what it misses there and its scores: here nothing is estimated."""
+        """Return on which nodes the pod fits, what it misses there and its scores, with nothing estimated."""
         return self._all_looked(columns).standings
 
     def look(self, node: NodeInfo) -> FilterResult:
-        """How the pod stands with one node, for certain."""
+        """Return how the pod stands with one node, for certain."""
         result = self._results.get(node.serial)
         if result is None:
             refusal = self._screen(node)
@@ -288,18 +288,18 @@ class ShapeRanking:
         return result
 
     def ranked_on(self, node: NodeInfo) -> Ranked:
-        """How well the pod fits on a node, where it does."""
+        """Return how well the pod fits on a node; the caller knows that it fits."""
         result = self.look(node)
         assert isinstance(result.answer, Fit)
         return Ranked(node, result.missed, result.score, result.answer)
 
     def trim(self, columns: NodeColumns) -> None:
-        """Forget now and then what the nodes of the cluster were before they were what they are now."""
+        """Forget the former states of nodes of the cluster, once there are many."""
         most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT
         self.on_reservations.trim(columns, most)
         if len(self._results) > most:
             known = self._results
-            # What a pod sees that ignores reservations are nodes without these.
+            # A pod that ignores reservations sees nodes without them.
             seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
             self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
             self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
@@ -309,15 +309,15 @@ class ShapeRanking:
         return self.shape.request is not None and self.shape.request.ignores_reservations
 
     def _foretold(self, columns: NodeColumns, allowed: Mask | None) -> Iterator[tuple[int, int, int]]:
-        """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
+        """Yield the rows of nodes that may take the pod, what it misses at least, and their highest scores.
 
-        In the order that they would have if that were so.
+        The order is the one that they would have if these estimates were exact.
         """
         estimates = self._estimated(columns)
         rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
         missed, scores = estimates.missed[rows], estimates.highest[rows]
         best = self.shape.settings.host_scoring.max_score
-        # Small numbers are sorted fastest as what they are; sums of several strategies may be large.
+        # Small numbers sort fastest in a small type; sums of several strategies may be large.
         kind = np.int16 if best <= BEST else np.int64
         order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
@@ -325,10 +325,10 @@ class ShapeRanking:
             yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
 
     def _all_looked(self, columns: NodeColumns) -> Looked:
-        """What looks at all these nodes say.
+        """Return the results of looks at all these nodes.
 
-        Only nodes that changed since the last time are looked at, and what is said of each is what a look at
-        it as it is in `columns` says.
+        Only nodes that changed since the last call are looked at; each result is that of the node in
+        `columns`.
         """
         known = self._looked
         if known is not None and known.standings.order is columns.order:
@@ -347,7 +347,7 @@ class ShapeRanking:
         return made
 
     def _looked_at(self, columns: NodeColumns, rows: Rows) -> tuple[Estimates, dict[str, Refusal]]:
-        """What looks at some rows say, row by row; and why the pod does not fit there, by name."""
+        """Return the results of looks at some rows, and why the pod does not fit there, by name."""
         nodes, known = columns.nodes.at(rows.tolist()), self._results
         results = [known.get(node.serial) or self.look(node) for node in nodes]
         figures = [(result.fits, result.missed, result.score) for result in results]
@@ -360,7 +360,7 @@ class ShapeRanking:
         return Estimates(columns.order, columns.marks, fits.astype(np.bool_), missed, scores), refusals
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
-        """The estimates for these nodes: only for those that changed since the last time are they made."""
+        """Return the estimates for these nodes; only nodes that changed since the last call are estimated."""
         known = self._estimates
         if known is None or known.order is not columns.order:
             made = self._anew(columns)
@@ -373,12 +373,12 @@ class ShapeRanking:
         return made
 
     def _anew(self, columns: NodeColumns) -> Estimates:
-        """The estimates for nodes of which nothing is known; a few are looked at sooner than columns are."""
+        """Return the estimates for unknown nodes; a few are looked at, which is faster than columns."""
         count = len(columns.nodes)
         return self._made(columns) if count > _FEW else self._looked_at(columns, np.arange(count))[0]
 
     def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
-        """The estimates for some rows, likewise."""
+        """Return the estimates for some rows; a few are looked at, which is faster than columns."""
         if len(rows) > _FEW:
             return self._made(columns.rows(rows))
         return self._looked_at(columns, rows)[0]
@@ -394,7 +394,7 @@ class ShapeRanking:
         return Estimates(columns.order, columns.marks, fits, missed, highest)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
-        """What the names, labels, taints and totals of a node have against the pod."""
+        """Return the refusal of the pod by the name, labels, taints and totals of a node, if there is one."""
         refusal = self.shape.selection.refusal(node.attributes)
         if refusal is not None:
             return refusal
@@ -409,9 +409,9 @@ def _ranked(columns: NodeColumns, missed: int, height: int, row: int, fit: Fit) 
 
 
 class ShapeRankings:
-    """The rankings of the shapes that were asked for last, for each cluster by itself.
+    """A cache of the rankings of the shapes that were asked for last, for each cluster by itself.
 
-    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    Threads share them: all threads would note equal results of a node, and each note is a single step.
     """
 
     def __init__(self) -> None:
@@ -419,7 +419,7 @@ class ShapeRankings:
         self._lock = threading.Lock()
 
     def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns) -> ShapeRanking:
-        """The ranking for pods of a shape; `columns` are all nodes of the cluster, asked about now or not."""
+        """Return the ranking for pods of a shape; `columns` are all nodes of the cluster, wanted or not."""
         key = (cluster_id, shape)
         with self._lock:
             ranking = self._kept.pop(key, None) or ShapeRanking(shape)

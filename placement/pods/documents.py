@@ -1,4 +1,4 @@
-"""Pods as callers send them: whose manifest it is, and how much of it is worth keeping."""
+"""Pods as callers send them: their identity, and how much of their manifests is worth keeping."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class PodDocument:
 
     @classmethod
     def named(cls, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> PodDocument:
-        """The manifest of the pod of this name; without a uid it gets one.
+        """Return the manifest of the pod of this name; without a uid it gets one.
 
-        Raises BadRequest naming the field for names that are none, or not those in the manifest.
+        Raises BadRequest naming the field for a name that is invalid or is not the one in the manifest.
         """
         for where, text in (("namespace", namespace), ("name", name)):
             check_name(where, text)
@@ -69,7 +69,7 @@ class PodDocument:
 
     @classmethod
     def whole(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
-        """The manifest of a pod that says its name itself. Raises BadRequest likewise."""
+        """Return the manifest of a pod; it must have a name. Raises BadRequest naming the field."""
         metadata = _mapping(pod, "metadata")
         if not metadata.get("name"):
             raise BadRequest("Pod.metadata.name: is missing")
@@ -77,24 +77,24 @@ class PodDocument:
 
     @classmethod
     def unnamed(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
-        """Return the manifest of a pod that may have no name yet. Raises BadRequest likewise."""
+        """Return the manifest of a pod that may have no name yet. Raises BadRequest naming the field."""
         return cls.named(cluster, namespace_of(pod), _text(pod, "name", _UNNAMED), pod)
 
     @property
     def full_name(self) -> str:
-        """`namespace/name`."""
+        """Return `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def host(self) -> str:
-        """The node on which the pod runs, empty before that."""
+        """Return the node on which the pod runs; empty before it has one."""
         spec = self.manifest.get("spec")
         host = spec.get("nodeName") if isinstance(spec, Mapping) else None
         return host if isinstance(host, str) else ""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the pod is over."""
+        """Return whether the pod is over."""
         status = self.manifest.get("status")
         return isinstance(status, Mapping) and status.get("phase") in ENDED_PHASES
 
@@ -112,13 +112,13 @@ def _text(pod: Mapping[str, Any], key: str, default: str) -> str:
 
 
 def check_name(where: str, text: str) -> None:
-    """Raises BadRequest naming the place unless the text is a name."""
+    """Raise BadRequest naming the place unless the text is a DNS name."""
     if not _NAME.fullmatch(text):
         raise BadRequest(f"{where}: {_short(text)} is not a DNS name")
 
 
 def checked_uid(kind: str, uid: object) -> str:
-    """The one spelling of the uid of an object. Raises BadRequest naming the field."""
+    """Return the canonical spelling of the uid of an object. Raises BadRequest naming the field."""
     if not isinstance(uid, str) or not _UID.fullmatch(uid):
         raise BadRequest(f"{kind}.metadata.uid: {_short(uid)} must be at most 36 printable characters")
     return canonical_uid(uid)

@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere: the stages of the filter in its order, and the nodes that came closest."""
+"""An explanation why a pod fits nowhere: the stages of the filter in order, and the nearest nodes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from placement.pods.manifests.selection import CORDONED, NodeSelection, untolera
 from placement.pods.node_info import NodeInfo
 from placement.pods.snapshot import NodeColumns
 
-# What explains to people where a pod goes, and where not: remarks, and reasons in plain words.
+# Explanations for operators why a pod goes to a node or does not: remarks, and reasons in plain words.
 
 
 def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
-    """What is remarkable about a pod on a host, one sentence each, whether it fits there or not.
+    """Return what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
 
     Source: koordinator.md, "Hardware", "Warnings and remarks".
     """
@@ -95,7 +95,7 @@ _HINT = re.compile(r"([^ ,]+) prefer \[[01 ]*\] among \[([01 ]*)\]")
 
 
 def in_plain_words(reason: str) -> str:
-    """The reason, with what it means behind it if it needs that."""
+    """Return the reason, followed by what it means if it needs that."""
     if not reason.startswith(_UNALIGNED):
         return reason
     places = "; ".join(f"{resource} fits on {_places(masks)}" for resource, masks in _HINT.findall(reason))
@@ -103,7 +103,7 @@ def in_plain_words(reason: str) -> str:
 
 
 def _places(masks: str) -> str:
-    """Sets of NUMA nodes, given as binary numbers whose last digit is NUMA node 0."""
+    """Return words for sets of NUMA nodes, given as binary numbers with NUMA node 0 as their last digit."""
     sets = [[numa for numa, digit in enumerate(reversed(mask)) if digit == "1"] for mask in masks.split()]
     return " or ".join(f"NUMA node{'s' * (len(ids) > 1)} {'+'.join(map(str, ids))}" for ids in sets)
 
@@ -111,7 +111,7 @@ def _places(masks: str) -> str:
 _FREE_OF_TAINTS = Condition(Kind.TAINTS, "no taint that the pod does not tolerate")
 _NOT_CORDONED = Condition(Kind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),))
 
-# Rules about other pods, in the order of the filter; which one it was is what the obstacle is about.
+# Rules about other pods, in the order of the filter; the obstacle names the one that refused.
 _RULES = {
     Kind.TOPOLOGY_SPREAD: "topology spread",
     Kind.POD_AFFINITY: "pod affinity",
@@ -121,7 +121,7 @@ _RULES = {
 
 
 def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Refusal]) -> Explanation:
-    """The explanation of the refusals of a pod by some of these nodes, by name; it fits on the others.
+    """Explain the refusals of a pod by some of these nodes, by name; the pod fits on the others.
 
     Each node counts as refused at the obstacle of its refusal, and as passing the stages before.
     """
@@ -154,7 +154,7 @@ def _stages(
 
 
 def _conditions(shape: PodShape, failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Condition]]:
-    """What the pod asks for in the order of the filter, and what else nodes failed."""
+    """Yield what the pod asks for in the order of the filter, and what else nodes failed."""
     yield from _of_selection(shape.selection)
     yield Obstacle(Kind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
     request = shape.request
@@ -191,7 +191,7 @@ def _of_selection(selection: NodeSelection) -> Iterator[tuple[Obstacle, Conditio
 
 
 def _of_policies(request: PodRequest) -> Iterator[tuple[Condition, bool]]:
-    """The conditions beyond amounts, and whether the pod states them by itself; else nodes do."""
+    """Yield the conditions beyond amounts, and whether the pod itself states them; otherwise nodes do."""
     need, aligned = request.need, request.numa.policy is not NumaPolicy.NONE
     cpu = host_class("cpu").name
     yield Condition(Kind.NUMA_POLICY, f"NUMA policy {request.numa.policy}, or none"), aligned
@@ -210,7 +210,7 @@ def _of_policies(request: PodRequest) -> Iterator[tuple[Condition, bool]]:
 def _nearest(
     shape: PodShape, columns: NodeColumns, rows: Sequence[int], obstacle: Obstacle
 ) -> Iterator[tuple[NodeInfo, tuple[Shortage, ...]]]:
-    """The nodes in these rows that lack least, and the amounts they lack."""
+    """Yield the nodes in these rows that lack least, and the amounts that they lack."""
     asked = asked_at(obstacle.kind, columns.table.rows(np.array(rows, np.intp)), shape.request)
     gaps: Shares = np.sum([each.gap for each in asked], axis=0) if asked else np.zeros(len(rows))
     for at in np.argsort(gaps, kind="stable")[:MOST_MISSES].tolist():
@@ -245,7 +245,7 @@ def _miss(
 
 
 def _of_reservations(node: NodeInfo) -> Iterator[str]:
-    """What is kept there for others than the pod, which was refused."""
+    """Yield what reservations keep on the node from the pod that was refused."""
     for each in node.reservations_left:
         cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""
         amounts = (f"{name} {amount}" for name, amount in quantities(each.requests).items())
