@@ -1,4 +1,4 @@
-"""What kube-scheduler asks an extender: which nodes fit a pod, how well, and to bind it to one of them."""
+"""The scheduler extender: which nodes fit a pod, how well, which pods to preempt for it, and binding it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from placement.storage.database import utcnow
 
 
 class Binder(Protocol):
-    """The API server of a cluster. Every call raises PlacementError."""
+    """The API server of a cluster. Every call may raise PlacementError."""
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """The pod; None if there is none."""
+        """Return the pod; None if there is none."""
 
     def pods_on(self, node: str) -> Iterable[Mapping[str, Any]]:
         """Return the pods on a node that are not over; possibly as of a moment ago."""
@@ -44,31 +44,31 @@ class Binder(Protocol):
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """Assign the pod to the node and set annotations, both or neither; refused if it is assigned.
 
-        Raises Unanswered if it may have been done or still be.
+        Raises Unanswered if the pod may have been bound, or may still be.
         """
 
 
 class Binders(Protocol):
-    """The API servers that this service may bind in."""
+    """A registry of the API servers in which this service may bind."""
 
     def of(self, cluster: str) -> Binder:
-        """The API server of a cluster. Raises PlacementError that says what is missing."""
+        """Return the API server of a cluster. Raises PlacementError that says what is missing."""
 
 
 class VanishedPods:
-    """Releases those that are over or gone, by their uids, which never come back; marks those that leave."""
+    """A use case that releases pods that are over or gone, by unique uids, and marks pods that leave."""
 
     def __init__(self, pods: Pods, binders: Binders | None) -> None:
         self._pods = pods
         self._binders = binders
 
     def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
-        """A function that releases pods of a node that are over or gone; it returns whether there was one.
+        """Return a function that releases pods of a node that are over or gone, and returns whether any were.
 
-        Pods that are being deleted, of which that was not reported yet, are recorded so, and count likewise.
-        It asks Kubernetes about so many nodes, for so many seconds in all, and not again after a failure, so
-        that the time-outs of an API server that does not answer do not add up. Without an answer no pod is
-        released. The function raises Unavailable.
+        Pods of which it was not reported yet that they are being deleted are recorded so, and count, too. The
+        function asks Kubernetes about so many nodes, for so many seconds in all, and never again after a
+        failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
+        pod is released. The function raises Unavailable.
         """
         left = most_nodes if self._binders is not None else 0
         end = time.monotonic() + seconds
@@ -97,7 +97,7 @@ class VanishedPods:
                 self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
 
     def _on(self, cluster: str, node: str) -> tuple[list[RecordedPod], list[Mapping[str, Any]]]:
-        """Return the pods of a node that are over or gone, and the manifests of those that began to leave."""
+        """Return the pods of a node that are over or gone, and the manifests of pods that began to leave."""
         if self._binders is None:
             return [], []
         recorded = self._pods.recorded_on(cluster, node)
@@ -134,7 +134,7 @@ _MAY_STILL_BE_BOUND = "the pod may still be bound, so its place stays claimed"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Which pod goes where."""
+    """A pod to bind, and the node to which it goes."""
 
     namespace: str
     name: str
@@ -143,11 +143,11 @@ class Binding:
 
 
 class _Overtaken(Conflict):
-    """Another attempt has renewed the claim since."""
+    """A conflict: another attempt has renewed the claim since."""
 
 
 class BindAttempt:
-    """Binding one pod once."""
+    """An attempt that binds one pod once."""
 
     def __init__(self, pods: Pods, binder: Binder, cluster: str, binding: Binding) -> None:
         self._pods = pods
@@ -158,7 +158,7 @@ class BindAttempt:
         """Who need not wait any longer for others of its gang, for this pod has its place."""
 
     def run(self) -> None:
-        """Raises PlacementError."""
+        """Bind the pod, unless it is bound already. Raises PlacementError."""
         error = None
         with deadline.within(min(_BINDS_WITHIN_SECONDS, deadline.remaining() * _PART_OF_REQUEST)):
             pod = self._pod()
@@ -214,7 +214,7 @@ class BindAttempt:
         return f"pod {self._binding.namespace}/{self._binding.name}"
 
     def _pod(self) -> Mapping[str, Any]:
-        """The pod that is meant. Raises PlacementError."""
+        """Return the pod with the name and the uid of the binding. Raises PlacementError."""
         pod = self._binder.pod(self._binding.namespace, self._binding.name)
         if pod is None:
             raise NotFound(f"{self._title} does not exist")
@@ -224,7 +224,7 @@ class BindAttempt:
         return pod
 
     def _settle(self, error: PlacementError, taken: Taken) -> None:
-        """After a failed call, which may have taken effect: raises unless the pod is on its node."""
+        """Raise the error of a failed call unless the pod is on its node, as the call may have succeeded."""
         if isinstance(error, _Overtaken):
             raise error
         claim = taken.answer
@@ -253,7 +253,7 @@ class BindAttempt:
 
 
 def _is_undecided(claimed_at: datetime.datetime | None) -> bool:
-    """Whether an attempt that claimed then may still succeed."""
+    """Return whether an attempt with a claim of that time may still succeed."""
     return claimed_at is not None and utcnow() - claimed_at < _DECIDED_AFTER
 
 
@@ -273,16 +273,16 @@ _CANNOT_BIND = (
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Why nodes do not fit, by name; the others do. Removing pods can help on `failed` nodes only."""
+    """A result of the filter: why nodes do not fit, by name. Preemption can help on `failed` nodes only."""
 
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
 
 
 class Extender:
-    """Answers kube-scheduler. Any process can answer each call.
+    """A use case that answers kube-scheduler. Any process can answer each call.
 
-    What a process remembers of gangs only spares claims in vain.
+    What a process remembers of gangs only avoids claims in vain.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Extender:
         self._given_up = GivenUpGangs()
 
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
-        """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        """Return which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
         pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
         nodes = _where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0)
@@ -317,7 +317,7 @@ class Extender:
                 fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
-        # In one order, so that every process answers with the same bytes.
+        # Sorted, so that every process answers with the same bytes.
         for name, refusal in sorted(refusals.items(), key=lambda item: item[0]):
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
             (unresolvable if lasting else failed)[name] = "; ".join(
@@ -329,10 +329,10 @@ class Extender:
         return Filtered(failed, unresolvable)
 
     def _has_room_after_all(self, cluster: str, nodes: Iterable[str], fits: Callable[[str], bool]) -> bool:
-        """Whether something fits once pods on these nodes are released that are over or gone in Kubernetes.
+        """Release pods of these nodes that are over or gone in Kubernetes; return whether a pod fits then.
 
-        kube-scheduler hears of a deletion before the synchronization reports it, asks at once, and after a
-        refusal asks again only minutes later. `fits` is asked about each node that pods have left.
+        kube-scheduler hears of a deletion before the synchronization reports it, and asks at once. After a
+        refusal it asks again only minutes later. `fits` is called with each node that pods have left.
         """
         refresh = self._vanished.refresher(cluster, ENOUGH_NODES, _LOOK_SECONDS)
         return any(refresh(node) and fits(node) for node in nodes)
@@ -346,14 +346,14 @@ class Extender:
         return gang
 
     def _give_up(self, cluster: str, gang: Gang) -> None:
-        """Release the members that wait, for one has no room; a NonStrict gang does not come here."""
+        """Release the members that wait, as one has no room; a NonStrict gang does not come here."""
         self._pods.release_gang(cluster, gang)
         self._given_up.add(cluster, gang)
 
     def _refused_of_gang(self, cluster: str, gang: Gang) -> Mapping[str, Mapping[str, Refusal]]:
         """Return the members, by uid, that keep a gang from trying again after it gave up, and why by node.
 
-        With room for two of three members, those would else keep that room from other pods, and in vain.
+        If only two of three members had room, they would keep it from other pods in vain.
         """
         members = self._given_up.members(cluster, gang)
         refused = self._pods.refused_of_gang(cluster, gang, members) if members else {}
@@ -368,7 +368,7 @@ class Extender:
         return refused
 
     def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
-        """The score of each of these nodes on which the pod fits, 0 to 100.
+        """Return the score, 0 to 100, of each of these nodes on which the pod fits.
 
         Raises NotFound for the cluster, ManifestError.
         """
@@ -377,7 +377,7 @@ class Extender:
     def preempt(
         self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]
     ) -> dict[str, Victims]:
-        """The pods to evict from each of the proposed nodes; nodes where eviction does not help are left out.
+        """Return the pods to evict from each proposed node; nodes where eviction does not help are left out.
 
         Raises NotFound for the cluster, ManifestError.
         """
@@ -391,8 +391,8 @@ class Extender:
     def bind(self, cluster: str, binding: Binding) -> None:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
 
-        In this order, so that a pod is never on a node without its CPUs. Whoever waited for it in its gang is
-        bound, too. Raises PlacementError; nothing is claimed then, unless the text says so.
+        This order keeps a pod from being on a node without its CPUs. Members of its gang that waited for it
+        are bound, too. Raises PlacementError; nothing is claimed then, unless the text says so.
         """
         if self._binders is None:
             raise PlacementError(_CANNOT_BIND)
@@ -401,7 +401,7 @@ class Extender:
         try:
             attempt.run()
         finally:
-            # Who is not bound now is when the scheduler tries again.
+            # A member that is not bound now is bound when kube-scheduler tries again.
             for other in attempt.freed:
                 with suppress(PlacementError):
                     BindAttempt(self._pods, binder, cluster, other).run()
@@ -410,10 +410,10 @@ class Extender:
 def _where_pods_may_have_left(
     pod: Mapping[str, Any], refusals: Mapping[str, Refusal], *, fits: bool
 ) -> Iterator[str]:
-    """The refusing nodes on which the pod may fit once pods that are gone are released, most likely first.
+    """Yield the refusing nodes where the pod may fit once vanished pods are released, most likely first.
 
     If the pod `fits` elsewhere, that is only the node from which pods were evicted for it. kube-scheduler
-    leaves out nodes without the amounts: a node that is refused for an amount was probably left by a pod.
+    leaves out nodes without the amounts, so a node that is refused for an amount was probably left by a pod.
     """
     nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
     if nominated in refusals:

@@ -30,7 +30,7 @@ _HIGHEST = 10
 
 @dataclass(frozen=True, slots=True)
 class ExtenderArgs:
-    """A pod and the nodes in question, in order; with their objects if the caller sent those."""
+    """A pod and the nodes in question, in order; with their objects if the caller sent them."""
 
     pod: Mapping[str, Any]
     names: list[str]
@@ -46,7 +46,7 @@ class PreemptionArgs:
 
 
 def extender_args(document: object) -> ExtenderArgs:
-    """The body of filter and prioritize. Raises BadRequest naming the member."""
+    """Read the body of filter and prioritize. Raises BadRequest naming the member."""
     members = _members(document, "the body")
     pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
     if members.get("nodenames") is not None:
@@ -64,7 +64,7 @@ def extender_args(document: object) -> ExtenderArgs:
 
 
 def binding_of(document: object) -> Binding:
-    """The body of bind. Raises BadRequest naming the member."""
+    """Read the body of bind. Raises BadRequest naming the member."""
     members = _members(document, "the body")
 
     def text(member: str) -> str:
@@ -77,7 +77,7 @@ def binding_of(document: object) -> Binding:
 
 
 def preemption_args(document: object) -> PreemptionArgs:
-    """The body of preempt. Raises BadRequest naming the member."""
+    """Read the body of preempt. Raises BadRequest naming the member."""
     members = _members(document, "the body")
     pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
     for member, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
@@ -115,7 +115,7 @@ def _pod_uid(pod: object, place: str) -> object:
 
 
 def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
-    """The pods to evict from each node, always as uids, the only form that the protocol has for answers."""
+    """Return the pods to evict from each node, as uids: the protocol has no other form for answers."""
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
@@ -127,7 +127,7 @@ def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
 def filter_result(
     args: ExtenderArgs, failed: Mapping[str, str], unresolvable: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The nodes that fit, in the form they came in, and the others as (name, reason)."""
+    """Return the nodes that fit, in the form in which they came, and the reasons of the others by name."""
     left = args.names
     if failed or unresolvable:
         left = [name for name in args.names if name not in failed and name not in unresolvable]
@@ -144,7 +144,7 @@ def filter_result(
 
 
 def filter_error(message: str) -> dict[str, Any]:
-    """The answer to a filter request that failed, with the reason."""
+    """Return the answer to a filter request that failed, with the reason."""
     return {
         "Nodes": None,
         "NodeNames": None,
@@ -155,13 +155,13 @@ def filter_error(message: str) -> dict[str, Any]:
 
 
 def host_priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The nodes of these names as a HostPriorityList: scores of 0 to 100, none being 0, become 0 to 10."""
+    """Return a HostPriorityList of these nodes: scores of 0 to 100, 0 if there is none, become 0 to 10."""
     known = scores.get
     return [{"Host": name, "Score": known(name, 0) * _HIGHEST // 100} for name in names]
 
 
 def binding_result(error: str = "") -> dict[str, Any]:
-    """The answer to a bind request: empty if it succeeded, else the reason."""
+    """Return the answer to a bind request: empty if it succeeded, else the reason."""
     return {"Error": error}
 
 
@@ -268,7 +268,7 @@ _RULE = "placement:clusters:extender:"
     described=Operation({200: FILTER_RESULT}, body=ARGS),
 )
 def filter_nodes(cluster: str) -> Response:
-    """Which nodes fit a pod. A write: it may release pods that are gone, and a gang that does not fit."""
+    """Return which nodes fit a pod. A write: it may release vanished pods, and a gang that does not fit."""
     args = extender_args(json_body())
     try:
         with _counted("filter"):
@@ -289,7 +289,7 @@ def filter_nodes(cluster: str) -> Response:
     described=Operation({200: HOST_PRIORITIES}, errors=[409], body=ARGS),
 )
 def prioritize(cluster: str) -> Response:
-    """How well nodes fit a pod."""
+    """Return how well nodes fit a pod."""
     args = extender_args(json_body())
     with _counted("prioritize"):
         scores = use_cases().extender.prioritize(cluster, args.pod, args.names)
@@ -306,7 +306,7 @@ def prioritize(cluster: str) -> Response:
     described=Operation({200: PREEMPTION_RESULT}, errors=[409], body=PREEMPTION_ARGS),
 )
 def preempt(cluster: str) -> Response:
-    """Which pods to evict so that a pod fits. A write: it may release pods that are gone."""
+    """Return which pods to evict so that a pod fits. A write: it may release pods that are gone."""
     args = preemption_args(json_body())
     with _counted("preempt"):
         victims = use_cases().extender.preempt(cluster, args.pod, args.proposed)

@@ -1,4 +1,4 @@
-"""Finds hosts, other providers, consumers and pods by what people remember of them."""
+"""A search for hosts, other providers, consumers and pods by what callers remember of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from placement.providers.statements.clusters import unknown
 from placement.storage import tables
 from placement.storage.database import Database, Executor
 
-# Looking for providers, consumers and pods by what people remember of them.
-
-
 _providers, _consumers, _pods, _clusters = tables.providers, tables.consumers, tables.pods, tables.clusters
 
 
 class FoundProvider(NamedTuple):
-    """A provider whose name or uuid is like what was looked for."""
+    """A provider with a name or a uuid that matches the text."""
 
     uuid: str
     name: str
@@ -30,7 +27,7 @@ class FoundProvider(NamedTuple):
 
 
 class FoundConsumer(NamedTuple):
-    """A consumer whose uuid, project or user is like it."""
+    """A consumer with a uuid, project or user that matches the text."""
 
     uuid: str
     project_id: str
@@ -39,7 +36,7 @@ class FoundConsumer(NamedTuple):
 
 
 class FoundPod(NamedTuple):
-    """A pod whose name or uid is like it; `node` None if it has no place."""
+    """A pod with a name or a uid that matches the text; `node` is None if it has no place."""
 
     cluster: str
     namespace: str
@@ -48,7 +45,7 @@ class FoundPod(NamedTuple):
 
 
 def providers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundProvider]:
-    """Providers with the text in their names, or at the beginning of their uuids; roots first, by name."""
+    """Return providers with the text in their name, or at the start of their uuid; roots first, by name."""
     is_root = _providers.c.parent_provider_id.is_(None)
     statement = (
         sa.select(_providers.c.uuid, _providers.c.name, is_root, _clusters.c.name)
@@ -63,7 +60,7 @@ def providers(connection: Executor, text: str, cluster: str | None, most: int) -
 
 
 def consumers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundConsumer]:
-    """Consumers whose uuid begins with the text, or whose project or user contains it, by uuid."""
+    """Return consumers with the text at the start of their uuid, or in their project or user, by uuid."""
     project, user = tables.projects.c.external_id, tables.users.c.external_id
     statement = (
         sa.select(_consumers.c.uuid, project, user, tables.consumer_types.c.name)
@@ -82,7 +79,7 @@ def consumers(connection: Executor, text: str, cluster: str | None, most: int) -
 
 
 def pods(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundPod]:
-    """Pods with the text in `namespace/name`, or at the beginning of their uids, in that order."""
+    """Return pods with the text in `namespace/name` or at the start of their uid, by cluster and name."""
     full_name = _pods.c.namespace + "/" + _pods.c.name
     statement = (
         sa.select(_clusters.c.name, _pods.c.namespace, _pods.c.name, tables.nodes.c.name)
@@ -108,25 +105,25 @@ def _begins(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
 
 
 class Finder:
-    """Looks in names, uuids, projects and users, whatever their case."""
+    """A use case that looks in names, uuids, projects and users, whatever their case."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def providers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundProvider]:
-        """Providers by a part of their names or the beginning of their uuids."""
+        """Return providers by a part of their names or the beginning of their uuids."""
         _check(cluster)
         with self._database.read() as connection:
             return providers(connection, text, cluster, most)
 
     def consumers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundConsumer]:
-        """Consumers by the beginning of their uuids, or a part of their project or user."""
+        """Return consumers by the beginning of their uuids, or a part of their project or user."""
         _check(cluster)
         with self._database.read() as connection:
             return consumers(connection, text, cluster, most)
 
     def pods(self, text: str, cluster: str | None, most: int) -> Sequence[FoundPod]:
-        """Pods by a part of `namespace/name` or the beginning of their uids."""
+        """Return pods by a part of `namespace/name` or the beginning of their uids."""
         _check(cluster)
         with self._database.read() as connection:
             return pods(connection, text, cluster, most)

@@ -1,7 +1,7 @@
-"""Gangs of a cluster: how many members have places, who waits for the others, and for how long.
+"""Gangs of a cluster: how many members have places, which wait for the others, and for how long.
 
-A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: whoever
-places a pod or asks where one fits sees to it that waiting ends in time, for all who wait in a gang at once.
+A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: requests
+that place a pod or ask where one fits end waiting in time, for all waiting members of a gang at once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from placement.storage.database import Database, utcnow
 
 
 class GangWaits(Conflict):
-    """Too few members of a gang have places, or could have any."""
+    """A conflict: too few members of a gang have places, or could have any."""
 
     code = "gang_waits"
 
 
 class Waiting(NamedTuple):
-    """A pod that waits for its gang, and where."""
+    """A pod that waits for its gang, and its node."""
 
     pod: RecordedPod
     node: NodeInfo
@@ -46,9 +46,9 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How gangs stand that have to be whole at once: members with places, the least, and who waits.
+    """A state of gangs that must be whole together: members with places, the least, and which members wait.
 
-    `ends` is when waiting ends for members, those included that have left their places to come again.
+    `ends` is when waiting ends for members, including members that left their places to come again.
     """
 
     gang: Gang
@@ -59,16 +59,16 @@ class Standing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each of the gangs has enough members; of one nobody knows there are none."""
+        """Return whether each of the gangs has enough members; a gang that is not known has none."""
         return all(self.counts.get(name, 0) >= self.least.get(name, 1) for name in self.gang.together)
 
     @property
     def until(self) -> datetime.datetime:
-        """When waiting ends: as soon as it does for the first who waits."""
+        """Return when waiting ends: as soon as it does for the first member that waits."""
         return min(self.ends, default=utcnow() + self.gang.waiting_time)
 
     def __str__(self) -> str:
-        """The gangs with their numbers."""
+        """Return the gangs with their numbers."""
         return ", ".join(
             f"{self.counts.get(name, 0)} of {self.least.get(name, '?')} of gang {name}"
             for name in sorted(self.gang.together)
@@ -78,7 +78,7 @@ class Standing:
 def standing_of(
     columns: NodeColumns, gang: Gang, coming: Iterable[Membership | None] = (), gone: Collection[str] = ()
 ) -> Standing:
-    """How the gang stands when members come and these consumers are gone."""
+    """Return how the gang stands when members come and these consumers are gone."""
     counts: Counter[str] = Counter()
     least: dict[str, int] = {gang.name: gang.least}
     waiting: list[Waiting] = []
@@ -107,7 +107,7 @@ def standing_of(
 
 
 def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
-    """Those on these nodes, by host provider, who have waited long enough."""
+    """Return the pods on these nodes, by host provider, that have waited long enough."""
     now = utcnow()
     return [
         Waiting(pod, node)
@@ -144,7 +144,7 @@ def _waits_as_before(before: RecordedPod, now: RecordedPod | None) -> bool:
 
 
 def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> list[StoredPod]:
-    """The rows of those who wait. Raises NodeChanged unless all do."""
+    """Return the rows of the pods that wait. Raises NodeChanged unless all of them still wait."""
     found = {row.uid: row for row in database_rows if waits(row)}
     if not all(each.pod.uid in found for each in waiting):
         raise NodeChanged("A member of the gang changed meanwhile.")
@@ -152,14 +152,14 @@ def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> l
 
 
 def gang_to_place(document: PodDocument) -> Gang | None:
-    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
+    """Return the gang with which a pod is placed; None for a running pod, which is recorded in any case."""
     return None if document.host else gang_of(document.manifest, document.namespace)
 
 
 def placed_together(
     documents: Mapping[int, PodDocument],
 ) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
-    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
+    """Return groups of pods that are placed together, or single pods, in the order of the first of each."""
     units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
     for number, document in documents.items():
         gang = gang_to_place(document)
@@ -169,7 +169,7 @@ def placed_together(
 
 
 def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dict[int, PodDocument]]:
-    """So many at a time, and whoever is placed together with one of them."""
+    """Yield so many pods at a time; pods that are placed together stay in one portion, however many."""
     some: dict[int, PodDocument] = {}
     for _, members in placed_together(documents):
         if some and len(some) + len(members) > most:
@@ -183,7 +183,7 @@ def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dic
 def standing_with(
     view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
 ) -> Standing | None:
-    """How the gang of a pod stands when it has this place, if it is of one."""
+    """Return how the gang of a pod stands when the pod has this place; None if it has no gang."""
     if incoming.gang is None or place.recorded.membership is None:
         return None
     gone = set(map(consumer_of, known))
@@ -191,7 +191,7 @@ def standing_with(
 
 
 def waiting_there(place: Placed, standing: Standing) -> Placed:
-    """The place of a pod that waits there for others of its gang."""
+    """Return the place of a pod that waits there for others of its gang."""
     membership = place.recorded.membership
     assert membership is not None
     recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))

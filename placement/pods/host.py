@@ -1,4 +1,4 @@
-"""A node as pods see it that look for a place: policies, CPUs, NUMA nodes, and who is on it."""
+"""A host as a pod without a place sees it: policies, CPUs, NUMA nodes, and the pods on it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from placement.pods.koordinator.settings import SchedulerSettings
 
 
 class HostBinding(NamedTuple):
-    """The bind policy of a host.
+    """A bind policy of a host.
 
-    `everybody`: it gives CPUs of their own to all pods that request CPUs. `whole_cores_only`: no policies
-    but FullPCPUs and NUMANodeLevel have an effect there.
+    The second field: it gives CPUs of their own to all pods that request CPUs. `whole_cores_only`: no
+    policies but FullPCPUs and NUMANodeLevel have an effect there.
     """
 
     policy: HostBindPolicy = HostBindPolicy.NONE
@@ -56,23 +56,23 @@ class HostBinding(NamedTuple):
     whole_cores_only: bool = False
 
     def binds(self, request: PodRequest) -> bool:
-        """Whether a pod gets CPUs of its own, because of itself or because of the host.
+        """Return whether a pod gets CPUs of its own, because of itself or because of the host.
 
-        Source: koordinator.md, "Who is bound", "Pods without CPUs of their own".
+        Source: koordinator.md, "Pods", "Pods without CPUs of their own".
         """
         return request.bound or self.binds_all(request)
 
     def binds_all(self, request: PodRequest) -> bool:
-        """Whether a pod gets CPUs of its own whatever it is."""
+        """Return whether the host binds this pod as it binds every pod that requests CPUs."""
         return self.everybody and request.milli_cpus > 0
 
     def required(self, request: PodRequest) -> BindPolicy:
-        """The policy that a pod requires, as far as it has an effect (koordinator.md, "ARM hosts")."""
+        """Return the policy that a pod requires, as far as it has an effect (koordinator.md, "ARM hosts")."""
         without_effect = self.whole_cores_only and request.required_bind is BindPolicy.SPREAD_BY_PCPUS
         return BindPolicy.NONE if without_effect else request.required_bind
 
     def preference(self, request: PodRequest) -> CpuPreference:
-        """What a pod would rather have of its CPUs, as far as it has an effect.
+        """Return what a pod prefers of its CPUs, as far as it has an effect.
 
         Source: koordinator.md, "ARM hosts", "Isolation".
         """
@@ -85,7 +85,7 @@ class HostBinding(NamedTuple):
         return CpuPreference(bind, exclusive)
 
     def demand(self, request: PodRequest) -> CpuDemand | None:
-        """The CPUs that a pod asks for, None if it gets none of its own.
+        """Return the CPUs that a pod asks for; None if it gets none of its own.
 
         Source: koordinator.md, "Strict bind policy".
         """
@@ -96,7 +96,7 @@ class HostBinding(NamedTuple):
         return CpuDemand(request.need, BindPolicy(bind), strict, exclusive, request.group)
 
     def is_avoided(self, request: PodRequest) -> bool:
-        """Whether a pod goes to such hosts last: it would rather spread where only whole cores are given.
+        """Return whether a pod goes to such hosts last: it prefers to spread, but only whole cores are given.
 
         Source: koordinator.md, "Isolation".
         """
@@ -115,7 +115,7 @@ PODS_CLASS = host_class("pods").name
 
 
 class Place(NamedTuple):
-    """One inventory of a node: the path of its provider below the host, and its class."""
+    """A place of one inventory of a node: the path of its provider below the host, and its class."""
 
     path: str
     resource_class: str
@@ -123,10 +123,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NodeOffers:
-    """All inventories of a node, and where its logical CPUs sit.
+    """A record of all inventories of a node, and of where its logical CPUs sit.
 
-    `cores` are the cores of CPUs as places. Nobody is given `unallocatable` CPUs; of those, `reserved` ones
-    are taken off the inventories of cores. A bound CPU costs `ratio`.
+    `cores` are the cores of CPUs as places. No consumer is given `unallocatable` CPUs; the `reserved` ones
+    among them are taken off the inventories of cores. A bound CPU costs `ratio`.
     """
 
     inventories: Mapping[Place, Inventory]
@@ -139,7 +139,7 @@ class NodeOffers:
 
     @cached_property
     def below(self) -> tuple[Place, ...]:
-        """The inventories of NUMA nodes of which the host as a whole has none, for whoever counts by host."""
+        """Return the inventories of NUMA nodes in classes that the host lacks, for counting by host."""
         on_host = {place.resource_class for place in self.inventories if place.path == HOST}
         on_numa_nodes = {f"numa-{numa}" for numa in self.numa_ids}
         return tuple(
@@ -151,12 +151,12 @@ class NodeOffers:
         )
 
     def host(self, resource: str) -> Place | None:
-        """Where the host as a whole offers a resource, if it does."""
+        """Return where the host as a whole offers a resource, if it does."""
         place, _ = host_place(resource)
         return place if place in self.inventories else None
 
     def on_numa_nodes(self, resource: str) -> dict[int, Place]:
-        """Where NUMA nodes offer a resource, by NUMA id."""
+        """Return where NUMA nodes offer a resource, by NUMA id."""
         name = numa_class(resource).name
         places = {numa: numa_place(numa, name) for numa in self.numa_ids}
         return {numa: place for numa, place in places.items() if place in self.inventories}
@@ -164,18 +164,18 @@ class NodeOffers:
 
 @lru_cache(maxsize=1024)
 def host_place(resource: str) -> tuple[Place, int]:
-    """Where a host that offers a resource does so as a whole, and how much of the resource is one unit."""
+    """Return where a host that offers a resource as a whole does so, and how much of it is one unit."""
     kind = host_class(resource)
     return Place(HOST, kind.name), kind.unit
 
 
 def numa_place(numa: int, resource_class: str) -> Place:
-    """The inventory of a NUMA node."""
+    """Return the place of an inventory of a NUMA node."""
     return Place(f"numa-{numa}", resource_class)
 
 
 def offers_of(node: NodeImport, prefix: str) -> NodeOffers:
-    """The offers of an imported node whose provider is called `prefix`."""
+    """Return the offers of an imported node; `prefix` is the name of its host provider."""
     inventories = {
         Place(spec.name.removeprefix(prefix).removeprefix("/"), name): inventory
         for spec in node.tree.providers
@@ -199,11 +199,11 @@ _SCORED_STRATEGIES = (NumaStrategy.MOST_ALLOCATED, NumaStrategy.LEAST_ALLOCATED)
 
 @dataclass(frozen=True)
 class Host:
-    """All that decides whether and where a pod fits on a node, apart from the totals of the node.
+    """A host: all that decides whether and where a pod fits on a node, apart from the totals of the node.
 
-    `unreadable_pods` are names of pods there whose resource-status does not parse, so that nobody knows which
-    CPUs they hold. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the
-    node is no part of it: equal hosts get equal answers, and the hash is computed once.
+    `unreadable_pods` are names of pods there with a resource-status that does not parse: their CPUs are not
+    known. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the node is no
+    part of it: equal hosts get equal answers, and the hash is computed once.
     """
 
     state: HostState
@@ -225,7 +225,7 @@ class Host:
 def host_of(
     node: NodeImport, ledger: HostLedger, settings: SchedulerSettings, unreadable_pods: Sequence[str] = ()
 ) -> Host:
-    """An imported node with the pods recorded there, under the settings of its cluster.
+    """Return the host of an imported node with the pods recorded there, under the settings of its cluster.
 
     Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles".
     """
@@ -259,10 +259,10 @@ def host_of(
 
 
 def numa_capacity(node: NodeImport) -> NumaAmounts:
-    """What the NUMA nodes of a node have for aligned pods.
+    """Return what the NUMA nodes of a node have for aligned pods.
 
-    That is what its zones report less 1000 millicores for each unallocatable CPU, at least 0, multiplied by
-    the node's ratios unless it is reported multiplied.
+    That is what its zones report less 1000 millicores for each unallocatable CPU, at least 0. It is
+    multiplied by the node's ratios unless it is reported multiplied.
     Source: koordinator.md, "NUMA amounts", "CPU amplification".
     """
     ratios: Mapping[str, Fraction] = {} if node.zones_amplified else node.amplification
@@ -277,7 +277,7 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
 
 
 def _numa_scoring(policies: HostPolicies, settings: SchedulerSettings) -> Strategy:
-    """How NUMA nodes are compared: a strategy that host or cluster name comes before the scoring.
+    """Return how NUMA nodes are compared; a strategy named by host or cluster comes before the scoring.
 
     Source: koordinator.md, "The NUMA strategy under alignment".
     """
@@ -304,7 +304,7 @@ def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRule
 
 
 def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[KubeletPod, ...]:
-    """The pods that a node reports with CPUs of a scheduler's, but are not recorded there.
+    """Return the pods that a node reports with CPUs from a scheduler, but that are not recorded there.
 
     Source: koordinator.md, "Reported pods".
     """
@@ -319,14 +319,14 @@ def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[Kubel
 
 
 def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
-    """The holdings of recorded pods, in their order, and then of those that are only reported."""
+    """Return the holdings of recorded pods, in their order, and then of pods that are only reported."""
     return HostLedger(
         MappingProxyType({**{pod.consumer: pod.holding for pod in pods}, **_of_unknown(node, pods)})
     )
 
 
 def _of_unknown(node: NodeImport, pods: Collection[RecordedPod]) -> dict[str, Holding]:
-    """Return what pods hold that are only reported, as far as no other pod does.
+    """Return the holdings of pods that are only reported, without CPUs that other pods hold.
 
     Their class is unknown and may be LSE, so best-effort pods keep off these CPUs.
     Source: koordinator.md, "Reported pods".
@@ -345,11 +345,11 @@ def occupied_host(
     others: Mapping[Place, int],
     settings: SchedulerSettings,
 ) -> Host:
-    """The host with its recorded pods; `others` is what consumers beside pods hold of its providers.
+    """Return the host with its recorded pods; `others` is what consumers beside pods hold of its providers.
 
     NUMA amounts are whole units of their classes, so that what fits here can be claimed. CPUs of the pods'
-    own count on their NUMA nodes even if the pods are aligned to none. Cores of which others hold threads
-    are left alone altogether, as nobody says which threads those are.
+    own count on their NUMA nodes even if the pods are aligned to none. A core is left alone altogether if
+    others hold threads of it, as it is not known which threads.
     Source: koordinator.md, "Resource classes", "Per-NUMA accounts".
     """
     recorded = list(pods)
@@ -369,9 +369,9 @@ def occupied_host(
 
 
 def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
-    """What consumers beside pods may be on: all CPUs of the cores of which they hold threads.
+    """Return the CPUs that consumers beside pods may use: all CPUs of cores of which they hold threads.
 
-    Nobody says which threads those are; reserved CPUs are nobody's.
+    It is not known which threads these are; reserved CPUs belong to no consumer.
     """
     if not others:
         return frozenset()
@@ -379,7 +379,7 @@ def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
 
 
 def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
-    """A holding as it counts on NUMA nodes: in whole units, CPUs of a pod's own even if it is not aligned.
+    """Return a holding as it counts on NUMA nodes: in whole units, own CPUs even of an unaligned pod.
 
     Source: koordinator.md, "Resource classes".
     """
@@ -431,15 +431,15 @@ UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
 
 
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
-    """What a pod asks of a host.
+    """Return what a pod asks of a host.
 
-    Source: koordinator.md, "Who is bound", "Strict bind policy".
+    Source: koordinator.md, "Pods", "Strict bind policy".
     """
     return PodDemand(request.amounts, host.bind.demand(request))
 
 
 def alignment_on(host: Host, request: PodRequest) -> Alignment:
-    """How a pod is aligned on a host. Raises Refused if their NUMA policies differ.
+    """Return how a pod is aligned on a host. Raises Refused if their NUMA policies differ.
 
     Source: koordinator.md, "Effective policy", "NUMA exclusivity".
     """
@@ -463,7 +463,7 @@ def check_whole_cpus(host: Host, request: PodRequest) -> None:
 
 
 def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
-    """Raise Refused if a host can never bind CPUs for this pod, if it has to.
+    """Raise Refused if a host would have to bind CPUs for this pod, but never can.
 
     Source: koordinator.md, "Filter", "Recovery from pods".
     """

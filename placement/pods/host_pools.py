@@ -17,14 +17,14 @@ _CPU_RESOURCES = {"cpu", "kubernetes.io/batch-cpu"}
 
 
 class HostPools(NamedTuple):
-    """Where LS pods and where BE pods run, by socket and NUMA node."""
+    """A pair of pool lists, where LS pods and where BE pods run, by socket and NUMA node."""
 
     ls: tuple[SharedPool, ...]
     be: tuple[SharedPool, ...]
 
 
 def known_cpus(node: NodeImport, pod: RecordedPod) -> CpuSet:
-    """Return the CPUs of a pod's list that the node has; one without cpu-topology may have any CPU."""
+    """Return the CPUs of a pod's list that the node has; a node without cpu-topology may have any CPU."""
     return pod.holding.cpus & node.topology.cpus if node.topology.rows else pod.holding.cpus
 
 
@@ -82,7 +82,7 @@ def is_pinned_unseen(node: NodeImport, pod: RecordedPod) -> bool:
 
 
 def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: HostPools) -> Iterator[str]:
-    """Where the node agent reports other CPUs of pods than recorded, or other pools than computed.
+    """Yield where the node agent reports CPUs of pods other than recorded, or pools other than computed.
 
     Source: koordinator.md, "Reported pods", "Reported pools".
     """
@@ -106,9 +106,9 @@ def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: 
 
 
 def host_pools(node: NodeImport, ledger: HostLedger, foreign: CpuSet) -> HostPools:
-    """The pools of a node. CPUs of LSR pods are shared with BE, those of LSE pods with nobody.
+    """Return the pools of a node. CPUs of LSR pods are shared with BE pods, CPUs of LSE pods with no pod.
 
-    `foreign` are the CPUs of cores that consumers beside pods hold, which are shared with nobody.
+    `foreign` are the CPUs of cores that consumers beside pods hold, which are shared with no pod.
     Source: koordinator.md, "Pools".
     """
     pinned: CpuSet = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))

@@ -1,4 +1,4 @@
-"""A tree of providers as it is stored, with all that is held there: what is drawn of a host."""
+"""Trees of providers as they are stored, with all that is held there, to draw hosts."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]
 
 _MOST_KNOWN = 50
 Check = Callable[[str | None], None]
-"""Refuses a caller who may not see hosts, those of a cluster if its name is given."""
+"""A check that refuses a caller without access to hosts, or to hosts of a cluster if its name is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A tree: its members in order of ids, their inventories by provider id, what is held of them.
+    """A tree: its members in order of ids, their inventories by provider id, and what is held of them.
 
-    `asked_for` is the uuid by which it was found, that of any member. `node` is the node whose host the root
-    is, if it is one, and `view` its CPUs and pods.
+    `asked_for` is the uuid by which the tree was found, that of any member. If the root is the host of a
+    node, `node` is that node, and `view` its CPUs and pods.
     """
 
     asked_for: str
@@ -47,7 +47,7 @@ class HostView:
 
 
 class HostViews:
-    """Reads whole trees."""
+    """A reader of whole trees."""
 
     def __init__(self, database: Database, loader: NodeLoader) -> None:
         self._database = database
@@ -55,14 +55,14 @@ class HostViews:
         self._known: dict[int, NodeInfo] = {}
 
     def show(self, uuid: str, check: Check) -> HostView:
-        """The tree in which the provider is, without what has expired there. Raises NotFound."""
+        """Return the tree of this provider, without what has expired there. Raises NotFound."""
         with self._database.snapshot() as connection:
             found = clusters.place_of(connection, uuid)
             if found is None:
                 raise missing(uuid)
             root_id, node = found
             if not scope.admits(None if node is None else node.cluster):
-                # To a bound caller it is not there: a refusal would tell that it is.
+                # A caller bound to other clusters must not learn from a refusal that it exists.
                 raise missing(uuid)
             check(None if node is None else node.cluster)
             members = trees.members(connection, root_id)
@@ -89,7 +89,7 @@ class HostViews:
         )
 
     def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
-        # The manifests of a node that was not imported again since need not be read again.
+        # Manifests are read again only if the node was imported again since.
         found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
@@ -97,19 +97,19 @@ class HostViews:
         return found
 
     def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
-        """The aggregates that providers are in, by uuid."""
+        """Return the uuids of the aggregates in which providers are, by provider id."""
         with self._database.read() as connection:
             return providers_lists.aggregates_of(connection, sorted(ids))
 
     def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
-        """Those of some providers that exist, by uuid, with their names and hosts."""
+        """Return the providers of these uuids that exist, by uuid, with their names and hosts."""
         if not uuids:
             return {}
         with self._database.read() as connection:
             return providers.named_places(connection, uuids)
 
     def roots_of(self, uuids: Collection[str]) -> list[str]:
-        """The uuids of the roots of some providers, each once, in the order of their providers' ids."""
+        """Return the uuids of the roots of some providers, each once, in the order of the providers' ids."""
         with self._database.read() as connection:
             found = providers.roots_of(connection, uuids)
         return list(dict.fromkeys(found))

@@ -1,10 +1,10 @@
-"""Many pods in one call: those that are new are decided one after another and written in one transaction.
+"""Many pods in one call: new pods are decided one after another and written in one transaction.
 
-Each is decided on the nodes as the ones before it leave them. The nodes are locked before anything is
-written, and if one of them is not what was decided on, all is decided again. So no node is given away beyond
-what it has, and nothing rests on less than what was committed when the call began. Whatever is not simply a
-new pod (one that is here already, replaces another, or uses up a reservation) is done by itself afterwards,
-as if it had come alone. So is each pod if others get in the way again and again, but gangs stay together.
+Each pod is decided on the nodes as the pods before it leave them. The nodes are locked before anything is
+written, and if one of them has changed since the decision, all is decided again. So no node is given away
+beyond what it has, and every decision sees at least what was committed when the call began. A pod that is
+not simply new (it is here already, replaces another, or uses up a reservation) is done by itself afterwards,
+as if it had come alone. So is each pod if others get in the way repeatedly, but gangs stay together.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ from placement.storage.transactions import patiently
 
 
 class RepeatedPods:
-    """Records pods that stay as they are; it never changes what is held of a node, or by whom."""
+    """A recorder of pods that stay as they are; it never changes what is held of a node, or its holders."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
 
     def record(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, Taken]:
-        """What became of those that were recorded; each of the others has to be looked at by itself.
+        """Return the outcomes of the pods that were recorded; each other pod must be looked at by itself.
 
-        Where nothing is known of any of them the database is not asked. Raises Unavailable.
+        If nothing is known of any of them, the database is not asked. Raises Unavailable.
         """
         known = {
             number: document
@@ -94,7 +94,7 @@ class RepeatedPods:
 
 
 def reported_once(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
-    """Pods on nodes that keep nobody off; each is the first of its name and of its uid."""
+    """Return running pods that keep no other pod off; each is the first of its name and of its uid."""
     seen: set[object] = set()
     found: dict[int, PodDocument] = {}
     for number, document in documents.items():
@@ -109,7 +109,7 @@ def reported_once(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument
 def _repeated(
     transaction: Transaction, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
 ) -> dict[int, tuple[StoredPod, Arrival]]:
-    """Those that stay as they are, each with its row, on nodes that are locked and as in the view."""
+    """Return the pods that stay as they are, each with its row, on locked nodes that are as in the view."""
     roots = {number: view.by_name[document.host].root_id for number, document in documents.items()}
     stamps = nodes.lock(transaction, set(roots.values()), view.facts.id)
     stored = _rows(transaction, view, documents)
@@ -118,7 +118,7 @@ def _repeated(
         root_id = roots[number]
         if same.root_id != root_id or stamps.get(root_id) != view.nodes[root_id].revision:
             continue
-        # What is wrong with a pod is told when it is looked at by itself.
+        # What is wrong with a pod is reported when it is looked at by itself.
         with suppress(BadRequest):
             arrival = repeated_arrival(view, documents[number], same)
             if arrival is not None:
@@ -129,7 +129,7 @@ def _repeated(
 def _rows(
     transaction: Transaction, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
 ) -> dict[int, StoredPod]:
-    """The rows of these pods where nobody else has their name or their uid."""
+    """Return the rows of these pods where no other pod has their name or their uid."""
     names = {(each.namespace, each.name) for each in documents.values()}
     uids = {each.uid for each in documents.values()}
     rows = pods.any_namesakes(transaction, view.facts.id, names, uids)
@@ -153,10 +153,10 @@ PodOutcome = Taken | PlacementError
 
 @dataclass(slots=True)
 class _Decided:
-    """Who goes where: `after` is the cluster with them, `refused` are those that fit nowhere or are wrong.
+    """A set of decisions: `after` is the cluster with the arrivals; `refused` pods fit nowhere or are wrong.
 
-    `freed` waited for others of their gangs and need not any longer. `refusing` are nodes that refused pods
-    before, and take none.
+    `freed` are pods that waited for others of their gangs and need not any longer. `refusing` are nodes that
+    refused pods before, and take none.
     """
 
     before: ClusterSnapshot
@@ -168,7 +168,7 @@ class _Decided:
 
 
 class _Trial(NamedTuple):
-    """The members of a gang that had no room on these nodes; kube-scheduler asks for one after another."""
+    """A trial of the members of a gang on these nodes; kube-scheduler asks for one member after another."""
 
     columns: NodeColumns
     gang: Gang
@@ -177,7 +177,7 @@ class _Trial(NamedTuple):
 
 
 class ManyPods:
-    """Places or records pods together; `place` does it with one alone."""
+    """A use case that places or records pods together; `place` does it with one pod alone."""
 
     def __init__(
         self,
@@ -198,10 +198,10 @@ class ManyPods:
         self._trial: _Trial | None = None
 
     def put(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
-        """Place pods, or record where they run if they name a node; what became of each.
+        """Place pods, or record where they run if they name a node; return the outcome of each.
 
         Some hundreds at a time are written in one transaction. Raises NotFound for the cluster, Unavailable
-        if none was placed; else that is the outcome of those that are left.
+        if no pod was placed; otherwise Unavailable is the outcome of the pods that are left.
         """
         outcomes: dict[int, PodOutcome] = {}
         documents: dict[int, PodDocument] = {}
@@ -222,10 +222,10 @@ class ManyPods:
     def refused_of_gang(
         self, cluster: str, gang: Gang, members: Sequence[PodDocument]
     ) -> dict[str, Mapping[str, Refusal]]:
-        """Return the members for which there is no room beside the others before them, if too few have room.
+        """Return the members that have no room beside the members before them, if too few have room.
 
-        By uid, why each node refuses the member; nothing is claimed. Empty if the gang would be whole, or if
-        too few members are given to tell. Raises NotFound for the cluster, Unavailable.
+        They come by uid, with why each node refuses the member; nothing is claimed. Empty if the gang would
+        be whole, or if too few members are given to tell. Raises NotFound for the cluster, Unavailable.
         """
         view, trial = self._ends.current(cluster), self._trial
         if (
@@ -258,7 +258,7 @@ class ManyPods:
     def _put(
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
-        """Put some, and note what became of them as soon as it is known."""
+        """Put some pods, and note the outcome of each as soon as it is known."""
         view = None
         if reported := reported_once(documents):
             view = self._ends.current(cluster)
@@ -289,7 +289,7 @@ class ManyPods:
         most: int | None = None,
         view: ClusterSnapshot | None = None,
     ) -> None:
-        """Put some together, if others do not get in the way so often; note what became of them.
+        """Put some pods together, unless others get in the way `most` times; note their outcomes.
 
         The first try is on `view`, if the cluster was looked at just now.
         """
@@ -305,14 +305,14 @@ class ManyPods:
                     raise Conflict(str(changed)) from changed
                 raise
 
-        # Refused by a node or a consumer: alone it is found out which pod that concerns.
+        # A node or a consumer refused: placing each pod alone finds out which pod that concerns.
         with suppress(Conflict):
             outcomes |= patiently(once)
 
     def _together(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> dict[int, PodOutcome]:
-        """What became of the pods that are new; `refusing` nodes take none, and whichever refuses is added.
+        """Return the outcomes of the new pods; `refusing` nodes take none, and any that refuses is added.
 
         Raises NodeChanged, Conflict, NotFound, Unavailable.
         """
@@ -339,7 +339,7 @@ class ManyPods:
     def _decided_alone(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> tuple[_Decided, str]:
-        """Decide and write while no other pod can come: what pods require may be about all of them."""
+        """Decide and write while no other pod can come, as what pods require may concern all of them."""
         attributes = self._attributes(view, documents.values())
         tried: list[NodeInfo] = []
         with _clashing(refusing, tried), self._database.write() as transaction:
@@ -354,7 +354,7 @@ class ManyPods:
         return decided, transaction.now.isoformat()
 
     def _written(self, decided: _Decided) -> str:
-        """When they were written."""
+        """Write what was decided; return when that was, or an empty text if no pods arrive."""
         if not decided.arrivals:
             return ""
         documents = [arrival.document for arrival in decided.arrivals.values()]
@@ -365,11 +365,11 @@ class ManyPods:
         return transaction.now.isoformat()
 
     def _attributes(self, view: ClusterSnapshot, documents: Iterable[PodDocument]) -> PodAttributes:
-        """Return the attributes of the consumers of pods, whose namespaces the database knows from now on."""
+        """Return the attributes of the consumers of pods, after adding their namespaces to the database."""
         return self._scheduler.attributes(view, *documents)
 
     def _new(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
-        """Those of which nothing is known under their name or uid, and which are not over."""
+        """Return the pods that are not over and of which neither the name nor the uid is known."""
         with self._database.read() as connection:
             known = pods.any_namesakes(
                 connection,
@@ -390,7 +390,7 @@ class ManyPods:
     def _decided(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> _Decided:
-        """Where they go, one after another; members of gangs that are placed together in a row."""
+        """Decide where pods go, one after another; gang members that are placed together come in a row."""
         decided = _Decided(view, view, refusing)
         for gang, members in placed_together(documents):
             if gang is None:
@@ -412,7 +412,7 @@ class ManyPods:
             decided.after = decided.after.with_node(node)
 
     def _decide_gang(self, decided: _Decided, gang: Gang, members: Mapping[int, PodDocument]) -> None:
-        """Where members of gangs go that are placed together: enough of them, or none."""
+        """Decide where members of gangs that are placed together go: enough of them, or none."""
         tried = _Decided(decided.before, decided.after, decided.refusing)
         for number, document in members.items():
             self._decide(tried, number, document)
@@ -467,7 +467,7 @@ class ManyPods:
             uids = {each.pod.uid for each in decided.freed}
             waiting = rows_of(pods.any_namesakes(transaction, view.facts.id, (), uids), decided.freed)
             self._ends.writing.end_waits(transaction, view.facts, waiting)
-        # Pods that hold nothing come, too.
+        # Stamped for pods that hold nothing, too.
         providers.touch(transaction, (), roots)
         transaction.records.extend(arrived(view.facts.name, arrival.answer) for arrival in arrivals)
         rows = [
@@ -479,21 +479,21 @@ class ManyPods:
 
 
 def _targets(decided: _Decided) -> list[NodeInfo]:
-    """The nodes to which pods go, as they were before."""
+    """Return the nodes to which pods go, as they were before."""
     roots = {each.root_id for each in decided.arrivals.values() if each.root_id is not None}
     return [decided.before.nodes[root_id] for root_id in roots]
 
 
 @contextmanager
 def _noting(decided: _Decided) -> Iterator[None]:
-    """Notes a node that refuses pods. Raises NodeChanged then, Conflict if that helped nothing before."""
+    """Note a node that refuses pods. Raises NodeChanged then, or Conflict if it was noted before."""
     try:
         yield
     except (NodeRefused, ProviderGone) as refusal:
         nodes = decided.before.nodes.values()
         node = next(each for each in nodes if each.id == refusal.node_id)
         if node in decided.refusing:
-            # Whoever runs there already is recorded whatever the node says.
+            # Pods that run there are recorded whatever the node says, so trying again does not help.
             raise Conflict(str(refusal)) from refusal
         decided.refusing.add(node)
         raise NodeChanged(str(refusal)) from refusal
@@ -501,7 +501,7 @@ def _noting(decided: _Decided) -> Iterator[None]:
 
 @contextmanager
 def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
-    """Raises NodeChanged if a key of the database refused what was written, Conflict if it did so twice."""
+    """Raise NodeChanged if a key of the database refused what was written, Conflict if it did so twice."""
     try:
         yield
     except Faster as clash:
@@ -511,7 +511,7 @@ def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]
 
 
 def _concerns_others(document: PodDocument) -> bool:
-    """Whether a pod is to be written while no other comes: it keeps them off, or requires some."""
+    """Return whether a pod is written while no other comes: it keeps pods off, needs some or has a gang."""
     if document.host:
         return may_keep_off(document.manifest)
     return may_require(document.manifest) or gang_to_place(document) is not None
