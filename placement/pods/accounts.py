@@ -124,7 +124,7 @@ def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Pla
 
 
 def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
-    """Return the accounts of a node: recorded pods as counted, then each (consumer, pod) only reported."""
+    """Return the accounts of a node: recorded pods as counted, then (consumer, pod) of reported pods."""
     later = accountant.copy()
     for consumer, pod in reported_pods:
         later.record_reported_pod(consumer, pod.cpus)

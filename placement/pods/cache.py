@@ -169,8 +169,7 @@ class ClusterCache(Follower):
     def view(self, cluster: str) -> ClusterSnapshot:
         """Return the cluster as it is now. Raises NotFound, Unavailable; never guesses.
 
-        It is read over the connection of the feed, so a caller within a transaction takes no second
-        connection.
+        It is read over the connection of the feed, so a caller within a transaction needs no second one.
         """
         if not scope.admits(cluster):
             raise unknown(cluster)

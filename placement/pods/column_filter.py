@@ -146,7 +146,7 @@ def amplified_cpu(table: Table, request: PodRequest) -> Asked:
 
 
 def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
-    """Return the CPUs that a bound pod may be given on a host, or on one of its NUMA nodes; else none."""
+    """Return the CPUs that a bound pod may be given on a host, or on one NUMA node; none for other pods."""
     wanted, free = _everywhere(table, 0), _everywhere(table, 0)
     for policy in BindPolicy:
         concerned = _thinned_to(table, request, policy)

@@ -82,7 +82,7 @@ class ReservationLooks:
     def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> Look:
         """Return how a pod stands with a node if it may use the `matched` reservations there.
 
-        `required`: the pod must use one. It can use one with which the host as a whole has enough.
+        `required`: the pod must use one. It can use a reservation if the host as a whole has enough with it.
         """
         known = self._looks.setdefault(node.serial, {})
         key = frozenset(kept.held.consumer for kept in matched), required
@@ -327,8 +327,7 @@ class ShapeRanking:
     def _all_looked(self, columns: NodeColumns) -> Looked:
         """Return the results of looks at all these nodes.
 
-        Only nodes that changed since the last call are looked at; each result is that of the node in
-        `columns`.
+        Only nodes that changed since the last call are looked at; each result is for the node in `columns`.
         """
         known = self._looked
         if known is not None and known.standings.order is columns.order:
@@ -419,7 +418,7 @@ class ShapeRankings:
         self._lock = threading.Lock()
 
     def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns) -> ShapeRanking:
-        """Return the ranking for pods of a shape; `columns` are all nodes of the cluster, wanted or not."""
+        """Return the ranking for pods of a shape; `columns` are the whole cluster, asked about or not."""
         key = (cluster_id, shape)
         with self._lock:
             ranking = self._kept.pop(key, None) or ShapeRanking(shape)

@@ -1,4 +1,4 @@
-"""An explanation why a pod fits nowhere: the stages of the filter in order, and the nearest nodes."""
+"""An explanation of why a pod fits nowhere: the stages of the filter in order, and the nearest nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from placement.pods.manifests.selection import CORDONED, NodeSelection, untolera
 from placement.pods.node_info import NodeInfo
 from placement.pods.snapshot import NodeColumns
 
-# Explanations for operators why a pod goes to a node or does not: remarks, and reasons in plain words.
+# Explanations for operators of where a pod goes, and where not: remarks, and reasons in plain words.
 
 
 def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:

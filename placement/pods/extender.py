@@ -33,7 +33,7 @@ from placement.storage.database import utcnow
 
 
 class Binder(Protocol):
-    """The API server of a cluster. Every call may raise PlacementError."""
+    """An API server of a cluster that binds pods. Every call may raise PlacementError."""
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return the pod; None if there is none."""
@@ -56,7 +56,7 @@ class Binders(Protocol):
 
 
 class VanishedPods:
-    """A use case that releases pods that are over or gone, by unique uids, and marks pods that leave."""
+    """A use case that releases pods over or gone, by uids that never recur, and marks pods that leave."""
 
     def __init__(self, pods: Pods, binders: Binders | None) -> None:
         self._pods = pods
@@ -65,7 +65,7 @@ class VanishedPods:
     def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
         """Return a function that releases pods of a node that are over or gone, and returns whether any were.
 
-        Pods of which it was not reported yet that they are being deleted are recorded so, and count, too. The
+        Deletions of pods that have begun, but were not reported yet, are recorded and count, too. The
         function asks Kubernetes about so many nodes, for so many seconds in all, and never again after a
         failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
         pod is released. The function raises Unavailable.
@@ -143,7 +143,7 @@ class Binding:
 
 
 class _Overtaken(Conflict):
-    """A conflict: another attempt has renewed the claim since."""
+    """A conflict: the claim was released or renewed since."""
 
 
 class BindAttempt:
@@ -353,7 +353,7 @@ class Extender:
     def _refused_of_gang(self, cluster: str, gang: Gang) -> Mapping[str, Mapping[str, Refusal]]:
         """Return the members, by uid, that keep a gang from trying again after it gave up, and why by node.
 
-        If only two of three members had room, they would keep it from other pods in vain.
+        Otherwise two members with room out of three would keep that room from other pods, in vain.
         """
         members = self._given_up.members(cluster, gang)
         refused = self._pods.refused_of_gang(cluster, gang, members) if members else {}
@@ -392,7 +392,7 @@ class Extender:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
 
         This order keeps a pod from being on a node without its CPUs. Members of its gang that waited for it
-        are bound, too. Raises PlacementError; nothing is claimed then, unless the text says so.
+        are bound, too. Raises PlacementError; nothing is claimed then, unless the message says so.
         """
         if self._binders is None:
             raise PlacementError(_CANNOT_BIND)

@@ -1,7 +1,7 @@
 """Gangs of a cluster: how many members have places, which wait for the others, and for how long.
 
-A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: requests
-that place a pod or ask where one fits end waiting in time, for all waiting members of a gang at once.
+A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: a request
+that places a pod, or asks where one fits, ends waiting in time, for all waiting members of a gang at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A state of gangs that must be whole together: members with places, the least, and which members wait.
+    """A state of gangs that must be whole together: members with places, the least, and members that wait.
 
     `ends` is when waiting ends for members, including members that left their places to come again.
     """
@@ -169,7 +169,7 @@ def placed_together(
 
 
 def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dict[int, PodDocument]]:
-    """Yield so many pods at a time; pods that are placed together stay in one portion, however many."""
+    """Yield up to `most` pods at a time; pods that are placed together are never split, even if more."""
     some: dict[int, PodDocument] = {}
     for _, members in placed_together(documents):
         if some and len(some) + len(members) > most:

@@ -62,7 +62,7 @@ class HostViews:
                 raise missing(uuid)
             root_id, node = found
             if not scope.admits(None if node is None else node.cluster):
-                # A caller bound to other clusters must not learn from a refusal that it exists.
+                # A bound caller must not learn from a refusal that the provider exists.
                 raise missing(uuid)
             check(None if node is None else node.cluster)
             members = trees.members(connection, root_id)

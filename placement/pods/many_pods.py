@@ -224,8 +224,8 @@ class ManyPods:
     ) -> dict[str, Mapping[str, Refusal]]:
         """Return the members that have no room beside the members before them, if too few have room.
 
-        They come by uid, with why each node refuses the member; nothing is claimed. Empty if the gang would
-        be whole, or if too few members are given to tell. Raises NotFound for the cluster, Unavailable.
+        The result has, by uid, why each node refuses the member; nothing is claimed. It is empty if the gang
+        would be whole, or if too few members are given to tell. Raises NotFound for the cluster, Unavailable.
         """
         view, trial = self._ends.current(cluster), self._trial
         if (
