@@ -66,7 +66,7 @@ class SummaryCache:
             self._texts = np.concatenate([self._texts, np.empty(missing, object)])
 
     def of(self, forest: Forest, roots: Indices, write: Writer) -> list[bytes]:
-        """Return the texts of the trees; `write` writes anew the trees that changed since."""
+        """Return the texts of the trees; `write` writes anew the texts of trees that changed."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
             self._ensure(forest.count)
@@ -158,7 +158,7 @@ class Batch:
         return len(self._rows)
 
     def patterns(self, most: int) -> list[tuple[Rows, Batch]] | None:
-        """Return groups of candidates by which slots share providers, with places; None if above `most`."""
+        """Return the candidates by which slots share providers, with their places; None above `most` ways."""
         rows = self._rows
         everywhere = np.arange(len(rows))
         if (rows == rows[:, :1]).all():
@@ -266,7 +266,7 @@ class Answer:
 
     @property
     def provider_rows(self) -> Indices:
-        """Return the provider rows of each candidate, one column per slot, which for a split slot has one."""
+        """Return the provider rows of each candidate, one column per slot; of a split slot, one provider."""
         return self._found.candidates
 
     def present_scores_at(self, places: Rows) -> Amounts:
@@ -332,7 +332,7 @@ class Answer:
 
     @cached_property
     def _uuids(self) -> TextList:
-        """Return the uuids of all providers in use, and nothing as the last."""
+        """Return the uuids of all providers in use, and an empty text at the end."""
         return objects([*lines(self.uuid_table(self._used)), b""])
 
     @cached_property

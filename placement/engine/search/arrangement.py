@@ -271,7 +271,7 @@ def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[
     if not split.tops:
         yield None, split.options
         return
-    # The narrowest rule last: the smallest set of groups that must be below one of them.
+    # The narrowest rule decides: the smallest set of slots that must be below one of them.
     narrowest = min(split.tops, key=int.bit_count)
     for top in bits(reduce(or_, (problem.options[slot] for slot in bits(narrowest)))):
         reach = split.options & splitting.below[top]

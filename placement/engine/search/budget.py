@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 0.00005
 
 
 class SearchEnded(Exception):
-    """The search was ended before it was through: its time is up, or its caller has gone away."""
+    """An error that ends a search before it is through: its time is up, or its caller has gone away."""
 
     def __init__(self, *, abandoned: bool) -> None:
         super().__init__("the caller went away" if abandoned else "the time is up")
@@ -45,7 +45,7 @@ class Budget:
         return Budget(None if left is None else left / 2, self._abandoned)
 
     def begin_stages(self) -> None:
-        """Begin the search now: whatever its time went to before is no stage of it."""
+        """Begin the stages now: time that was spent before belongs to none of them."""
         self._stage_began = time.monotonic()
 
     def note_stage(self, name: str) -> None:

@@ -234,7 +234,7 @@ class _Filling:
 
 
 def _sum_of(size: int, offers: Iterable[tuple[int, int]]) -> int:
-    """Return the sum of the first `size` amounts of the (amount, how many) in their order."""
+    """Return the sum of the first `size` amounts, from pairs (amount, how many) in their order."""
     total = 0
     for amount, count in offers:
         total += amount * min(size, count)
@@ -252,7 +252,7 @@ _POSITIONS_PER_STEP = 16
 
 
 def distribute(splitting: Splitting, places: Sequence[int], budget: Budget) -> list[Parts] | None:
-    """Return the parts of each split, None if there is no way; `places` are of the other slots.
+    """Return the parts of each split, None if there is no way; `places` are the other slots' positions.
 
     Parts are what is taken, which under `isolate` may be more than what is asked for. Raises SearchEnded.
     """

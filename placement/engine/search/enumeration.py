@@ -99,9 +99,9 @@ def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -
 
 # Candidates best first, tree by tree, where all candidates of a tree have one score.
 #
-# This changes neither which candidates there are nor their order among equal scores, as unordered.
-# Trees are taken in descending order of their scores. So the first candidates out are the ones that sorting
-# all of them would put first.
+# The candidates are the ones of the unordered enumeration, and so is their order among equal scores. Trees
+# are taken in descending order of their scores. So the first candidates out are the ones that sorting all of
+# them would put first.
 
 
 Enumeration = Callable[[EquivalenceClasses, Indices, int], Iterator[Candidates]]
@@ -157,7 +157,7 @@ def _batches(
     enumeration: Enumeration,
     by_turn: bool,
 ) -> Iterator[Candidates]:
-    """Yield batches: few trees first, as some yield thousands, and more of them the fewer they yield.
+    """Yield batches of few trees first, as some yield thousands each, and of more if these yield little.
 
     A batch splits no score; a score with many trees is a batch of its own.
     """

@@ -48,7 +48,7 @@ class SplitSlots:
         ]
 
     def _tops_of(self, number: int, query: ForestQuery) -> Iterator[int]:
-        """Yield the slots that are not split, of its own group and of each same_subtree constraint on it."""
+        """Yield the unsplit slots of a split slot's group, and of each same_subtree constraint on it."""
         suffix = self._slots[number].suffix
         for names in (frozenset((suffix,)), *(names for names in query.same_subtree if suffix in names)):
             members = (at for at, slot in enumerate(self._slots) if slot.suffix in names and not slot.rule)
@@ -230,7 +230,7 @@ class EquivalenceClasses:
 
     @cached_property
     def _own_rows(self) -> Rows:
-        """Return the providers that can fill some slot of their own tree; unused in a flat forest."""
+        """Return the providers that can fill some slot of their own tree; unused where only roots matter."""
         return np.flatnonzero(_any_of(self._own_masks))
 
     def _entries(self, ranks_of: Indices) -> tuple[Indices, Indices, Mask]:

@@ -198,9 +198,9 @@ def explain(
     words: Vocabulary,
     most: int = MOST_MISSES,
 ) -> Explanation:
-    """Return the explanation of a search that has just ended on this very forest, with `most` misses or less.
+    """Return the explanation of a search just ended on this very forest, with up to `most` misses.
 
-    Providers stay uuids.
+    Providers are named by their uuids.
     """
     trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
     stages = (

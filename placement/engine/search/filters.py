@@ -163,7 +163,7 @@ class _Narrowing:
         self._serves = serves
 
     def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Keep only the providers that give the resources and meet everything else in the group."""
+        """Begin with the providers that give the resources, and keep the ones that meet all of the group."""
         self.begin(resources)
         for condition in conditions_of(self._group, one_by_one=self.one_by_one):
             self.keep(condition)

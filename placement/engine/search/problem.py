@@ -38,8 +38,8 @@ class Supply:
     """A class that is split, with what the positions can give of it.
 
     `room`: what one consumer's sum may reach; each part is a multiple of `step`, and at least `least`.
-    `whole`: the capacity of a position with nothing in use, 0 elsewhere. `demand[slot]`: what a slot that is
-    not split takes of the class.
+    `whole`: the capacity of an unused position that one consumer may have all of, 0 elsewhere.
+    `demand[slot]`: what a slot that is not split takes of the class.
     """
 
     room: tuple[int, ...]
@@ -138,8 +138,8 @@ def bits(mask: int) -> Iterator[int]:
 def can_match(domains: Sequence[int], capacities: Sequence[int], budget: Budget | None = None) -> bool:
     """Return whether all slots can be placed at once, `capacities[p]` slots at position p.
 
-    `domains` holds one bit set of positions per slot. Augmenting paths follow Kuhn, shortest first. Raises
-    SearchEnded.
+    `domains` holds one bit set of positions per slot. Augmenting paths follow Kuhn, shortest first.
+    Raises SearchEnded.
     """
     matching = _Matching(domains, capacities)
     for slot in range(len(domains)):
@@ -281,7 +281,7 @@ def _functions(amounts: Sequence[int], size: int) -> Iterator[Callable[[int], in
 
 
 def _rounded(size: int, threshold: int, amount: int) -> int:
-    """Return the bin's size for what leaves less than the threshold, 0 for what is less than it."""
+    """Round an amount: to the bin's size if it leaves less than the threshold, to 0 if it is below it."""
     if amount > size - threshold:
         return size
     return 0 if amount < threshold else amount

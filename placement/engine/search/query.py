@@ -130,8 +130,8 @@ class ForestQuery:
 class Slot:
     """A place of a candidate to fill with one provider, or with several where it has a `rule`.
 
-    A suffixed group is one slot with all its resources that are not split. The unsuffixed group is one slot
-    per resource class, and so is each class that is split.
+    A suffixed group is one slot with all its resources that are not split, and one slot for each class that
+    is split. The unsuffixed group is one slot per resource class.
     """
 
     group: GroupQuery
@@ -350,7 +350,7 @@ class AllGroups:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A condition that some provider that serves the unsuffixed group has a trait of the set."""
+    """A condition that some provider serving the unsuffixed group has a trait of the set."""
 
     any_of: Ids
 

@@ -31,12 +31,12 @@ from placement.engine.search.query import ForestOrder, Preference, Slot
 # costs more than all the rest of an ordered search.
 
 
-# The limit of all questions in rows of 16 bytes; the scores of one are kept however many they are.
+# The limit over all questions, in rows of 16 bytes; one question is kept however many rows it has.
 _MOST_ROWS = 2_000_000
 
 
 class _Scores(NamedTuple):
-    """A table of scores and stamps by the rows of roots: the stamp is of the scored tree and is 1 or more."""
+    """A table by root row: the score of a tree, and the stamp that the tree had then; stamps begin at 1."""
 
     scores: Amounts
     stamps: Amounts

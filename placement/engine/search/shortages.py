@@ -274,7 +274,7 @@ class Shortages:
         )
 
     def _elsewhere(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
-        """Yield what each subtree lacks where one has enough of the split amount, and another of all else."""
+        """Yield what each subtree lacks where one has enough of the split amount and another of all else."""
         if problem.splitting is None:
             return
         told = set()
@@ -355,7 +355,7 @@ class Shortages:
     def _unserved(
         self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
     ) -> Iterator[Shortage]:
-        """Yield the slots without a provider, like ones together."""
+        """Yield the slots without a provider, like slots together."""
         alike: dict[tuple[Reason, int, QueryCondition | None], list[int]] = {}
         for slot, position in enumerate(positions):
             if position == NO_POSITION:

@@ -151,7 +151,7 @@ class Ground:
         self._change(draws, 1)
 
     def give(self, draws: Iterable[Draw]) -> None:
-        """Free what the draws take again."""
+        """Free again what the draws take."""
         self._change(draws, -1)
 
     def _change(self, draws: Iterable[Draw], sign: int) -> None:
@@ -175,7 +175,7 @@ class Ground:
         return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
 
     def holds(self, draw: Draw) -> bool:
-        """Return whether this amount is in use of an inventory."""
+        """Return whether at least this amount of an inventory is in use."""
         column = self.forest.column(draw.class_id)
         entry = column.entry_of(draw.row)
         return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
@@ -329,7 +329,7 @@ class Ground:
         return bool((self.forest.column(class_id).entries_of(self._members(root)) >= 0).any())
 
     def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
-        """Return the ways that differ in which a tree can take the request. Raises SearchEnded."""
+        """Return the different ways in which a tree can take the request. Raises SearchEnded."""
         place = (key, root, self.state(root))
         found = self._found.get(place)
         if found is None:

@@ -183,7 +183,7 @@ class _Step:
 
 
 def _largest_share(problem: Problem, slot: int) -> float:
-    """Return the largest share of the largest room of a class that the slot takes; only for an order."""
+    """Return how much of a class's largest room the slot takes at most, as a share; only for an order."""
     return max(
         (contention.demand[slot] / (max(contention.headroom) or 1) for contention in problem.contentions),
         default=0.0,
@@ -289,7 +289,7 @@ class _Enumeration:
                 untried.append(narrowed[order[depth + 1]])
 
     def _last_ones(self, slot: int, positions: int) -> Iterator[Solution]:
-        """Yield one solution for each position of the last slot; all of them have been narrowed to fit."""
+        """Yield a solution for each position of the last slot, all of which it can take."""
         chosen = self._assignment.chosen
         for position in bits(positions):
             chosen[slot] = position

@@ -154,7 +154,7 @@ def summary_of(lower: int, upper: int, hosts: int, taking: int, offered: Mapping
 
 
 def together(summaries: Iterable[Summary], *, shares: bool) -> Summary:
-    """Return the summary of different hosts; if some share providers, only the largest count is certain."""
+    """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
     found = list(summaries)
     lower = [each.lower for each in found]
     classes = dict.fromkeys(class_id for each in found for class_id in each.offered)
@@ -181,7 +181,7 @@ def _added(offers: list[Offered]) -> Offered:
 
 
 class Capacity:
-    """A count by host, for hosts that offer what a query asks for, of how many more each has room for."""
+    """The hosts that offer what a query asks for, and how many more of it each has room for."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
         """Count what each host has room for at most. Raises SearchEnded, as every count does.
@@ -422,7 +422,7 @@ def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class _ClassOffered:
-    """A class and the entries that offer it: `free` at each, if that is `stranded`; `alone` is by host."""
+    """A class and the entries that offer it: `free` at each, whether it is `stranded`; `alone` by host."""
 
     entries: Entries
     free: Amounts

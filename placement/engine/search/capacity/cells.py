@@ -77,7 +77,7 @@ def tops_of(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int
 
 
 def _ties(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """Yield the constraints on subtrees, and each group that splits something with all its slots."""
+    """Yield the constraints on subtrees, and the slots of each group that splits something."""
     for tie in tops_of(query, slots):
         if len(tie) > 1:
             yield tie
@@ -142,7 +142,7 @@ class Bounds:
     upper: Amounts
 
     def least(self, other: Bounds) -> Bounds:
-        """Return what is left of both where both are needed."""
+        """Return the smaller bounds, for what needs both."""
         return Bounds(np.minimum(self.lower, other.lower), np.minimum(self.upper, other.upper))
 
 
@@ -368,7 +368,7 @@ def pools(
     cell: Cell,
     tops: Rows,
 ) -> Iterator[Pool]:
-    """Yield what each set of slots below can have at each of the tops."""
+    """Yield the pool of each set of slots below, at all of the tops."""
     place = np.full(forest.count, _NONE, np.intp)
     place[tops] = np.arange(len(tops))
     is_top = place >= 0

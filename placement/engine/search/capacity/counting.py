@@ -144,7 +144,7 @@ def _times(pattern: Amounts, free: Amounts) -> Amounts:
 
 
 def _of_two(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
-    """Return the best of all shares of two patterns: exact."""
+    """Return the best of all mixtures of two patterns: exact."""
     one, other = patterns
     best = _times(other, free)
     most = _times(one, free)
@@ -177,14 +177,14 @@ def _greedy(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
 
 
 def _slack(patterns: Amounts, left: Amounts) -> Amounts:
-    """Return a fine measure of how often each pattern would fit by itself; below 0 if one is impossible."""
+    """Return a fine measure of how often patterns would fit one by one; below 0 in an impossible state."""
     rooms = np.stack([_times(pattern, left) for pattern in patterns], axis=1)
     finely = (rooms.sum(axis=1) * 2**16) + (rooms > 0).sum(axis=1)
     return np.where((left < 0).any(axis=1), -1, finely)
 
 
 def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
-    """Return an upper bound: the sum of the patterns one by one, and of each key over all positions."""
+    """Return an upper bound: of the patterns one by one in sum, and of each key over all positions."""
     bound: Amounts = np.stack([_times(pattern, free) for pattern in patterns], axis=1).sum(axis=1)
     for key in np.unique(keys).tolist():
         chosen = keys == key
@@ -256,7 +256,7 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A count of consumers that a part has room for on each host, if no other takes from sharers.
+    """A count of consumers that a part has room for on each host, if others leave sharers alone.
 
     `supply`: what sharing providers give, if that is all that hosts have in common and can be shared out.
     `able`: by slot, the providers that have room for the slot and for a cell below it.
@@ -327,7 +327,7 @@ class Counting:
         return Counted(self._certain(Part((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
 
     def _equal(self, numbers: Sequence[int]) -> Bounds:
-        """Count like slots: each consumer takes so many providers, or amounts that may come from one."""
+        """Count like slots: each slot of a consumer has a provider of its own, or several may share one."""
         slot = self._slots[numbers[0]]
         entries = self._anchors.entries(self._choices[numbers[0]])
         room = room_for(self._forest, slot.resources, entries.rows)

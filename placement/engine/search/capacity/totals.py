@@ -85,7 +85,7 @@ def max_flow(supply: Sequence[int], givers: Sequence[frozenset[int]], wanted: Se
         for giver in each:
             _give(left, missing, given, giver, taker, min(left[giver], missing[taker]))
     while (path := _path(left, missing, given, takers)) is not None:
-        # taker, giver, taker, giver ...: each giver gives to the one before what it gave to the one after.
+        # taker, giver, taker, giver ...: a giver gives to the taker before it what the taker after it had.
         amount = min(missing[path[0]], left[path[-1]])
         for at in range(1, len(path) - 1, 2):
             amount = min(amount, given[path[at + 1]][path[at]])

@@ -27,7 +27,7 @@ FindMore = Callable[[Mask | None], tuple[Answer, bool]]
 class Kind:
     """A kind: members that ask for the same under the same rules, by the numbers of the rules.
 
-    `room` tells of each row of the forest how many fit at most below it if it is a root.
+    `room` returns for each row of the forest how many fit at most below it if it is a root.
     """
 
     find: FindMore
@@ -39,8 +39,8 @@ class Kind:
 class Table:
     """A table of the candidates of a kind, best first, with their hosts and their places by rule.
 
-    `is_cut`: there may be more. `at_version`: the version of the board then. `narrowed`: at hosts that hard
-    rules allowed then. `drawn`: what candidates draw, as far as requested.
+    `is_cut`: there may be more. `at_version`: the version of the board at the search. `narrowed`: only hosts
+    that hard rules allowed then. `drawn`: what candidates draw, as far as requested.
     """
 
     answer: Answer
@@ -73,7 +73,7 @@ class Given:
 
 
 class Board:
-    """The state of a decision; `forest` is a fork, as what is given is taken there."""
+    """The state of a decision; `forest` is a fork, because what is given is taken from it."""
 
     def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[Rule]) -> None:
         self.forest = forest
@@ -245,7 +245,7 @@ def _on_hosts(board: Board, kind: Kind) -> list[Tally]:
 
 
 def _open(tally: Tally, places: Rows) -> Mask:
-    """Return where a member may be at all; a spread may come to allow what it does not yet."""
+    """Return where a member may be at all; a spread may later allow what it does not allow yet."""
     if tally.rule.kind is RuleKind.SPREAD:
         inside: Mask = (places != NOWHERE).any(axis=1)
         return inside
@@ -261,7 +261,7 @@ def _bound(tally: Tally, places: Rows, room: Amounts) -> int:
 
 
 def _at_most(tally: Tally, places: Rows, room: Amounts) -> int:
-    """Return a bound by flow: hosts give to places, which take what the limit leaves; others give as is."""
+    """Return a bound by flow: hosts give to places up to the limit; hosts without a place give all."""
     outside = (places == NOWHERE).all(axis=1)
     kinds, number = np.unique(places[~outside], axis=0, return_inverse=True)
     wanted = np.bincount(number.ravel(), room[~outside], len(kinds)).astype(np.int64)
@@ -285,7 +285,7 @@ def _spread(tally: Tally, places: Rows, room: Amounts) -> int:
 
 
 def room_below(forest: Forest, sharing: SharingMap, queries: Sequence[ForestQuery]) -> Amounts:
-    """Return by root row how many consumers its host alone has room for. Raises SearchEnded."""
+    """Return for each root's row how many consumers its host alone has room for. Raises SearchEnded."""
     room = np.zeros(forest.count, np.int64)
     for query in queries:
         counted = Capacity(forest, sharing, query)

@@ -110,7 +110,7 @@ class Marker:
 
 
 class ProviderPlaces:
-    """Places that are the nearest marked provider at or above each that a consumer uses, by row."""
+    """Places that are the nearest marked provider at or above each used provider, under its row."""
 
     def __init__(self, forest: Forest, marker: Marker) -> None:
         self.count = forest.count
@@ -158,7 +158,7 @@ class Rule:
 
 
 class Tally:
-    """A tally of how many count in each place of a rule."""
+    """A tally of the consumers that count in each place of a rule."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -166,7 +166,7 @@ class Tally:
         self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)
         self.total = 0
         self.frame: int | None = None
-        """The place where all have to be, of a rule that all are together."""
+        """The place where all members have to be, for a rule that keeps them together."""
         for places in rule.counted.tolist():
             self.add(places)
         self._first = self.counts.copy(), self.total
@@ -201,7 +201,7 @@ class Tally:
         return any(place != NOWHERE for place in places)
 
     def penalties(self, places: Rows) -> Shares:
-        """Return what each candidate would cost of a rule that need not hold."""
+        """Return what each candidate would cost by breaking a soft rule."""
         rule, counts = self.rule, self.counts[places]
         somewhere = places != NOWHERE
         if rule.kind is RuleKind.AT_MOST:

@@ -123,7 +123,7 @@ class Trying:
         return self.steps_left > 0 and not any(table.is_cut or table.answer.splits for table in tables)
 
     def run(self, wanted: int) -> bool:
-        """Place `wanted` members on a cleared board; return if that was possible. Raises SearchEnded."""
+        """Place `wanted` members on a cleared board; return whether that was possible. Raises SearchEnded."""
         return self._go_on(0, 0, len(self._members) - wanted)
 
     def _go_on(self, member: int, first: int, spare: int) -> bool:
@@ -179,7 +179,7 @@ class Placed:
 
     @property
     def count(self) -> int:
-        """Return how many were given something."""
+        """Return how many members were given something."""
         return sum(each is not None for each in self.given)
 
 
@@ -236,7 +236,7 @@ class Placing:
     # -- frames: where all are together -------------------------------------------------------------
 
     def _frames(self, together: Sequence[Tally]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield (most members, a place for each rule that all are together), the most room first."""
+        """Yield (most members, a place per rule that keeps members together), the most room first."""
         if not together:
             yield len(self.members), ()
             return
@@ -336,7 +336,7 @@ class Placing:
         return self._in_order(place_each(self.board, members, self.budget, quota), frame)
 
     def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
-        """Place more than that, as long as all ways can be tried."""
+        """Place more members than `placed`, as long as all ways can be tried."""
         while placed.count < bound:
             if len(self.members) > _MOST_TRIED or self.steps <= 0:
                 return placed
