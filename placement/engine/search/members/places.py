@@ -166,7 +166,7 @@ class Tally:
         self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)
         self.total = 0
         self.frame: int | None = None
-        """The place where all members have to be, for a rule that keeps them together."""
+        """The place where all have to be, of a rule that all are together."""
         for places in rule.counted.tolist():
             self.add(places)
         self._first = self.counts.copy(), self.total
