@@ -41,7 +41,7 @@ class _Stamps(Columns):
 
 
 class SummaryCache:
-    """One text per tree, at most so many bytes in all (and those of one answer more)."""
+    """A cache of one text per tree, within a limit of bytes that the texts of one answer may exceed."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -55,7 +55,7 @@ class SummaryCache:
 
     def _forget(self) -> None:
         self._stamps = _Stamps({"stamp": (np.int64, _NEVER)})
-        # Beside the stamps: looking thousands of them up in a dict takes longer than joining them.
+        # Kept beside the stamps: looking up thousands of texts in a dict takes longer than joining them.
         self._texts: TextList = np.empty(0, object)
         self._bytes = 0
 
@@ -66,7 +66,7 @@ class SummaryCache:
             self._texts = np.concatenate([self._texts, np.empty(missing, object)])
 
     def of(self, forest: Forest, roots: Indices, write: Writer) -> list[bytes]:
-        """The texts of the trees; `write` is asked for those that changed since they were written."""
+        """Return the texts of the trees; `write` writes anew the texts of trees that changed."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
             self._ensure(forest.count)
@@ -84,7 +84,7 @@ class SummaryCache:
         with self._lock:
             if self._bytes > self._most_bytes:
                 self._forget()
-            # Texts were forgotten meanwhile, or an answer from a newer snapshot was faster.
+            # The texts may have been forgotten, or an answer from a newer snapshot may have been faster.
             self._ensure(int(roots.max()) + 1)
             newer = stamps > self._stamps.stamp[roots]
             for root, text, is_newer in zip(roots.tolist(), texts, newer.tolist(), strict=True):
@@ -100,7 +100,7 @@ _WORD = 62
 
 
 class ProviderSummary(NamedTuple):
-    """One provider as summaries show it; `resources` lists (class id, capacity, used)."""
+    """A provider as summaries show it; `resources` lists (class id, capacity, used)."""
 
     uuid: str
     parent_uuid: str | None
@@ -110,9 +110,9 @@ class ProviderSummary(NamedTuple):
 
 
 class Element(NamedTuple):
-    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered).
+    """A candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered).
 
-    `turn` tells which of the searches found it, by number, that have one answer.
+    `turn` is the number of the search that found it, among the searches that have one answer.
     """
 
     amounts: dict[str, dict[int, int]]
@@ -122,7 +122,7 @@ class Element(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What a candidate takes of one inventory: the row of the provider, the class, the amount."""
+    """A part of a candidate that one inventory gives: the row of the provider, the class, the amount."""
 
     row: int
     class_id: int
@@ -130,10 +130,10 @@ class Draw(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Where a slot's provider comes up first; `slot` may be another one that always has the same provider.
+    """The first use of a slot's provider; `slot` may be another slot that always has the same provider.
 
-    `rows`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
-    whether there are such candidates.
+    `rows` has the provider's row per candidate, NO_USE where an earlier slot has the provider already.
+    `is_partial` tells whether there are such candidates.
     """
 
     slot: int
@@ -142,23 +142,23 @@ class Use(NamedTuple):
 
     @property
     def presence(self) -> Rows:
-        """0 where there is such a use, NO_USE elsewhere."""
+        """Return 0 where there is such a use, NO_USE elsewhere."""
         return np.minimum(self.rows, 0)
 
 
 class Batch:
-    """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
+    """A table of candidates that follow each other or are alike: one row each, one column per slot."""
 
     def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
         self._rows = rows
-        # Per slot the first one with the same provider, if that is one for all candidates alike.
+        # Per slot the first slot with the same provider, if that is one slot for all candidates.
         self._leaders = leaders
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def patterns(self, most: int) -> list[tuple[Rows, Batch]] | None:
-        """The candidates apart by which slots share providers, and their places; None if in more ways."""
+        """Return the candidates by which slots share providers, with their places; None above `most` ways."""
         rows = self._rows
         everywhere = np.arange(len(rows))
         if (rows == rows[:, :1]).all():
@@ -175,7 +175,7 @@ class Batch:
         return found
 
     def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
-        """For each of the slots, where its provider is used by none before it in the list.
+        """Yield for each of the slots the candidates in which no earlier slot has its provider.
 
         Slots that never use a provider first are left out.
         """
@@ -190,9 +190,9 @@ class Batch:
                 yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
 
     def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
-        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
+        """Return which slots have the provider of `use`: per candidate the number of a set, and the sets.
 
-        NO_USE for candidates that do not use it first at this slot.
+        The number is NO_USE for candidates that do not use the provider first at this slot.
         """
         if self._leaders is not None:
             leader = self._leaders[use.slot]
@@ -225,40 +225,40 @@ class Answer:
 
     @property
     def splits(self) -> bool:
-        """Whether several providers may serve one slot: then only `elements` tells all of them."""
+        """Return whether several providers may serve one slot: then only `elements` lists all of them."""
         return self._found.shares is not None
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of the query."""
+        """Return the slots of the query."""
         return self._found.slots
 
     def __len__(self) -> int:
         return len(self._found.candidates)
 
     def scores(self) -> ScoreTable | None:
-        """The score of each candidate with its parts; None if nothing was ordered."""
+        """Return the score of each candidate with its parts; None if nothing was ordered."""
         if self._found.ranking is None:
             return None
         return self._found.ranking.table(self._found.candidates)
 
     def elements(self) -> Iterator[Element]:
-        """The candidates one by one, each with its amounts, mappings and score."""
+        """Yield the candidates one by one, each with its amounts, mappings and score."""
         scores = self.present_scores()
         for at in range(len(self._found.candidates)):
             yield self._element(at, int(scores[at]))
 
     def element(self, at: int) -> Element:
-        """One of the candidates, with its score as the forest is now."""
+        """Return one of the candidates, with its score as the forest is now."""
         return self._element(at, self.present_score(at))
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the candidates come best first."""
+        """Return whether the candidates come best first."""
         return self._found.ranking is not None
 
     def present_scores(self) -> Amounts:
-        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        """Return the score of each candidate as the forest is now, 0 if nothing was ordered."""
         found = self._found
         if found.ranking is None:
             return np.zeros(len(found.candidates), np.int64)
@@ -266,25 +266,25 @@ class Answer:
 
     @property
     def provider_rows(self) -> Indices:
-        """The rows of the providers of each candidate, one column per slot; of those that are split, one."""
+        """Return the provider rows of each candidate, one column per slot; of a split slot, one provider."""
         return self._found.candidates
 
     def present_scores_at(self, places: Rows) -> Amounts:
-        """The scores of some candidates as the forest is now, by their numbers."""
+        """Return the scores of some candidates, by their numbers, as the forest is now."""
         found = self._found
         if found.ranking is None:
             return np.zeros(len(places), np.int64)
         return found.ranking.of_candidates(found.candidates[places])
 
     def present_score(self, at: int) -> int:
-        """The score of one candidate as the forest is now: one that was forked may have changed since."""
+        """Return the score of one candidate as the forest is now: a forked forest may have changed since."""
         found = self._found
         if found.ranking is None:
             return 0
         return int(found.ranking.of_candidates(found.candidates[at : at + 1])[0])
 
     def draws(self, at: int) -> list[Draw]:
-        """What one of the candidates takes of which inventories, each named once."""
+        """Return what one of the candidates takes, with each inventory named once."""
         drawn: dict[tuple[int, int], int] = {}
         shares = {} if self._found.shares is None else self._found.shares[at]
         rows = self._found.candidates[at].tolist()
@@ -310,7 +310,7 @@ class Answer:
         return Element(amounts, mappings, score)
 
     def _given(self, candidate: int, slot: int, uuid: str) -> Iterator[tuple[str, int, int]]:
-        """Who gives how much of which class to a slot; `uuid` is its provider if it is not split."""
+        """Yield (provider uuid, class id, amount) for a slot; `uuid` is its provider if it is not split."""
         resources = self.slots[slot].resources
         shares = self._found.shares
         if shares is None or slot not in shares[candidate]:
@@ -323,45 +323,45 @@ class Answer:
             yield giver, class_id, amount
 
     def uuid_table(self, rows: Indices) -> Texts:
-        """The uuids of the providers, one a row."""
+        """Return the uuids of the providers, one a row."""
         return dashed(self._forest.providers.uuid[rows])
 
     def uuid_column(self, rows: Indices) -> TextColumn:
-        """The uuids of the providers, nothing where a row is NO_USE."""
+        """Return the uuids of the providers, nothing where a row is NO_USE."""
         return TextColumn(self._uuids, self._numbers[rows])
 
     @cached_property
     def _uuids(self) -> TextList:
-        """The uuids of all providers in use, and nothing as the last."""
+        """Return the uuids of all providers in use, and an empty text at the end."""
         return objects([*lines(self.uuid_table(self._used)), b""])
 
     @cached_property
     def _numbers(self) -> Rows:
-        """The places of the providers among those, -1 as the last for NO_USE."""
+        """Return the place of each provider row in `_uuids`; NO_USE, the last row, has the place -1."""
         numbers = np.full(self._forest.count + 1, NO_USE)
         numbers[self._used] = np.arange(len(self._used))
         return numbers
 
     @cached_property
     def _used(self) -> Indices:
-        """All providers in use, ascending."""
+        """Return all providers in use, ascending."""
         return self._distinct(self._found.candidates)
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """The candidates in batches of so many, the last may be smaller."""
+        """Yield the candidates in batches of `size`; the last batch may be smaller."""
         rows = self._found.candidates
         for start in range(0, len(rows), size):
             yield Batch(rows[start : start + size])
 
     def contributing(self) -> Indices:
-        """The providers that give resources to some candidate, ascending."""
+        """Return the providers that give resources to some candidate, ascending."""
         giving = [number for number, slot in enumerate(self.slots) if slot.resources]
         if len(giving) == len(self.slots):
             return self._used
         return self._distinct(self._found.candidates[:, giving])
 
     def trees(self) -> Indices:
-        """The root of every tree that gives resources, in order of ids.
+        """Return the root of every tree that gives resources, in order of ids.
 
         Rows of deleted providers are used again, so their order differs from process to process.
         """
@@ -377,9 +377,9 @@ class Answer:
     def tree_texts(
         self, kept: SummaryCache, write: Callable[[list[ProviderSummary]], bytes], at_once: int
     ) -> Iterator[list[bytes]]:
-        """A text for each of the trees, written from the summaries of its providers unless it is kept.
+        """Yield a text for each of the trees, in lists of `at_once` texts.
 
-        They come in lists of `at_once`.
+        A text is written from the summaries of the providers of its tree unless it is kept.
         """
 
         def written(roots: Indices) -> list[bytes]:
@@ -390,19 +390,19 @@ class Answer:
             yield kept.of(self._forest, roots[start : start + at_once], written)
 
     def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
-        """The summaries of all providers of each tree."""
+        """Yield the summaries of all providers of each tree."""
         members = self._forest.members(roots)
         summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
         for tree in members:
             yield [next(summaries) for _ in tree]
 
     def contributor_summaries(self) -> list[ProviderSummary]:
-        """The summaries of the providers that give resources, without the rest of their trees."""
+        """Return the summaries of the providers that give resources, without the rest of their trees."""
         return summarise(self._forest, self.contributing())
 
 
 def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
-    """The summaries of some providers, read from the forest."""
+    """Return the summaries of some providers, read from the forest."""
     rows = rows.astype(np.int32)
     providers = forest.providers
     resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
@@ -441,7 +441,7 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
 
 
 class JointAnswer(Answer):
-    """The first `maximum` of the candidates, best first or by turns: only as elements, as with splits."""
+    """An answer that joins several searches: the first `maximum` candidates, best first or by turns."""
 
     def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], maximum: int) -> None:
         super().__init__(forest, founds[0])
@@ -456,59 +456,59 @@ class JointAnswer(Answer):
 
     @property
     def splits(self) -> bool:
-        """Only `elements` tells all of them."""
+        """Return True: as with splits, only `elements` lists all of them."""
         return True
 
     def __len__(self) -> int:
         return len(self._turns)
 
     def elements(self) -> Iterator[Element]:
-        """The candidates one by one."""
+        """Yield the candidates one by one."""
         parts = [part.elements() for part in self._parts]
         return (next(parts[turn])._replace(turn=turn) for turn in self._turns.tolist())
 
     def element(self, at: int) -> Element:
-        """One of the candidates, with its score as the forest is now."""
+        """Return one of the candidates, with its score as the forest is now."""
         return self._part(at).element(self._place(at))._replace(turn=int(self._turns[at]))
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the candidates come best first."""
+        """Return whether the candidates come best first."""
         return any(part.is_ordered for part in self._parts)
 
     def present_scores(self) -> Amounts:
-        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        """Return the score of each candidate as the forest is now, 0 if nothing was ordered."""
         scores = np.zeros(len(self._turns), np.int64)
         for turn, part in enumerate(self._parts):
             scores[self._turns == turn] = part.present_scores()
         return scores
 
     def present_scores_at(self, places: Rows) -> Amounts:
-        """The scores of some candidates as the forest is now."""
+        """Return the scores of some candidates as the forest is now."""
         return np.array([self.present_score(at) for at in places.tolist()], np.int64)
 
     def present_score(self, at: int) -> int:
-        """The score of one candidate as the forest is now."""
+        """Return the score of one candidate as the forest is now."""
         return self._part(at).present_score(self._place(at))
 
     def draws(self, at: int) -> list[Draw]:
-        """What one of the candidates takes of which inventories, each named once."""
+        """Return what one of the candidates takes, with each inventory named once."""
         return self._part(at).draws(self._place(at))
 
     def _part(self, at: int) -> Answer:
         return self._parts[int(self._turns[at])]
 
     def _place(self, at: int) -> int:
-        """The place of a candidate among those of its search."""
+        """Return the place of a candidate in the answer of its search."""
         return int((self._turns[:at] == self._turns[at]).sum())
 
     def contributing(self) -> Indices:
-        """The providers that give resources to some candidate, ascending."""
+        """Return the providers that give resources to some candidate, ascending."""
         return self._distinct(np.concatenate([part.contributing() for part in self._parts]))
 
 
 def _places(found: FoundCandidates) -> Amounts:
-    """Numbers by which the candidates stand among those of others, ascending."""
+    """Return the numbers that put candidates of several searches in order, ascending."""
     if found.ranking is None:
         return np.arange(len(found.candidates))
     scores: Amounts = -found.ranking.of_candidates(found.candidates)

@@ -1,9 +1,9 @@
-"""The arrangement inside one tree that lacks least for a request: which position for which slot.
+"""The arrangement inside one tree that lacks the least for a request: one position for each slot.
 
-The words are those of the solver. Amounts may be exceeded here, and what is exceeded is what the tree lacks;
-group_policy and same_subtree hold, trait conditions that several slots meet between them are left out. Slots
-are placed one by one and never moved again, so the cost is bounded by slots times positions, and the
-arrangement is a good one, not always the best.
+The module `problem` defines the terms. Amounts may be exceeded here: the excess is what the tree lacks.
+group_policy and same_subtree hold; trait conditions that several slots meet between them are left out. Slots
+are placed one by one and stay there, so the cost is bounded by slots times positions. The arrangement is a
+good one, not always the best.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHOLE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One resource class: what each slot asks for (0: nothing), what is free at each position."""
+    """A resource class: what each slot asks for (0: nothing), and what is free at each position."""
 
     demand: tuple[int, ...]
     free: tuple[int, ...]
@@ -41,9 +41,9 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The position of each slot, NO_POSITION where no position is left.
+    """An arrangement: the position of each slot, NO_POSITION where no position is left.
 
-    `tops` tells per slot the position that the slot has to be below, NO_POSITION where there is no such rule.
+    `tops` has per slot the position that the slot must be below, NO_POSITION if there is no such rule.
     """
 
     positions: Solution
@@ -51,7 +51,7 @@ class Arrangement:
 
 
 def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
-    """An arrangement that lacks little; the options are those that could serve if amounts did not matter.
+    """Return an arrangement that lacks little; options are positions that could serve, apart from amounts.
 
     Raises SearchEnded.
     """
@@ -70,7 +70,7 @@ class _Arranging:
         self._matchable = False
 
     def run(self) -> Arrangement:
-        """Settle whole subtrees first, then slot by slot, those with the least choice first."""
+        """Settle whole subtrees first, then slot by slot, the slots with the least choice first."""
         # The widest constraints first: narrower ones choose among what these leave.
         for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
@@ -87,7 +87,7 @@ class _Arranging:
         return (slot for slot in slots if self._positions[slot] == NO_POSITION)
 
     def _alike(self, slots: Iterable[int]) -> list[list[int]]:
-        """The slots, those together that ask for the same amounts of the same positions."""
+        """Return the slots, grouped by the amounts and the positions that they ask for."""
         groups: dict[object, list[int]] = {}
         for slot in slots:
             demands = tuple(want.demand[slot] for want in self._wants)
@@ -95,11 +95,11 @@ class _Arranging:
         return list(groups.values())
 
     def _choice(self, slot: int) -> int:
-        """How many positions have room for the slot."""
+        """Return how many positions have room for the slot."""
         return sum(not self._gap(slot, position) for position in bits(self._domains[slot]))
 
     def _gap(self, slot: int, position: int) -> int:
-        """How much the position lacks for the slot beside what it serves already, as shares of the demand."""
+        """Return how much the position lacks for the slot beside what it serves, as shares of the demand."""
         gap = 0
         for want, room in zip(self._wants, self._room, strict=True):
             demand = want.demand[slot]
@@ -108,12 +108,12 @@ class _Arranging:
         return gap
 
     def _left(self, slot: int, position: int) -> int:
-        """What would be left of the classes that the slot asks for."""
+        """Return what would be left of the classes that the slot asks for."""
         rooms = zip(self._wants, self._room, strict=True)
         return sum(room[position] - want.demand[slot] for want, room in rooms if want.demand[slot])
 
     def _place(self, slot: int) -> None:
-        """The position where the slot lacks least, and among those where least is left over."""
+        """Place the slot where it lacks the least and, among such positions, where the least is left over."""
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
             self._budget.spend()
@@ -129,7 +129,7 @@ class _Arranging:
             self._take(slot, best[2])
 
     def _others_find_some(self, slot: int, position: int) -> bool:
-        """Whether isolated slots still to be placed keep positions of their own, if all could have them."""
+        """Return whether isolated slots to be placed keep positions of their own, if all could have them."""
         isolated = self._problem.isolated
         if not (self._matchable and isolated >> slot & 1):
             return True
@@ -185,7 +185,7 @@ class _Arranging:
         self._domains[slot] = 0
 
     def _gap_below(self, members: Sequence[int], top: int) -> int:
-        """What the slots lack below a position: each where it lacks least, and all of them in sum."""
+        """Return what the slots lack below a position: each where it lacks the least, and all in sum."""
         under = self._problem.below[top]
         total = 0
         for slots in self._alike(members):
@@ -202,7 +202,7 @@ class _Arranging:
         return total
 
     def _can_be_apart(self, domains: Sequence[int]) -> bool:
-        """Whether all slots can have positions of their own."""
+        """Return whether all slots can have positions of their own."""
         positions = max((domain.bit_length() for domain in domains), default=0)
         return can_match(domains, [1] * positions, self._budget)
 
@@ -210,13 +210,13 @@ class _Arranging:
 # What the subtrees of one tree lack for amounts that groups split, and where splitting would help.
 
 
-# More subtrees of one tree are not told one by one.
+# Further subtrees of one tree are not reported one by one.
 _MOST_SUBTREES = 8
 _FEWEST_SIBLINGS = 2
 
 
 class Lack(NamedTuple):
-    """The slots want more of a class than the subtree of `top` can give (None: the whole tree)."""
+    """An amount that slots want of a class, and what the subtree of `top` (None: the tree) can give."""
 
     slots: tuple[int, ...]
     top: int | None
@@ -225,9 +225,9 @@ class Lack(NamedTuple):
 
 
 def lacks(problem: Problem, splitting: Splitting) -> Iterator[Lack]:
-    """The subtrees in which an amount could be split, if all of them have too little; the fullest first.
+    """Yield the subtrees in which an amount could be split, if all have too little; the fullest first.
 
-    What several amounts want of the same subtrees is only told where each alone would find enough.
+    The sum of several amounts that want the same subtrees is reported only if each alone would find enough.
     """
     alone = [lack for split in splitting.splits for lack in _in_subtrees(problem, splitting, [split])]
     yield from alone
@@ -241,9 +241,9 @@ def lacks(problem: Problem, splitting: Splitting) -> Iterator[Lack]:
 
 
 def tops_of(problem: Problem, splitting: Splitting) -> Iterator[tuple[Lack, Sequence[int]]]:
-    """What each subtree can give of an amount that is split, and the slots that its top would have to serve.
+    """Yield what each subtree can give of a split amount, and the slots that its top would have to serve.
 
-    For trees where one subtree has enough of it and another one has what else the group asks for.
+    This is for trees where one subtree has enough of it and another one has what else the group asks for.
     """
     for split in splitting.splits:
         slots = list(bits(min(split.tops, key=int.bit_count))) if split.tops else []
@@ -267,11 +267,11 @@ def _in_subtrees(problem: Problem, splitting: Splitting, splits: Sequence[Split]
 
 
 def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[tuple[int | None, int]]:
-    """(top, positions that could give parts below it) by who could be the top; None for the whole tree."""
+    """Yield (top, positions that could give parts below it) for each possible top; None: the whole tree."""
     if not split.tops:
         yield None, split.options
         return
-    # The narrowest rule last: the smallest set of groups that must be below one of them.
+    # The narrowest rule decides: the smallest set of slots that must be below one of them.
     narrowest = min(split.tops, key=int.bit_count)
     for top in bits(reduce(or_, (problem.options[slot] for slot in bits(narrowest)))):
         reach = split.options & splitting.below[top]
@@ -280,7 +280,7 @@ def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[
 
 
 def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> int:
-    """How much the positions can give under the rule; all they have left if it is for several amounts."""
+    """Return how much the positions can give under the rule; for several amounts, all that is left there."""
     supply = splitting.supplies[split.supply]
     if several or split.rule in (SplitRule.PACK, SplitRule.SPREAD):
         return sum(max(supply.room[position], 0) for position in bits(reach))
@@ -293,9 +293,9 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
 def alternative(
     forest: Forest, sharing: Sharing, query: ForestQuery, wanted: Fits, resource_class: str
 ) -> Alternative | None:
-    """Where providers could split an amount that none has room for: below one parent, else in one tree.
+    """Return where providers could split an amount that none has room for: below one parent, or in a tree.
 
-    Only where the query admits the root.
+    Only trees with a root that the query admits count.
     """
     column, amount = forest.column(wanted.class_id), wanted.amount
     rows = column.entries.provider[column.occupied()].astype(np.intp)
@@ -308,7 +308,7 @@ def alternative(
         free = np.zeros(forest.count, np.int64)
         np.add.at(free, tops, room)
         if len(rows) and free.max() >= amount:
-            # Of equal ones the first by its id: rows differ from process to process.
+            # Among equals the first by its id: rows differ from process to process.
             fullest = np.flatnonzero(free == free.max())
             top = int(fullest[np.argmin(forest.providers.id[fullest])])
             givers = int(np.count_nonzero(room[tops == top]))

@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 0.00005
 
 
 class SearchEnded(Exception):
-    """The search was ended before it was through: its time is up, or its caller has gone away."""
+    """An error that ends a search before it is through: its time is up, or its caller has gone away."""
 
     def __init__(self, *, abandoned: bool) -> None:
         super().__init__("the caller went away" if abandoned else "the time is up")
@@ -26,7 +26,7 @@ class Budget:
     """The time of one search, `seconds` from now; None for no bound.
 
     `abandoned` tells whether the caller went away. `dead_ends` counts per slot how often it found no place,
-    `stage_seconds` tells what took how long.
+    `stage_seconds` has the seconds that each stage took.
     """
 
     def __init__(self, seconds: float | None = None, abandoned: Callable[[], bool] | None = None) -> None:
@@ -45,11 +45,11 @@ class Budget:
         return Budget(None if left is None else left / 2, self._abandoned)
 
     def begin_stages(self) -> None:
-        """The search begins now: whatever its time went to before is no stage of it."""
+        """Begin the stages now: time that was spent before belongs to none of them."""
         self._stage_began = time.monotonic()
 
     def note_stage(self, name: str) -> None:
-        """A stage of the search ends now; it took the time since the last one ended, or the first began."""
+        """End a stage of the search; it took the time since the last one ended, or the first began."""
         now = time.monotonic()
         self.stage_seconds[name] = self.stage_seconds.get(name, 0.0) + now - self._stage_began
         self._stage_began = now

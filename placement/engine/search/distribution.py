@@ -1,7 +1,7 @@
-"""How the amounts that groups split are shared out inside one tree, once all other groups have their places.
+"""The distribution of split amounts inside one tree, once all other groups have their places.
 
-One answer for a choice of places, the one that the rules prefer: several amounts are shared out one after the
-other, and if the preferred ways of all do not go together, the next ways are tried, through all there are.
+A choice of places has one answer, the one that the rules prefer. Several amounts are shared out one after the
+other. If the preferred ways of all do not go together, all other ways are tried in turn.
 Source: placement-api.md, "Split amounts".
 """
 
@@ -25,13 +25,13 @@ from placement.engine.search.problem import Split, Splitting, bits
 # Source: placement-api.md, "Split amounts".
 
 
-# What kinds cost the budget when sums over them are looked at.
+# Summing over this many kinds costs the budget one step.
 _KINDS_PER_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PositionKind:
-    """Providers that are alike: `count` of them, each of which gives a multiple of `step` in `least..most`.
+    """A kind of `count` like providers that each give a multiple of `step` in `least..most`.
 
     `room` is all that such a provider has left; `unused` tells that nothing of it is used.
     """
@@ -46,7 +46,7 @@ class PositionKind:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`count` providers of a kind (by its place) give `amount` each."""
+    """A part of an amount: `count` providers of a kind (by its place) give `amount` each."""
 
     kind: int
     count: int
@@ -59,7 +59,7 @@ Filling = tuple[Part, ...]
 def fillings(
     kinds: Sequence[PositionKind], amount: int, rule: SplitRule, budget: Budget
 ) -> Iterator[Filling]:
-    """Every way to give the amount, up to swapping providers of one kind; the preferred one first.
+    """Yield every way to give the amount, up to swapping providers of one kind; the preferred one first.
 
     Raises SearchEnded.
     """
@@ -71,14 +71,14 @@ def fillings(
 
 
 def _preference(kind: PositionKind, rule: SplitRule) -> tuple[object, ...]:
-    """Sorts the kinds by what a rule takes first; kinds that it does not tell apart stay as they come."""
+    """Return a sort key for what a rule takes first; kinds that it does not tell apart keep their order."""
     if rule is SplitRule.SPREAD:
         return (-kind.most, not kind.unused)
     return (not kind.unused, -kind.room)
 
 
 def _sizes(kinds: Sequence[PositionKind], amount: int, *, spread: bool) -> range:
-    """How many providers may give the amount between them: as few as possible first, or as many."""
+    """Return how many providers may give the amount between them: as few as possible first, or as many."""
     most = sorted((kind.most for kind in kinds for _ in range(kind.count)), reverse=True)
     least = sorted(kind.least for kind in kinds for _ in range(kind.count))
     fewest = next((n for n, total in enumerate(accumulate(most), 1) if total >= amount), len(most) + 1)
@@ -88,9 +88,9 @@ def _sizes(kinds: Sequence[PositionKind], amount: int, *, spread: bool) -> range
 
 @dataclass(slots=True)
 class _State:
-    """What is left to do: `size` providers give `amount`, from `kind` on.
+    """A state of the search: `size` more providers give `amount`, from `kind` on.
 
-    Of that kind so many are `left`, and each gives at most `ceiling`: alike ones are taken in one order.
+    Of that kind `left` providers remain, and each gives at most `ceiling`: like ones are taken in one order.
     """
 
     kind: int
@@ -101,7 +101,7 @@ class _State:
 
 
 class _Filling:
-    """Walks over kinds in their order, with the choices that are still open on a stack."""
+    """A walk over kinds in their order, with the choices that are still open on a stack."""
 
     def __init__(self, kinds: Sequence[PositionKind], spread: bool, budget: Budget) -> None:
         self._kinds = kinds
@@ -110,7 +110,7 @@ class _Filling:
         self._steps = list(accumulate((kind.step for kind in reversed(kinds)), gcd))[::-1]
 
     def of_size(self, amount: int, size: int) -> Iterator[Filling]:
-        """All fillings with exactly so many providers."""
+        """Yield all fillings with exactly `size` providers."""
         path: list[Part] = []
         stack = [self._choices(self._enter(0, amount, size))]
         while stack:
@@ -135,7 +135,7 @@ class _Filling:
         return _State(kind, self._kinds[kind].most, self._kinds[kind].count, amount, size)
 
     def _choices(self, state: _State) -> Iterator[tuple[Part, _State]]:
-        """How many of the kind give how much, and what is left to do then."""
+        """Yield how many of the kind give how much, and what is left to do then."""
         if self._spread:
             preferred = self._preferred(state)
             if preferred is not None:
@@ -147,7 +147,7 @@ class _Filling:
         whole = room if room <= state.ceiling and room == self._kinds[state.kind].most else 0
         if whole:
             yield from self._taking(state, whole, None)
-        # Part of a provider only where nothing else is left: the last kinds have the least room.
+        # A part of a provider is taken only where nothing else is left: the last kinds have the least room.
         yield self._leave(state)
         yield from self._of_amounts(state, None, without=whole)
 
@@ -183,7 +183,7 @@ class _Filling:
         return Part(state.kind, count, amount), left
 
     def _is_possible(self, state: _State) -> bool:
-        """Whether amounts and steps leave a way at all."""
+        """Return whether amounts and steps leave a way at all."""
         if state.kind == len(self._kinds) or state.amount < state.size:
             return False
         self._budget.spend(1 + (len(self._kinds) - state.kind) // _KINDS_PER_STEP)
@@ -197,7 +197,7 @@ class _Filling:
         return least <= state.amount <= most
 
     def _open(self, state: _State) -> list[tuple[int, int, int]]:
-        """(most, least, how many) of the providers that can still be chosen."""
+        """Return (most, least, how many) of the providers that can still be chosen."""
         kind = self._kinds[state.kind]
         later = [(each.most, each.least, each.count) for each in self._kinds[state.kind + 1 :]]
         if state.ceiling < kind.least:
@@ -205,7 +205,7 @@ class _Filling:
         return [(min(kind.most, state.ceiling), kind.least, state.left), *later]
 
     def _preferred(self, state: _State) -> tuple[int, int] | None:
-        """How many of the kind give how much if all give as evenly as possible."""
+        """Return how many of the kind give how much if all give as evenly as possible."""
         kind = self._kinds[state.kind]
         if not state.left or state.ceiling < kind.least:
             return None
@@ -218,7 +218,7 @@ class _Filling:
         return (count, amount) if amount >= kind.least and count > 0 else None
 
     def _level(self, state: _State) -> int:
-        """The lowest bound on all parts under which they still make up the amount."""
+        """Return the lowest bound on all parts under which they still make up the amount."""
         low, high = 0, state.amount
         while low < high:
             middle = (low + high) // 2
@@ -234,7 +234,7 @@ class _Filling:
 
 
 def _sum_of(size: int, offers: Iterable[tuple[int, int]]) -> int:
-    """The sum of the first so many (amount, how many) in their order."""
+    """Return the sum of the first `size` amounts, from pairs (amount, how many) in their order."""
     total = 0
     for amount, count in offers:
         total += amount * min(size, count)
@@ -246,24 +246,24 @@ Parts = dict[int, int]
 """Position and amount, positions ascending."""
 
 _WHOLE_RULES = (SplitRule.REQUIRE, SplitRule.ISOLATE)
-# A provider of less has no siblings to be kept together.
+# A provider with a smaller capacity has no siblings to be kept together.
 _FEWEST_SIBLINGS = 2
 _POSITIONS_PER_STEP = 16
 
 
 def distribute(splitting: Splitting, places: Sequence[int], budget: Budget) -> list[Parts] | None:
-    """The parts of each split, None if there is no way; `places` are those of the other slots.
+    """Return the parts of each split, None if there is no way; `places` are the other slots' positions.
 
-    Parts are what is taken, which under `isolate` is more than what is asked for. Raises SearchEnded.
+    Parts are what is taken, which under `isolate` may be more than what is asked for. Raises SearchEnded.
     """
     distribution = _Distribution(splitting, places, budget)
     return distribution.parts() if distribution.succeeds(0) else None
 
 
 def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tuple[int, ...] | None:
-    """The positions of the other slots without those in subtrees that cannot give an amount, None if all are.
+    """Return the other slots' positions outside subtrees that cannot give an amount, None if none are left.
 
-    Each amount is looked at alone, and the sum of those of one subtree. Raises SearchEnded.
+    Each amount is checked alone, and amounts of the same subtrees also in sum. Raises SearchEnded.
     """
     left = list(options)
     alike: dict[object, list[Split]] = {}
@@ -284,7 +284,7 @@ def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tu
 
 
 def _can_give(splitting: Splitting, splits: Sequence[Split], under: int, budget: Budget) -> bool:
-    """Whether these positions could give each of the amounts, and all of them by their sum."""
+    """Return whether these positions could give each of the amounts, and all of them by their sum."""
     room = splitting.supplies[splits[0].supply].room
     reach = reduce(or_, (split.options for split in splits)) & under
     if sum(split.amount for split in splits) > sum(max(room[position], 0) for position in bits(reach)):
@@ -299,7 +299,7 @@ class _Distribution:
         self._supplies = splitting.supplies
         self._room = [list(supply.room) for supply in splitting.supplies]
         self._whole = [list(supply.whole) for supply in splitting.supplies]
-        # Who must be left alone where: position -> the number of the group, for groups kept apart.
+        # Positions that only one group may use -> the number of the group, for groups kept apart.
         self._holder: dict[int, int] = {}
         self._dead: set[object] = set()
         self._found: dict[int, Parts] = {}
@@ -324,11 +324,11 @@ class _Distribution:
                     self._whole[at][position] = 0
 
     def parts(self) -> list[Parts]:
-        """The parts of each split, in the order of the splits."""
+        """Return the parts of each split, in the order of the splits."""
         return [dict(sorted(self._found[slot].items())) for slot in self._slots]
 
     def succeeds(self, at: int) -> bool:
-        """Whether the splits from this one on find their parts, which are noted then."""
+        """Return whether the splits from this one on find their parts, which are noted then."""
         if at == len(self._order):
             return True
         if not self._can_hold(at):
@@ -351,7 +351,7 @@ class _Distribution:
         return (at, rooms, tuple(sorted(self._holder.items())))
 
     def _can_hold(self, at: int) -> bool:
-        """Whether no subtree is asked for more than it has: necessary, not sufficient."""
+        """Return whether every subtree has what is asked of it: necessary, not sufficient."""
         rest = self._order[at:]
         self._budget.spend(1 + len(rest) * len(self._supplies[0].room) // _POSITIONS_PER_STEP)
         for number, room in enumerate(self._room):
@@ -379,7 +379,7 @@ class _Distribution:
     # -- one split ----------------------------------------------------------------------------------
 
     def _ways(self, split: Split, reach: int, at: int) -> Iterator[Parts]:
-        """All ways to share out one amount, the preferred one first."""
+        """Yield all ways to share out one amount, the preferred one first."""
         alike: dict[object, list[int]] = {}
         kinds: dict[object, PositionKind] = {}
         for position in bits(reach):
@@ -390,7 +390,7 @@ class _Distribution:
                 kinds[look] = kind
         looks = list(alike)
         if split.rule is SplitRule.ISOLATE:
-            # What is taken beyond the amount is least on the smallest ones.
+            # The smallest providers first: they give the least beyond the amount.
             looks.sort(key=lambda look: self._whole[split.supply][alike[look][0]])
         counted = [replace(kinds[look], count=len(alike[look])) for look in looks]
         for filling in fillings(counted, split.amount, split.rule, self._budget):
@@ -408,7 +408,7 @@ class _Distribution:
         return parts
 
     def _kind(self, split: Split, position: int) -> PositionKind | None:
-        """What the position can give to the split, None if nothing."""
+        """Return what the position can give to the split, None if nothing."""
         if split.apart and self._holder.get(position, split.group) != split.group:
             return None
         supply = self._supplies[split.supply]
@@ -426,7 +426,7 @@ class _Distribution:
         return PositionKind(1, whole, whole, whole, whole, unused=True) if whole >= _FEWEST_SIBLINGS else None
 
     def _look(self, position: int, at: int) -> Iterator[object]:
-        """All that matters of a position to the splits that come later."""
+        """Yield all that matters of a position to the splits that come later."""
         for split, reach in self._order[at + 1 :]:
             number = split.supply
             supply = self._supplies[number]

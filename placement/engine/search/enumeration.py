@@ -1,4 +1,4 @@
-"""Last stage of a search: candidates tree by tree, lazily, so that nothing is built beyond the limit."""
+"""The last stage of a search: candidates tree by tree, lazily, so that nothing is built beyond the limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Candidates = NDArray[np.int32]
 
 
 class _Lazy:
-    """The solutions of one problem, worked out as far as they were asked for."""
+    """A lazy list of the solutions of one problem, worked out as far as requested."""
 
     def __init__(self, trees: EquivalenceClass, budget: Budget) -> None:
         self.trees = trees
@@ -27,14 +27,14 @@ class _Lazy:
         self.exhausted = False
 
     def next(self, count: int) -> list[Solution]:
-        """The next solutions, at most `count`."""
+        """Return the next solutions, at most `count`."""
         found = list(islice(self._source, count))
         self.exhausted = len(found) < count
         return found
 
 
 def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
+    """Yield one candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
     pending: list[tuple[int, _Lazy]] = []
     for batch, fresh in _first_round(equivalence, roots, maximum):
         yield batch
@@ -47,7 +47,7 @@ def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int)
 
 
 def one_of_each(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """The first candidate of every root: how `breadth_first` begins."""
+    """Yield the first candidate of every root, as `breadth_first` begins."""
     for batch, _ in _first_round(equivalence, roots, maximum):
         yield batch
 
@@ -65,7 +65,7 @@ def _first_round(
 
 
 def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
-    """The next `rounds` candidates of every root: all first ones by root, then all second ones."""
+    """Return the next `rounds` candidates of every root: all first ones by root, then all second ones."""
     taken = [(start, lazy.trees, found) for start, lazy in lazies if (found := lazy.next(rounds))]
     if not taken:
         return np.empty(0, np.int32)
@@ -83,7 +83,7 @@ def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
 
 
 def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """All candidates of one root before the next."""
+    """Yield all candidates of one root before the next."""
     for start in range(0, len(roots), SMALLEST_CHUNK):
         chunk = roots[start : start + SMALLEST_CHUNK]
         place: dict[int, tuple[EquivalenceClass, int]] = {}
@@ -99,9 +99,9 @@ def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -
 
 # Candidates best first, tree by tree, where all candidates of a tree have one score.
 #
-# What this never does: change which candidates there are, or their order among equal scores, which stays that
-# of the unordered enumeration. Trees are taken in descending order of their scores, so the first candidates
-# out are those that sorting all of them would put first.
+# The candidates are the ones of the unordered enumeration, and so is their order among equal scores. Trees
+# are taken in descending order of their scores. So the first candidates out are the ones that sorting all of
+# them would put first.
 
 
 Enumeration = Callable[[EquivalenceClasses, Indices, int], Iterator[Candidates]]
@@ -120,10 +120,10 @@ def best_first(
     *,
     by_turn: bool,
 ) -> Iterator[Candidates]:
-    """Batches of candidates, best first; the caller stops reading when it has enough.
+    """Yield batches of candidates, best first; the caller stops reading when it has enough.
 
-    `enumeration` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
-    candidate per tree in turn, not tree by tree.
+    `enumeration` yields the candidates of trees of one score in their order. `by_turn` tells that it yields
+    one candidate per tree in turn, not tree by tree.
     """
     most = int(scores.max(initial=0))
     small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
@@ -140,10 +140,10 @@ def best_first(
 def _head(
     equivalence: EquivalenceClasses, roots: Indices, scores: Amounts, maximum: int, by_turn: bool
 ) -> Candidates | None:
-    """The first `maximum` candidates from as many trees, None if those do not yield enough.
+    """Return the first `maximum` candidates from as many trees, None if these do not yield enough.
 
-    This may cut a score in two, but what it leaves of that score is never ahead of what it takes: of the
-    last score only the first candidate of each tree counts, and the trees are in order.
+    This may cut a score in two, but what it leaves of that score is never ahead of what it takes. Of the last
+    score only the first candidate of each tree counts, and the trees are in order.
     """
     found = _merged(equivalence, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
     return found if len(found) >= maximum else None
@@ -157,7 +157,7 @@ def _batches(
     enumeration: Enumeration,
     by_turn: bool,
 ) -> Iterator[Candidates]:
-    """Few trees first, and more of them the fewer candidates they yield: some yield thousands each.
+    """Yield batches of few trees first, as some yield thousands each, and of more if these yield little.
 
     A batch splits no score; a score with many trees is a batch of its own.
     """
@@ -189,9 +189,9 @@ def _merged(
     *,
     cut: bool = False,
 ) -> Candidates:
-    """The first `maximum` candidates (or a few more) of trees of different scores.
+    """Return the first `maximum` candidates (or a few more) of trees of different scores.
 
-    `cut`: trees of the last score are missing, so only what surely precedes theirs is taken.
+    `cut`: trees of the last score are missing, so only what surely precedes their candidates is taken.
     """
     found: list[tuple[EquivalenceClass, list[Solution]]] = []
     counts = np.zeros(len(roots), np.int64)
@@ -211,7 +211,7 @@ def _merged(
     tables: list[Candidates] = []
     keys: list[Amounts] = []
     for trees, solved in found:
-        # The same number for every tree, cut afterwards: a few candidates too many cost less than picking.
+        # One number for all trees, cut afterwards: a few candidates too many cost less than picking.
         number = int(wanted[trees.ranks].max())
         if number:
             positions = np.array(solved[:number], np.intp)
@@ -228,7 +228,7 @@ def _merged(
 
 
 def _one_each(found: Sequence[tuple[EquivalenceClass, list[Solution]]], count: int) -> Candidates:
-    """The only candidate of each tree that has one, in order of the trees."""
+    """Return the only candidate of each tree that has one, in order of the trees."""
     firsts = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
     if not firsts:
         return np.empty(0, np.int32)
@@ -243,7 +243,7 @@ def _one_each(found: Sequence[tuple[EquivalenceClass, list[Solution]]], count: i
 
 
 def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
-    """How many candidates of each tree can be among the first `maximum`."""
+    """Return how many candidates of each tree can be among the first `maximum`."""
     before = np.cumsum(counts) - counts
     wanted = counts.copy()
     # Trees before a level come before all trees of the level.
@@ -256,7 +256,7 @@ def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
 
 
 def _turns(counts: Amounts, left: int) -> int:
-    """The fewest turns in which trees with so many candidates yield `left` of them."""
+    """Return the fewest turns in which trees with so many candidates yield `left` of them."""
     low, high = 0, int(counts.max(initial=0))
     while low < high:
         middle = (low + high) // 2

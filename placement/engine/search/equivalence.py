@@ -1,7 +1,7 @@
-"""Third stage of a search: roots are sorted into equivalence classes, each of which is one problem.
+"""The third stage of a search: roots are sorted into equivalence classes, each of which is one problem.
 
-What matters of a tree are its providers that can fill some slot, and the sharing providers anchored there.
-Two roots where these have the same features pose the same `Problem`: they are of one equivalence class.
+A tree matters by its providers that can fill some slot, and by the sharing providers anchored there. Two
+roots where these have equal features pose the same `Problem`: they are of one equivalence class.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from placement.engine.search.solver import solutions
 # The slots of a query that are split, as features of trees and as parts of problems.
 
 
-# Stands in the place of positions for slots that the solver leaves to what shares amounts out.
+# Stands in the place of positions for slots that the solver leaves to the module `distribution`.
 _ANY = 1
 _NO_GROUP = -1
 
 
 class SplitSlots:
-    """Which slots are split, from which classes, below which other slots."""
+    """The split slots of a query: which slots are split, from which classes, below which other slots."""
 
     def __init__(self, slots: Sequence[Slot], query: ForestQuery) -> None:
         self._slots = slots
@@ -48,7 +48,7 @@ class SplitSlots:
         ]
 
     def _tops_of(self, number: int, query: ForestQuery) -> Iterator[int]:
-        """The slots of its own group and of its same_subtree constraints that are not split."""
+        """Yield the unsplit slots of a split slot's group, and of each same_subtree constraint on it."""
         suffix = self._slots[number].suffix
         for names in (frozenset((suffix,)), *(names for names in query.same_subtree if suffix in names)):
             members = (at for at, slot in enumerate(self._slots) if slot.suffix in names and not slot.rule)
@@ -58,11 +58,11 @@ class SplitSlots:
 
     @property
     def look_below(self) -> bool:
-        """Whether it matters which provider is below which."""
+        """Return whether it matters which provider is below which."""
         return any(self._tops.values())
 
     def features(self, forest: Forest, providers: Indices) -> Iterator[Amounts]:
-        """What the providers can give of each class that is split, one table each."""
+        """Yield four tables for each class that is split: what the providers can give, as in `Supply`."""
         for class_id in self._classes:
             for column in forest.column(class_id).parts(providers.ravel()):
                 yield column.reshape(providers.shape)
@@ -70,7 +70,7 @@ class SplitSlots:
     def splitting(
         self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
     ) -> Splitting | None:
-        """What a problem says of them; `rows` are the features of one root in their order."""
+        """Return what a problem has of split slots, if any; `rows` are the features of one root in order."""
         if not self._numbers:
             return None
         supplies = tuple(
@@ -103,7 +103,7 @@ class SplitSlots:
         )
 
     def without(self, options: tuple[int, ...]) -> tuple[int, ...]:
-        """The positions of each slot; any for those that are split."""
+        """Return the positions of each slot, with a stand-in for slots that are split."""
         if not self._numbers:
             return options
         return tuple(_ANY if slot.rule else mask for slot, mask in zip(self._slots, options, strict=True))
@@ -115,12 +115,12 @@ _FEW = 8
 _STEPS_PER_PROBLEM = 4
 Table = NDArray[np.int32]
 Room = Callable[[InventoryColumn, Indices], Amounts]
-"""What several slots may take of a class from each provider between them."""
+"""The function for what several slots may take of a class from each provider between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceClass:
-    """Roots that pose the same problem: `providers[i]` are what matters of the root with rank `ranks[i]`."""
+    """A set of roots with one problem: `providers[i]` matter at the root with the rank `ranks[i]`."""
 
     ranks: Indices
     providers: Table
@@ -129,7 +129,7 @@ class EquivalenceClass:
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """Roots of which equally many providers matter; the first `own` columns are of the tree itself."""
+    """A set of roots where equally many providers matter; the first `own` columns are of the tree itself."""
 
     ranks: Indices
     providers: Table
@@ -137,7 +137,7 @@ class _Band:
 
 
 class EquivalenceClasses:
-    """Divides any set of roots into classes that pose the same problem to one query."""
+    """A partition of any set of roots into classes that pose the same problem to one query."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class EquivalenceClasses:
         self._blocks = self._interchangeable()
 
     def _contended_classes(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Classes that several slots could draw from one provider, with the demand of every slot."""
+        """Return the classes that several slots could draw from one provider, with each slot's demand."""
         contended = []
         for class_id, demand in demands_of(self._slots).items():
             asking = [number for number, amount in enumerate(demand) if amount]
@@ -186,7 +186,7 @@ class EquivalenceClasses:
         return contended
 
     def _interchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """The slots in blocks: inside a block slots can swap providers, and only the mappings change."""
+        """Return the slots in blocks: slots of a block can swap providers, and only the mappings change."""
         blocks: dict[object, list[int]] = {}
         for number, slot in enumerate(self._slots):
             if slot.rule:
@@ -197,12 +197,12 @@ class EquivalenceClasses:
         return tuple(tuple(block) for block in blocks.values())
 
     def of(self, roots: Indices) -> Iterator[EquivalenceClass]:
-        """The problems of the roots; the rank of a root is its place in `roots`."""
+        """Yield the problems of the roots; the rank of a root is its place in `roots`."""
         for band in self._bands(roots):
             yield from self._classes(band)
 
     def are_small(self, roots: Indices) -> bool:
-        """Whether none of the roots yields more than a few candidates."""
+        """Return whether each of the roots yields a few candidates at most."""
         if self._forest.is_flat and not len(self._foreign_rows):
             return True
         return all(
@@ -230,11 +230,11 @@ class EquivalenceClasses:
 
     @cached_property
     def _own_rows(self) -> Rows:
-        """The providers that can fill some slot of their own tree; in a flat forest nobody asks."""
+        """Return the providers that can fill some slot of their own tree; unused where only roots matter."""
         return np.flatnonzero(_any_of(self._own_masks))
 
     def _entries(self, ranks_of: Indices) -> tuple[Indices, Indices, Mask]:
-        """(rank of the root, provider, whether foreign) of all that matters: by root, own first, by id."""
+        """Return (rank of root, provider, whether foreign) of all that matters: by root, own first, by id."""
         own_rows = self._own_rows
         own_ranks = ranks_of[self._forest.roots_of(own_rows)]
         foreign_ranks = ranks_of[self._foreign_roots]
@@ -299,7 +299,7 @@ class EquivalenceClasses:
             yield word.reshape(band.providers.shape)
 
     def _nearest_ancestors(self, providers: Table) -> Amounts:
-        """The position of the nearest proper ancestor that matters, too, -1 if there is none."""
+        """Return the position of the nearest proper ancestor that matters, too, -1 if there is none."""
         parents = self._forest.providers.parent
         count, width = providers.shape
         offsets = np.arange(count, dtype=np.int64)[:, None] * self._forest.count
@@ -319,7 +319,7 @@ class EquivalenceClasses:
             current = np.where(searching, parents[current], -1)
 
     def _tree_labels(self, providers: Table) -> Amounts:
-        """Per position the first position whose provider has the same root."""
+        """Return per position the first position with a provider of the same root."""
         roots = self._forest.providers.root[providers]
         order = np.argsort(roots, axis=1, kind="stable")
         ordered = np.take_along_axis(roots, order, axis=1)
@@ -365,7 +365,7 @@ def _slot_mask(slots: Sequence[Slot], condition: Callable[[Slot], bool]) -> int:
 
 
 def _decode(words: Iterator[list[int]], count: int) -> list[int]:
-    """Bit sets of positions, one for each of `count` properties spread over as many words as it takes."""
+    """Return bit sets of positions, one for each of `count` properties, over as many words as needed."""
     masks: list[int] = []
     for start in range(0, count, _WORD):
         word = next(words)
@@ -375,7 +375,7 @@ def _decode(words: Iterator[list[int]], count: int) -> list[int]:
 
 
 def _subtrees_from(nearest: list[int]) -> tuple[int, ...]:
-    """Per position the bit set of positions below it, itself included, from nearest-ancestor pointers."""
+    """Return per position the bit set of positions below it, itself included, from nearest ancestors."""
     below = [1 << position for position in range(len(nearest))]
     for position, ancestor in enumerate(nearest):
         while ancestor >= 0:
@@ -385,7 +385,7 @@ def _subtrees_from(nearest: list[int]) -> tuple[int, ...]:
 
 
 def _exclusions_from(labels: list[int]) -> tuple[int, ...]:
-    """Per position the other positions of the same tree."""
+    """Return per position the other positions of the same tree."""
     return tuple(
         sum(1 << other for other, theirs in enumerate(labels) if theirs == label and other != position)
         for position, label in enumerate(labels)

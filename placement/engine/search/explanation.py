@@ -1,6 +1,6 @@
 """The explanation of a search: how many passed each condition, where none was left, what came closest.
 
-Worked out from the trace that the search's own stages left; there is no second search.
+It is worked out from the trace that the stages of the search left; there is no second search.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NearMisses:
         self._most = most
 
     def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
-        """The providers that met all conditions before; for amounts, those that lack least."""
+        """Yield the providers that met all conditions before; for amounts, the ones that lack the least."""
         if isinstance(passed.condition, Fits):
             yield from self._by_amount(passed)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
@@ -96,7 +96,7 @@ class NearMisses:
             yield Miss(uuid, (Shortage(reason, groups, uuid, name, wanted.amount, max(left, 0), lack),))
 
     def trees(self, trees: Sequence[TreesPassed], empty: int) -> Iterator[Miss]:
-        """The trees that can serve most groups, or that met all conditions before the empty one."""
+        """Yield the trees that can serve most groups, or that met all conditions before the empty one."""
         condition = trees[empty].condition
         if isinstance(condition, AllGroups):
             yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
@@ -110,17 +110,17 @@ class NearMisses:
             yield from self._failing(condition, self._in_order(trees[empty - 1].roots)[: self._most])
 
     def _in_order(self, rows: _Places) -> _Places:
-        """Return providers in order of ids, so that every process names the same ones of equal ones.
+        """Return providers in order of ids, so that every process picks the same ones among equals.
 
         Rows of deleted providers are used again, so rows are only nearly in that order: hence a stable sort.
         """
         return rows[np.argsort(self._forest.providers.id[rows], kind="stable")]
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
-        """Providers that do not meet a condition, each with what it lacks and what it has too much."""
+        """Yield providers that fail a condition, with the names it lacks and the names it has too much."""
         lacks = self._lacks(condition, rows)
         if isinstance(condition, IsIn) and condition.or_root:
-            # A provider in aggregate A with its root in B meets either, though one of them needs both.
+            # A provider in aggregate A with its root in B meets each part, though one of the two needs both.
             by_itself = self._lacks(replace(condition, or_root=False), rows)
             lacks = [these if any(these) else own for these, own in zip(lacks, by_itself, strict=True)]
         for uuid, (names, others) in zip(to_text(self._uuids[rows]), lacks, strict=True):
@@ -129,7 +129,7 @@ class NearMisses:
     def _lacks(
         self, condition: Condition | TreeCondition, rows: Rows | Indices
     ) -> list[tuple[list[str], list[str]]]:
-        """Return for each row the names that it lacks and those it has too much, part by part."""
+        """Return for each row the names that it lacks and the names it has too much, part by part."""
         lacks: list[tuple[list[str], list[str]]] = [([], []) for _ in rows]
         for part in _parts(condition):
             asked = self._words.condition(part)
@@ -148,7 +148,7 @@ class NearMisses:
         return failed
 
     def _by_groups(self, groups: Sequence[TreesPassed]) -> Iterator[Miss]:
-        """The trees that can serve most groups; of equal ones, those that lack least."""
+        """Yield the trees that can serve most groups; among equals, the trees that lack the least."""
         present = np.zeros((len(groups), self._forest.count), bool)
         for at, passed in enumerate(groups):
             present[at] = passed.alone
@@ -168,7 +168,7 @@ class NearMisses:
 
 
 def _parts(condition: Condition | TreeCondition) -> Iterator[_Part | Together]:
-    """What of a condition can be lacking by itself."""
+    """Yield the parts of a condition that can be lacking by themselves."""
     if isinstance(condition, Carries | IsIn | RootCarries | RootIsIn):
         yield from (
             replace(condition, required=(any_of,), forbidden=frozenset()) for any_of in condition.required
@@ -180,7 +180,7 @@ def _parts(condition: Condition | TreeCondition) -> Iterator[_Part | Together]:
 
 
 def _smallest(values: Amounts | Shares, count: int) -> Rows:
-    """The places of the smallest values, ties in order of place, without sorting the rest."""
+    """Return the places of the smallest values, ties in order of place, without sorting the rest."""
     if len(values) > count:
         bound = np.partition(values, count - 1)[count - 1]
         below = np.flatnonzero(values < bound)
@@ -198,9 +198,9 @@ def explain(
     words: Vocabulary,
     most: int = MOST_MISSES,
 ) -> Explanation:
-    """The explanation of a search that has just ended on this very forest, with so many misses at most.
+    """Return the explanation of a search just ended on this very forest, with up to `most` misses.
 
-    Providers stay uuids.
+    Providers are named by their uuids.
     """
     trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
     stages = (
@@ -220,7 +220,7 @@ def explain(
 
 
 def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
-    """The conditions on trees, with one for each group, also if several classes were looked for apart."""
+    """Yield the conditions on trees, one for each group, also if several classes were looked for apart."""
     for _, several in groupby(trees, key=lambda each: each.condition):
         *before, last = several
         for each in before:
@@ -232,7 +232,7 @@ def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
 def _alternative(
     forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, words: Vocabulary
 ) -> Alternative | None:
-    """Where the first amount that nobody has room for could be split."""
+    """Return where the first amount that no provider has room for could be split."""
     for passed in trace.providers:
         if isinstance(passed.condition, Fits):
             name = words.resource_class(passed.condition.class_id)
@@ -270,11 +270,11 @@ def _came_to(forest: Forest, passed: ProvidersPassed) -> int:
 
 
 def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
-    """The roots of the trees of the candidates found."""
+    """Return the roots of the trees of the candidates found."""
     if trace.candidates is None or not len(trace.candidates):
         return np.empty(0, np.int32)
     roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
-    # Sharing providers of several trees have no tree of their own; they stand for one they serve.
+    # Sharing providers of several trees have no common tree; they stand for one that they serve.
     return roots[: len(trace.trees[-1].roots)]
 
 

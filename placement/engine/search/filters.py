@@ -1,4 +1,4 @@
-"""First stage of a search: which providers can fill which slot, one vectorised condition after another."""
+"""The first stage of a search: which providers can fill which slot, by vectorised conditions in turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from placement.engine.search.query import (
 
 @dataclass(frozen=True)
 class Choices:
-    """The providers that can fill a slot: `own` for their own tree, `foreign` as sharing ones for others.
+    """A slot's possible providers: `own` for their own tree, `foreign` as sharing ones for others.
 
     `count` is the number of rows of the forest.
     """
@@ -51,12 +51,12 @@ class Choices:
 
     @cached_property
     def own_mask(self) -> Mask:
-        """`own`, as one flag per row of the forest."""
+        """Return `own` as one flag per row of the forest."""
         return _flags(self.count, self.own)
 
     @cached_property
     def foreign_mask(self) -> Mask:
-        """`foreign`, as one flag per row of the forest."""
+        """Return `foreign` as one flag per row of the forest."""
         return _flags(self.count, self.foreign)
 
 
@@ -71,7 +71,7 @@ _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 def providers_matching(forest: Forest, group: GroupQuery) -> Rows:
-    """The providers that alone satisfy everything a group says, ascending.
+    """Return the providers that alone satisfy everything in a group, ascending.
 
     This is the rule of suffixed groups and of the provider list.
     """
@@ -89,9 +89,9 @@ def choices_of(
     *,
     with_room: bool = True,
 ) -> Choices:
-    """The providers that can fill the slot, of all or `among` some.
+    """Return the providers that can fill the slot, of all or `among` some.
 
-    Without `with_room` those that could if amounts did not matter.
+    Without `with_room`, return the providers that could if amounts did not matter.
     """
     serves: _Serves = _offers
     if with_room:
@@ -138,7 +138,7 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
 
 
 def _fitting(forest: Forest, resources: tuple[tuple[int, int], ...]) -> Rows:
-    """The providers that can take an allocation of every amount now, ascending."""
+    """Return the providers that can take an allocation of every amount now, ascending."""
     flags = (forest.column(class_id).fitting_flags(amount, forest.count) for class_id, amount in resources)
     return np.flatnonzero(reduce(np.logical_and, flags))
 
@@ -163,7 +163,7 @@ class _Narrowing:
         self._serves = serves
 
     def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Only those that give the resources, and meet everything else that the group says."""
+        """Begin with the providers that give the resources, and keep the ones that meet all of the group."""
         self.begin(resources)
         for condition in conditions_of(self._group, one_by_one=self.one_by_one):
             self.keep(condition)
@@ -186,7 +186,7 @@ class _Narrowing:
             self.keep(condition)
 
     def keep(self, condition: Condition) -> None:
-        """Only those that meet the condition, too."""
+        """Keep only the providers that meet the condition, too."""
         self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
 
     def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
@@ -206,7 +206,7 @@ def viable_roots(
     sharing: Sharing,
     trace: Trace | None = None,
 ) -> Indices:
-    """The roots at which every slot can be filled, in order of their ids."""
+    """Return the roots at which every slot can be filled, in order of their ids."""
     viable: Mask | None = None
     for slot, choice in {
         id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
@@ -232,7 +232,7 @@ def viable_roots(
 def root_conditions(
     query: ForestQuery, slots: Sequence[Slot]
 ) -> Iterator[RootCarries | RootIsIn | IsCoreTree]:
-    """The conditions of the query on roots."""
+    """Yield the conditions of the query on roots."""
     if query.tree_kind is not None:
         yield query.tree_kind
     if query.root_required or query.root_forbidden:
@@ -250,7 +250,7 @@ def _note(
 
 
 def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
-    """The roots at which at least one of the choices can serve."""
+    """Return the roots at which at least one of the choices can serve."""
     if forest.is_flat:
         reached = choice.own_mask
     else:
@@ -268,7 +268,7 @@ def _collective_sets(slots: Sequence[Slot]) -> tuple[frozenset[int], ...]:
 
 
 def _forbidden_at_root(slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """The forbidden aggregates of the unsuffixed group; the anchor must be in none of them, either."""
+    """Yield the forbidden aggregates of the unsuffixed group; the anchor must be in none of them, either."""
     for slot in slots:
         if not slot.suffixed and slot.group.forbidden_aggregates:
             yield slot.group.forbidden_aggregates
@@ -282,7 +282,7 @@ def _anchors_covering(
     sharing: Sharing,
     any_of: frozenset[int],
 ) -> Mask:
-    """The roots at which a provider of the unsuffixed group meets a trait condition."""
+    """Return the roots at which a provider of the unsuffixed group meets a trait condition."""
     covered = np.zeros(forest.count, bool)
     for slot, choice in zip(slots, choices, strict=True):
         if not slot.suffixed:
@@ -296,7 +296,7 @@ def _anchors_covering(
 
 
 def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
-    """The providers among `rows` that stand below a root which meets the conditions on roots."""
+    """Return the providers among `rows` that stand below a root which meets the conditions on roots."""
     for condition in root_conditions(query, slots_of(query)):
         rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
     return rows

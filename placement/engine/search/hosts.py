@@ -1,7 +1,7 @@
 """Hosts as scoring sees them: capacity and use summed over the providers that make up a host.
 
-A host is a provider tree, the candidate's own, with the sharing providers of other trees that it draws on;
-or, in the scope `allocated`, per class only the providers the candidate takes that class from.
+A host is the provider tree of a candidate, with the sharing providers of other trees that it draws on. In the
+scope `allocated` it is, per class, only the providers that the candidate takes that class from.
 Source: scoring.md, "A host in Placement terms".
 """
 
@@ -24,21 +24,21 @@ _SAFE = 2**62 // 100
 
 
 class Sums(NamedTuple):
-    """Per class name one amount per host, in units of the class."""
+    """A table that has per class name one amount per host, in units of the class."""
 
     capacity: dict[str, Amounts]
     used: dict[str, Amounts]
 
     @property
     def columns(self) -> dict[str, tuple[Amounts, Amounts]]:
-        """Per class name what is in use and the capacity, as scores are computed from them."""
+        """Return per class name what is in use and the capacity, as scores are computed from them."""
         return {name: (used, self.capacity[name]) for name, used in self.used.items()}
 
 
 class Hosts:
-    """Sums the listed classes for any trees or candidates of one query.
+    """A calculator that sums the listed classes for any trees or candidates of one query.
 
-    `class_ids` are the listed classes that exist; `sharers` tells the sharing providers.
+    `ids` has the listed classes that exist; `sharers` flags the sharing providers.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Hosts:
         self._drawing = [number for number, slot in enumerate(slots) if slot.resources]
 
     def of_trees(self, roots: Indices | Rows) -> Sums:
-        """The sums of whole trees."""
+        """Return the sums of whole trees."""
         sums = Sums({}, {})
         # Converted once, for numpy would do it for each column.
         roots = roots.astype(np.intp)
@@ -88,7 +88,7 @@ class Hosts:
         return sums[0], sums[1]
 
     def of_candidates(self, rows: Indices, scope: Scope) -> Sums:
-        """The sums of the host of each candidate; one row per candidate, one column per slot."""
+        """Return the sums of the host of each candidate; one row per candidate, one column per slot."""
         if scope is Scope.ALLOCATED:
             return self._of_allocated(rows)
         anchors = self.anchors(rows)
@@ -114,7 +114,7 @@ class Hosts:
         return sums
 
     def _drawn(self, name: str, kind: str, uses: Sequence[tuple[Indices, Mask]], count: int) -> Amounts:
-        """The sum of what the used providers have of a class, per candidate."""
+        """Return the sum of what the used providers have of a class, per candidate."""
         column = self._columns[name]
         total: Amounts = np.zeros(count, np.int64)
         if column is None:
@@ -126,26 +126,26 @@ class Hosts:
         return total
 
     def anchors(self, rows: Indices) -> Indices:
-        """The root of each candidate's tree, NO_TREE where there is none."""
+        """Return the root of each candidate's tree, NO_TREE where there is none."""
         return anchors_of(self._forest, self._sharers, rows)
 
     def outside(self, rows: Indices, anchors: Indices) -> Iterator[tuple[Indices, Mask]]:
-        """The providers that candidates draw on beyond their tree, and where each is counted."""
+        """Yield the providers that candidates draw on beyond their tree, and where each is counted."""
         if not self._shares:
             return
         for providers, counts in _first_uses(rows, self._drawing):
             yield providers, counts & (self._forest.providers.root[providers] != anchors)
 
     def drawn(self, rows: Indices) -> Iterator[Indices]:
-        """The providers that candidates draw on, slot by slot."""
+        """Yield the providers that candidates draw on, slot by slot."""
         for number in self._drawing:
             yield rows[:, number]
 
 
 def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
-    """The root of each candidate's tree: that of its providers that do not share.
+    """Return the root of each candidate's tree: the root of its providers that do not share.
 
-    If all of them share, their common tree; NO_TREE if they are of several.
+    If all of them share, it is the root of their common tree; NO_TREE if they are of several.
     """
     if not sharers.any():
         return forest.providers.root[rows[:, 0]]
@@ -156,7 +156,7 @@ def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
 
 
 def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices, Mask]]:
-    """Some columns of the candidates, each with where its provider has not occurred before."""
+    """Yield some columns of the candidates, each with where its provider has not occurred before."""
     for at, number in enumerate(columns):
         providers = rows[:, number]
         first = np.ones(len(rows), bool)
@@ -166,7 +166,7 @@ def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices
 
 
 def _of_providers(column: InventoryColumn, providers: Rows) -> tuple[Amounts, Amounts]:
-    """Capacity and use of each provider alone, 0 where it has no inventory of the class."""
+    """Return capacity and use of each provider alone, 0 where it has no inventory of the class."""
     at = column.entries_of(providers)
     capacity, used = column.entries.capacity_of.take(at), column.entries.used.take(at)
     absent = at < 0
@@ -176,7 +176,7 @@ def _of_providers(column: InventoryColumn, providers: Rows) -> tuple[Amounts, Am
 
 
 def _wide_enough(amounts: Amounts) -> Amounts:
-    """The amounts, as integers of any length if a hundred times their sum could leave 64 bits."""
+    """Return the amounts, as integers of any length if a hundred times their sum could exceed 64 bits."""
     if len(amounts) and int(np.abs(amounts).max()) > _SAFE // len(amounts):
         return amounts.astype(object)
     return amounts

@@ -1,8 +1,8 @@
-"""What is asked inside one tree: which position serves which slot.
+"""The problem inside one tree: which position serves which slot.
 
-A `Problem` speaks of positions 0..n-1 among the providers of one tree that matter (sharing providers
-anchored there included) and of slots (one per suffixed group, one per resource class of the unsuffixed
-group). Trees that look alike are one problem, so a solution is found once and used for all of them.
+A `Problem` has positions 0..n-1: the providers of one tree that matter, and sharing providers anchored there.
+It has slots: one per suffixed group, and one per resource class of the unsuffixed group. Trees that look
+alike are one problem, so a solution is found once and used for all of them.
 
 Sets of positions are integers used as bit sets.
 """
@@ -24,7 +24,7 @@ Solution = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """One resource class that several slots may draw from one provider.
+    """A resource class that several slots may draw from one provider.
 
     `demand[slot]` is the slot's amount (0: none), `headroom[position]` what one consumer's sum may reach.
     """
@@ -35,11 +35,11 @@ class Contention:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What the positions can give of one class that is split.
+    """A class that is split, with what the positions can give of it.
 
     `room`: what one consumer's sum may reach; each part is a multiple of `step`, and at least `least`.
-    `whole`: the capacity of a position of which nothing is used, 0 elsewhere. `demand[slot]`: what a slot
-    that is not split takes of the class.
+    `whole`: the capacity of an unused position that one consumer may have all of, 0 elsewhere.
+    `demand[slot]`: what a slot that is not split takes of the class.
     """
 
     room: tuple[int, ...]
@@ -53,8 +53,8 @@ class Supply:
 class Split:
     """A slot that is split: `amount` of a supply (by its place) out of the positions `options`.
 
-    `tops`: sets of slots that are not split; for each set all parts lie below the one that is above the
-    others. `group` is the number of its group, `apart` whether groups may not use one position together.
+    `tops`: sets of slots that are not split; all parts lie below the topmost slot of each set. `group` is the
+    number of its group, `apart` whether groups may not use one position together.
     """
 
     slot: int
@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """All slots of a problem that are split, and what they are split over.
+    """The slots of a problem that are split, and what they are split over.
 
     `below[p]`: the positions in the subtree of p, itself included. `group_of[slot]`: the number of the group
     of each slot that is to be kept apart from others, -1 for the rest.
@@ -81,7 +81,7 @@ class Splitting:
     group_of: tuple[int, ...]
 
     def reach(self, split: Split, places: Sequence[int]) -> int:
-        """The positions that may give parts if the other slots have these places."""
+        """Return the positions that may give parts if the other slots have these places."""
         reach = split.options
         for slots in split.tops:
             taken = reduce(or_, (1 << places[slot] for slot in bits(slots)))
@@ -91,14 +91,14 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What matters of one tree, and what is asked of it; see the module for the words.
+    """The part of one tree that matters, and what is asked of it; the module defines the terms.
 
-    `blocks` partition the slots into interchangeable ones. `isolated` is the set of slots whose positions
-    must differ pairwise. Each of `subtrees` is a set of slots; `below[p]` is the set of positions in the
-    subtree of p, itself included. `coverage` lists, per trait condition of the unsuffixed group, the
+    `blocks` partition the slots into interchangeable ones. `isolated` is the set of slots that must have
+    pairwise different positions. Each of `subtrees` is a set of slots; `below[p]` is the set of positions in
+    the subtree of p, itself included. `coverage` lists, per trait condition of the unsuffixed group, the
     positions that satisfy it; one of `collective` (slots) must take one of them. `exclusive[p]`, if given,
-    are the positions that may not be used together with p. `splitting`, if given, are the slots that several
-    positions serve between them; nothing else here speaks of those slots.
+    are the positions that may not be used together with p. `splitting`, if given, has the slots that several
+    positions serve between them; no other field speaks of these slots.
     """
 
     options: tuple[int, ...]
@@ -114,7 +114,7 @@ class Problem:
 
     @property
     def is_free(self) -> bool:
-        """Whether the slots do not influence each other at all."""
+        """Return whether the slots do not influence each other at all."""
         return not (
             self.isolated.bit_count() > 1
             or self.contentions
@@ -125,7 +125,7 @@ class Problem:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The members of a bit set, ascending."""
+    """Yield the members of a bit set, ascending."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -136,9 +136,9 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def can_match(domains: Sequence[int], capacities: Sequence[int], budget: Budget | None = None) -> bool:
-    """Whether all slots can be placed at once, `capacities[p]` slots at position p.
+    """Return whether all slots can be placed at once, `capacities[p]` slots at position p.
 
-    `domains` holds one bit set of positions per slot. Augmenting paths after Kuhn, shortest first.
+    `domains` holds one bit set of positions per slot. Augmenting paths follow Kuhn, shortest first.
     Raises SearchEnded.
     """
     matching = _Matching(domains, capacities)
@@ -158,7 +158,7 @@ class _Matching:
         self._place_of: dict[int, int] = {}
 
     def admit(self, newcomer: int, budget: Budget | None) -> bool:
-        """Give one more slot a position, moving others as needed; False if that is impossible."""
+        """Give one more slot a position, moving others as needed; return False if that is impossible."""
         reached_by: dict[int, int] = {}
         queue, visited = [newcomer], 0
         for slot in queue:
@@ -203,7 +203,7 @@ _MOST_PARTS = 5
 
 
 def can_pack(demand: Sequence[int], room: Sequence[int], domains: Sequence[int], budget: Budget) -> bool:
-    """Whether the amounts could be placed: `demand[slot]` (0: none) within `domains[slot]`, a bit set.
+    """Return whether the amounts could be placed: `demand[slot]` (0: none) in the bit set `domains[slot]`.
 
     `room[position]` is what a position can take in sum. Raises SearchEnded.
     """
@@ -222,7 +222,7 @@ def can_pack(demand: Sequence[int], room: Sequence[int], domains: Sequence[int],
 def can_still_pack(
     demand: Sequence[int], room: Sequence[int], domains: Sequence[int], slots: Sequence[int]
 ) -> bool:
-    """A weaker form of `can_pack` for some slots, with less effort: each may go where any of them may."""
+    """Return a weaker answer than `can_pack` for some slots, faster: each may go where any of them may."""
     asking = [slot for slot in slots if demand[slot]]
     if len(asking) < 2 or _fits_greedily(demand, room, domains, asking):
         return True
@@ -232,7 +232,7 @@ def can_still_pack(
 def _fits_greedily(
     demand: Sequence[int], room: Sequence[int], domains: Sequence[int], slots: Sequence[int]
 ) -> bool:
-    """Whether the largest first, each where it fits first, places all: then no bound can refuse them."""
+    """Return whether first fit, the largest first, places all: then no bound can refuse them."""
     left = list(room)
     for slot in sorted(slots, key=demand.__getitem__, reverse=True):
         amount = demand[slot]
@@ -248,7 +248,7 @@ def _reached(slots: Sequence[int], room: Sequence[int], domains: Sequence[int]) 
 
 
 def can_fill(amounts: Sequence[int], rooms: Sequence[int]) -> bool:
-    """Whether the amounts (above 0) could fill bins of these sizes, each amount any bin."""
+    """Return whether the amounts (above 0) could fill bins of these sizes, each amount any bin."""
     ascending = sorted(amounts)
     for at in range(len(ascending)):
         if at and ascending[at] == ascending[at - 1]:
@@ -266,12 +266,12 @@ def can_fill(amounts: Sequence[int], rooms: Sequence[int]) -> bool:
 
 
 def _sums(ascending: Sequence[int]) -> list[int]:
-    """The sums of the smallest one, two, three ... amounts."""
+    """Return the sums of the smallest one, two, three ... amounts."""
     return list(accumulate(sorted(ascending)))
 
 
 def _functions(amounts: Sequence[int], size: int) -> Iterator[Callable[[int], int]]:
-    """Functions of amounts whose sum over one bin never exceeds that of its size."""
+    """Yield functions of amounts: over one bin, their sum never exceeds the function of the bin's size."""
     thresholds = {amount if 2 * amount <= size else size - amount + 1 for amount in amounts}
     for threshold in sorted(thresholds):
         if 2 * threshold <= size:
@@ -281,14 +281,14 @@ def _functions(amounts: Sequence[int], size: int) -> Iterator[Callable[[int], in
 
 
 def _rounded(size: int, threshold: int, amount: int) -> int:
-    """What leaves less than the threshold counts as the whole bin, what is less than it as nothing."""
+    """Round an amount: to the bin's size if it leaves less than the threshold, to 0 if it is below it."""
     if amount > size - threshold:
         return size
     return 0 if amount < threshold else amount
 
 
 def _in_parts(size: int, parts: int, amount: int) -> int:
-    """Amounts in parts of the bin, rounded down except where they are whole; u(k) times k."""
+    """Return the amount in parts of the bin, rounded down unless it is whole: u(k) times k."""
     whole, rest = divmod((parts + 1) * amount, size)
     return whole * size if rest else parts * amount
 
@@ -297,12 +297,12 @@ def _in_parts(size: int, parts: int, amount: int) -> int:
 
 
 _NOWHERE = -1
-# As many slots are narrowed in about the time that choosing a position takes.
+# Narrowing this many slots takes about as long as choosing a position.
 _SLOTS_PER_STEP = 16
 
 
 class Assignment:
-    """The positions chosen so far and the room that is left.
+    """A record of the positions chosen so far and the room that is left.
 
     Domains, one bit set of positions per slot, are passed along instead: each step has its own.
     """
@@ -326,7 +326,7 @@ class Assignment:
         ]
 
     def begin(self) -> list[int] | None:
-        """The domains before any slot has a position, None if the problem obviously has no solution."""
+        """Return the domains before any slot has a position, None if there is obviously no solution."""
         domains = list(self.problem.options)
         if not self._contention_can_hold(self.order, domains):
             return None
@@ -342,7 +342,7 @@ class Assignment:
     def assign(
         self, slot: int, position: int, unassigned: Solution, domains: list[int], *, ascending: bool
     ) -> list[int] | None:
-        """Put the slot at a position: the domains left for the `unassigned` others, None if one is empty.
+        """Put the slot at a position; return the domains of the `unassigned` others, None if one is empty.
 
         `ascending`: interchangeable slots take ascending positions only. `unassign` undoes it in both cases.
         Raises SearchEnded.
@@ -368,7 +368,7 @@ class Assignment:
             self.room[at][position] += self.problem.contentions[at].demand[slot]
 
     def _narrow(self, slot: int, position: int, unassigned: Solution, domains: list[int]) -> bool:
-        """Remove from the domains what the choice forbids; False if one becomes empty."""
+        """Remove from the domains what the choice forbids; return False if one becomes empty."""
         problem = self.problem
         if problem.isolated >> slot & 1:
             taken = ~(1 << position)
@@ -400,7 +400,7 @@ class Assignment:
                     domains[other] &= elsewhere
 
     def _narrow_subtree(self, constraint: int, unassigned: Solution, domains: list[int]) -> bool:
-        """Keep what lies below a position that can still be the common ancestor."""
+        """Keep what lies below a position that can still be the common ancestor; return False if none can."""
         below = self.problem.below
         still_open = [slot for slot in unassigned if constraint >> slot & 1]
         taken = reduce(
@@ -416,7 +416,7 @@ class Assignment:
         return allowed != 0
 
     def _narrow_coverage(self, unassigned: Solution, domains: list[int]) -> bool:
-        """Every trait condition of the unsuffixed group must be met, or still be within reach."""
+        """Keep the unsuffixed group's trait conditions met or within reach; return False if one is not."""
         still_open = [slot for slot in unassigned if self.problem.collective >> slot & 1]
         for satisfying in self.uncovered():
             able = [slot for slot in still_open if domains[slot] & satisfying]
@@ -427,7 +427,7 @@ class Assignment:
         return True
 
     def uncovered(self) -> list[int]:
-        """The trait conditions of the unsuffixed group that no chosen position meets."""
+        """Return the trait conditions of the unsuffixed group that no chosen position meets."""
         problem = self.problem
         if not problem.coverage:
             return []
@@ -446,7 +446,7 @@ class Assignment:
         return can_match(isolated, capacities, self._budget)
 
     def _contention_can_hold(self, unassigned: Solution, domains: list[int]) -> bool:
-        """Whether for every class enough is left where the unassigned slots may take it."""
+        """Return whether for every class enough is left where the unassigned slots may take it."""
         for contention, room in zip(self.problem.contentions, self.room, strict=True):
             wanted = reachable = 0
             for slot in unassigned:

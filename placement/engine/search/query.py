@@ -13,14 +13,14 @@ from placement.engine.forest.forest import Forest
 from placement.engine.scoring.order import Order
 from placement.engine.search.budget import Budget
 
-# Core trees: hosts whose dedicated CPUs are given by providers of their own, below those of the memory.
+# Core trees: hosts where providers below the memory providers give the dedicated CPUs.
 
 
 @dataclass(frozen=True, slots=True)
 class IsCoreTree:
-    """Providers of the class `cpus` are below one of the class `memory`, with no NUMA node on the way.
+    """A condition that `cpus` providers are below a `memory` provider, with no NUMA node on the way.
 
-    `numa_node` is the id of the trait HW_NUMA_ROOT. If not `wanted`, met by all other trees.
+    `numa_node` is the id of the trait HW_NUMA_ROOT. If not `wanted`, all other trees meet it.
     Source: nova-flavors.md, "Core trees".
     """
 
@@ -30,12 +30,12 @@ class IsCoreTree:
     wanted: bool = True
 
     def among(self, forest: Forest, roots: Indices) -> Mask:
-        """Which of the roots meet it."""
+        """Return which of the roots meet it."""
         meeting: Mask = self._everywhere(forest)[roots] == self.wanted
         return meeting
 
     def _everywhere(self, forest: Forest) -> Mask:
-        """Which rows are roots of core trees."""
+        """Return which rows are roots of core trees."""
         below, apart = np.zeros((2, forest.count), bool)
         cpus, memory = forest.column(self.cpus), forest.column(self.memory)
         at: Indices = cpus.entries.provider[cpus.occupied()]
@@ -56,9 +56,9 @@ Ids = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid.
+    """A request group by ids; amounts are in units of the class. `in_tree` stays a provider uuid.
 
-    `split`: the classes whose amounts may come from several providers.
+    `split`: the classes with amounts that may come from several providers.
     """
 
     suffix: str
@@ -73,13 +73,13 @@ class GroupQuery:
 
     @property
     def condition(self) -> GroupQuery:
-        """The same without its suffix: groups with equal conditions ask for the same thing."""
+        """Return the group without its suffix: groups with equal conditions ask for the same thing."""
         return replace(self, suffix="") if self.suffix else self
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A soft condition: the host carries one of the traits or is in one of the aggregates, or is not.
+    """A soft condition: the host has one of the traits or is in one of the aggregates; if `absent`, neither.
 
     A host that meets it gains 100 times the weight, as from a strategy that scores all or nothing.
     """
@@ -92,7 +92,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class ForestOrder:
-    """Candidates best first. `class_ids` knows the listed resource classes that exist."""
+    """An order of candidates, best first. `class_ids` has the listed resource classes that exist."""
 
     order: Order
     class_ids: Mapping[str, int]
@@ -101,12 +101,12 @@ class ForestOrder:
 
 @dataclass(frozen=True, slots=True)
 class ForestQuery:
-    """A whole query by ids; the words are those of engine.domain.groups.CandidateQuery.
+    """A whole query by ids, in the terms of engine.domain.groups.CandidateQuery.
 
-    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
-    of all instead of the first found; where that takes building them, the best of the first `considered`.
-    `budget`: how long the search and its explanation may go on. `tree_kind`: only core trees, or only others.
-    `among`: which rows of the forest may be roots of candidates, None for all.
+    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order` asks for
+    the best of all instead of the first found, or the best of the first `considered` where candidates have to
+    be built. `budget`: how long the search and its explanation may go on. `tree_kind`: only core trees, or
+    only others. `among`: which rows of the forest may be roots of candidates, None for all.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -128,10 +128,10 @@ class ForestQuery:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place of a candidate to fill with one provider, or with several where it has a `rule`.
+    """A place of a candidate to fill with one provider, or with several where it has a `rule`.
 
-    A suffixed group is one slot with all its resources but those that are split; the unsuffixed group is one
-    slot per resource class, and so is each class that is split.
+    A suffixed group is one slot with all its resources that are not split, and one slot for each class that
+    is split. The unsuffixed group is one slot per resource class.
     """
 
     group: GroupQuery
@@ -140,22 +140,22 @@ class Slot:
 
     @property
     def suffix(self) -> str:
-        """The suffix of the group, empty for the unsuffixed one."""
+        """Return the suffix of the group, empty for the unsuffixed one."""
         return self.group.suffix
 
     @property
     def suffixed(self) -> bool:
-        """Whether the slot belongs to a suffixed group."""
+        """Return whether the slot belongs to a suffixed group."""
         return self.group.suffix != ""
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """All but the suffix: slots with equal conditions can be filled by the same providers."""
+        """Return all but the suffix: slots with equal conditions can be filled by the same providers."""
         return (self.suffixed, self.resources, self.rule, self.group.condition)
 
 
 def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
-    """The slots of a query, in the order of its groups."""
+    """Return the slots of a query, in the order of its groups."""
     slots: list[Slot] = []
     for group in query.groups:
         if not group.suffix:
@@ -173,7 +173,7 @@ def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
 
 
 def demands_of(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
-    """What each slot that is not split asks for, by class; 0 where it does not ask for the class."""
+    """Return by class what each slot that is not split asks for; 0 where it does not ask for the class."""
     demands: dict[int, list[int]] = {}
     for number, slot in enumerate(slots):
         for class_id, amount in () if slot.rule else slot.resources:
@@ -192,7 +192,7 @@ _NO_TREE = -2
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The provider can take one allocation of `amount` now.
+    """A condition that the provider can take one allocation of `amount` now.
 
     Source: placement-api.md, "When does an allocation fit".
     """
@@ -201,17 +201,17 @@ class Fits:
     amount: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by entry of the column."""
+        """Return all providers that meet it, ascending by entry of the column."""
         return forest.column(self.class_id).fitting(self.amount)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         return forest.column(self.class_id).among_fitting(rows, self.amount)
 
 
 @dataclass(frozen=True, slots=True)
 class GivesPart:
-    """The provider can give a part of the amount; under some rules only all that it has.
+    """A condition that the provider can give a part of the amount; under some rules only all that it has.
 
     Source: placement-api.md, "Split amounts".
     """
@@ -221,12 +221,12 @@ class GivesPart:
     rule: SplitRule
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by entry of the column."""
+        """Return all providers that meet it, ascending by entry of the column."""
         rows = OffersClass(self.class_id).everywhere(forest)
         return rows[self.among(forest, rows)]
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         column = forest.column(self.class_id)
         room, least, step, whole = column.parts(rows)
         offered = column.entries_of(rows) >= 0
@@ -239,36 +239,36 @@ class GivesPart:
 
 @dataclass(frozen=True, slots=True)
 class OffersClass:
-    """The provider has an inventory of the class, however much of it is free."""
+    """A condition that the provider has an inventory of the class, however much of it is free."""
 
     class_id: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by entry of the column."""
+        """Return all providers that meet it, ascending by entry of the column."""
         column = forest.column(self.class_id)
         return column.entries.provider[column.occupied()].astype(np.intp)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
         return met
 
 
 @dataclass(frozen=True, slots=True)
 class Carries:
-    """The provider has a trait of every set in `required` and none that is `forbidden`."""
+    """A condition that the provider has a trait of every set in `required` and none that is `forbidden`."""
 
     required: tuple[Ids, ...] = ()
     forbidden: Ids = frozenset()
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         return forest.traits.satisfying(rows, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """The provider is in an aggregate of every set in `required` and in none that is `forbidden`.
+    """A condition that the provider is in an aggregate of every `required` set and in no `forbidden` one.
 
     `or_root`: its root may be so instead, as the aggregates of a root span its tree.
     """
@@ -278,7 +278,7 @@ class IsIn:
     or_root: bool = False
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         met = forest.aggregates.satisfying(rows, self.required, self.forbidden)
         if self.or_root:
             met = met | forest.aggregates.satisfying(forest.roots_of(rows), self.required, self.forbidden)
@@ -287,12 +287,12 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class InTree:
-    """The provider is in the tree of the named provider; an unknown one has no tree."""
+    """A condition that the provider is in the tree of the named provider; an unknown one has no tree."""
 
     uuid: str
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Which of the rows meet it."""
+        """Return which of the rows meet it."""
         named = forest.row_of_uuid(self.uuid)
         root = forest.providers.root[named] if named >= 0 else _NO_TREE
         met: Mask = forest.providers.root[rows] == root
@@ -301,14 +301,14 @@ class InTree:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """No condition at all: any provider."""
+    """A condition that every provider meets."""
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers, ascending."""
+        """Return all providers, ascending."""
         return np.flatnonzero(forest.alive())
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
-        """All of the rows."""
+        """Return all of the rows."""
         return np.ones(len(rows), bool)
 
 
@@ -316,7 +316,7 @@ Condition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:
-    """The conditions of a suffixed group on its provider, beside resources."""
+    """Yield the conditions of a suffixed group on its provider, beside resources."""
     if group.required or group.forbidden:
         yield from split(Carries(group.required, group.forbidden), one_by_one=one_by_one)
     if group.member_of or group.forbidden_aggregates:
@@ -326,7 +326,7 @@ def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]
 
 
 def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[Condition]:
-    """The same condition, or all its parts."""
+    """Yield the condition itself, or all its parts if `one_by_one`."""
     if not one_by_one:
         yield condition
         return
@@ -337,51 +337,51 @@ def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[Condition]
 
 # The trace of a search, from which it is explained afterwards.
 #
-# The stages of the search note what passed each condition. A note is an append; only an explanation counts,
-# so a search that is not explained pays next to nothing.
+# The stages of the search note what passed each condition. A note is an append, and only an explanation
+# evaluates the notes, so a search that is not explained pays next to nothing.
 
 
 @dataclass(frozen=True, slots=True)
 class AllGroups:
-    """The tree has a provider for every group up to this one."""
+    """A condition that the tree has a provider for every group up to this one."""
 
     suffix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """At least one of the providers that serve the unsuffixed group has a trait of the set."""
+    """A condition that some provider serving the unsuffixed group has a trait of the set."""
 
     any_of: Ids
 
 
 @dataclass(frozen=True, slots=True)
 class RootCarries:
-    """The root has a trait of every required set and no forbidden one."""
+    """A condition that the root has a trait of every required set and no forbidden one."""
 
     required: tuple[Ids, ...]
     forbidden: Ids
 
     def among(self, forest: Forest, roots: Indices) -> Mask:
-        """Which of the roots meet it."""
+        """Return which of the roots meet it."""
         return forest.traits.satisfying(roots, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
 class RootIsIn:
-    """The root is in an aggregate of every required set and in no forbidden one."""
+    """A condition that the root is in an aggregate of every required set and in no forbidden one."""
 
     required: tuple[Ids, ...]
     forbidden: Ids
 
     def among(self, forest: Forest, roots: Indices) -> Mask:
-        """Which of the roots meet it."""
+        """Return which of the roots meet it."""
         return forest.aggregates.satisfying(roots, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
 class Combines:
-    """All groups can be served together: sums, group_policy and same_subtree included."""
+    """A condition that all groups fit together: sums, group_policy and same_subtree included."""
 
 
 TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Combines
@@ -389,7 +389,7 @@ TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Com
 
 @dataclass(frozen=True, slots=True)
 class ProvidersPassed:
-    """Providers left after a condition of a group; `before` None means all there are."""
+    """The providers left after a condition of a group; `before` is None for all there are."""
 
     group: GroupQuery
     condition: Condition
@@ -399,9 +399,9 @@ class ProvidersPassed:
 
 @dataclass(frozen=True, slots=True)
 class TreesPassed:
-    """Roots left after a condition on whole trees; `alone` are those that meet this one, if known apart.
+    """The roots left after a condition on whole trees; `alone`: roots that meet this one, if known apart.
 
-    Either rows of roots or a mask over all rows.
+    `passed` is either rows of roots or a mask over all rows.
     """
 
     condition: TreeCondition
@@ -410,17 +410,17 @@ class TreesPassed:
 
     @property
     def roots(self) -> Indices:
-        """The rows of the roots that passed."""
+        """Return the rows of the roots that passed."""
         rows = np.flatnonzero(self.passed) if self.passed.dtype == bool else self.passed
         return rows.astype(np.int32)
 
 
 @dataclass(slots=True)
 class Trace:
-    """The notes of one search, in order.
+    """A trace: the notes of one search, in order.
 
-    `one_by_one`: compound conditions are taken apart, so that each is noted. `candidates` are the search's
-    result, `complete` unless it stopped at its limit.
+    `one_by_one`: compound conditions are taken apart, so that each part is noted. `candidates` are the result
+    of the search, `complete` unless it stopped at its limit.
     """
 
     one_by_one: bool = False

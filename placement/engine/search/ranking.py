@@ -31,19 +31,19 @@ from placement.engine.search.query import ForestOrder, Preference, Slot
 # costs more than all the rest of an ordered search.
 
 
-# 16 bytes each, over all questions; the scores of one are kept however large they are.
+# The limit over all questions, in rows of 16 bytes; one question is kept however many rows it has.
 _MOST_ROWS = 2_000_000
 
 
 class _Scores(NamedTuple):
-    """Per row of a root its score, and the stamp of the tree it is of; stamps begin at 1."""
+    """A table by root row: the score of a tree, and the stamp that the tree had then; stamps begin at 1."""
 
     scores: Amounts
     stamps: Amounts
 
 
 class ScoreCache:
-    """The scores for the questions asked last."""
+    """A cache of the scores for the questions asked last."""
 
     def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._most_rows = most_rows
@@ -53,7 +53,7 @@ class ScoreCache:
     def of(
         self, forest: Forest, question: Hashable, roots: Indices, score: Callable[[Indices], Amounts]
     ) -> Amounts:
-        """The scores of the trees; `score` is asked for those that changed since they were scored."""
+        """Return the scores of the trees; `score` scores the trees that changed since they were scored."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
             known = self._scores_of(question, forest.count)
@@ -75,7 +75,7 @@ class ScoreCache:
         return scores
 
     def _scores_of(self, question: Hashable, rows: int) -> _Scores | None:
-        """What is kept for the question, None if it has to be scored from the beginning."""
+        """Return what is kept for the question, None if it has to be scored from the beginning."""
         known = self._kept.pop(question, None)
         if known is None or len(known.scores) < rows:
             return None
@@ -100,7 +100,7 @@ class ScoreCache:
 
 @dataclass(frozen=True, slots=True)
 class StrategyScores:
-    """What one strategy says of each candidate."""
+    """A strategy with its score of each candidate, and the parts of the scores."""
 
     strategy: Strategy
     scores: Amounts
@@ -120,7 +120,7 @@ class ScoreTable:
     preferences: list[Mask]
 
     def kinds(self) -> list[Rows]:
-        """The places of the candidates, those together on which the same preferences and classes count."""
+        """Return the places of the candidates, grouped by the preferences and classes that count for them."""
         masks = [*self.preferences]
         for strategy in self.strategies:
             for part in strategy.parts:
@@ -160,11 +160,11 @@ class CandidateScores:
 
     @property
     def by_tree(self) -> bool:
-        """Whether all candidates of a tree have one score as long as they stay inside it."""
+        """Return whether all candidates of a tree have one score as long as they stay inside it."""
         return self._by_tree
 
     def of_trees(self, roots: Indices) -> Amounts:
-        """The score of all candidates that stay inside each tree; only if `by_tree`."""
+        """Return the score of all candidates that stay inside each tree; only if `by_tree`."""
         scores: Amounts = np.zeros(len(roots), np.int64)
         if self._strategies:
             question = (self._strategies, self._alone, (*self._request.items(),), (*self._ids.items(),))
@@ -175,7 +175,7 @@ class CandidateScores:
         return self._combined({Scope.TREE: self._hosts.of_trees(roots)})
 
     def of_candidates(self, rows: Indices) -> Amounts:
-        """The score of each candidate."""
+        """Return the score of each candidate."""
         met = self._met_by_candidates(rows)
         scores: Amounts = np.zeros(len(rows), np.int64)
         if self._strategies:
@@ -197,7 +197,7 @@ class CandidateScores:
         return scores
 
     def table(self, rows: Indices) -> ScoreTable:
-        """The score of each candidate with its parts."""
+        """Return the score of each candidate with its parts."""
         sums = self._sums(rows)
         met = self._met_by_candidates(rows)
         parts = [score_with_parts(each, sums[each.scope].columns, self._request) for each in self._strategies]
@@ -245,7 +245,7 @@ class CandidateScores:
 
 
 def _request_of(slots: Sequence[Slot], class_ids: Mapping[str, int]) -> dict[str, int]:
-    """The amounts that every candidate of the query takes in sum, by class name."""
+    """Return the amounts that every candidate of the query takes in sum, by class name."""
     amounts: dict[int, int] = defaultdict(int)
     for slot in slots:
         for class_id, amount in slot.resources:

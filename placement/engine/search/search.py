@@ -1,8 +1,8 @@
 """The search: filter providers, intersect roots, combine inside trees, stop at the limit.
 
-Unordered candidates come breadth-first, one per tree in turn, or depth-first, tree by tree; in both cases in
-an order that depends on the data and the query alone. Ordered ones come as if all had been built, sorted
-best first, equals in their unordered order, and only then been cut to the limit.
+Unordered candidates come breadth-first, one per tree in turn, or depth-first, tree by tree. In both cases
+their order depends on the data and the query alone. Ordered candidates come as if all had been built, sorted
+best first with equals in their unordered order, and only then cut to the limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Shares = dict[int, dict[int, int]]
 def shares_of(
     forest: Forest, equivalence: EquivalenceClasses, slots: Sequence[Slot], candidates: Indices
 ) -> list[Shares]:
-    """The shares of each candidate. Raises SearchEnded."""
+    """Return the shares of each candidate. Raises SearchEnded."""
     if not len(candidates):
         return []
     found: list[Shares] = [{} for _ in range(len(candidates))]
@@ -59,7 +59,7 @@ def shares_of(
 
 
 class _ClassShares:
-    """The shares of candidates at trees that pose one problem: worked out once per solution."""
+    """The shares of candidates at trees that pose one problem, worked out once per solution."""
 
     def __init__(self, trees: EquivalenceClass, equivalence: EquivalenceClasses) -> None:
         assert trees.problem.splitting is not None
@@ -69,7 +69,7 @@ class _ClassShares:
         self._split = {split.slot for split in self._splitting.splits}
 
     def of(self, rows: list[int], candidate: list[int]) -> Shares:
-        """The shares of a candidate, `rows` being the providers that matter of its tree."""
+        """Return the shares of a candidate; `rows` are the providers of its tree that matter."""
         solution = tuple(self._positions(rows, candidate))
         if solution not in self._known:
             found = distribute(self._splitting, solution, self._budget)
@@ -85,7 +85,7 @@ class _ClassShares:
             yield 0 if slot in self._split else rows.index(row)
 
 
-# How many trees are looked at before all of them, and how many times as many if those are not enough.
+# How many trees are looked at before all of them, and the factor of growth if these are not enough.
 _FIRST_TREES = 256
 _GROWTH = 8
 
@@ -112,11 +112,11 @@ def search(
     first_trees: int = _FIRST_TREES,
     score_cache: ScoreCache | None = None,
 ) -> FoundCandidates:
-    """The candidates of the query, at most `query.maximum`.
+    """Return the candidates of the query, at most `query.maximum`.
 
     `score_cache` keeps scores for the next search of the same forest.
 
-    A `trace` is filled with what passed each stage, for explaining the search; it stays empty where a look at
+    A `trace` is filled with what passed each stage, for explaining the search. It stays empty where a look at
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
     query.budget.begin_stages()
@@ -136,7 +136,7 @@ def search(
 
 
 def trace_of_nothing(forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> Trace:
-    """What a search that found no candidates would have noted: taking notes costs as much as the search.
+    """Return the notes of a search that found no candidates: taking them costs as much as the search.
 
     Raises SearchEnded.
     """
@@ -149,7 +149,7 @@ def trace_of_nothing(forest: Forest, sharing_map: SharingMap, query: ForestQuery
 def _search_first_trees(
     forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
 ) -> FoundCandidates | None:
-    """The answer, if the first trees of a large forest yield all of it: then no other tree can matter."""
+    """Return the answer, if the first trees of a large forest yield all of it: no other tree matters then."""
     roots = forest.roots
     size = max(first_trees, 2 * query.maximum)
     while size < len(roots):
@@ -210,9 +210,9 @@ def _combination(
 def search_rows(
     forest: Forest, sharing_map: SharingMap, query: ForestQuery, rows: Rows, *, one_each: bool = False
 ) -> FoundCandidates:
-    """The unordered candidates that take nothing but these providers, and what they share with others.
+    """Return the unordered candidates that use nothing but these providers and sharing providers.
 
-    With `one_each` only the first of every tree. Raises SearchEnded.
+    With `one_each`, return only the first of every tree. Raises SearchEnded.
     """
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
@@ -229,7 +229,7 @@ def search_rows(
 
 
 def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
-    """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
+    """Return a random choice of `count` candidates (None: all) in random order; the seed decides."""
     order = np.random.default_rng(seed).permutation(len(found.candidates))[:count]
     shares = None if found.shares is None else [found.shares[place] for place in order.tolist()]
     return FoundCandidates(found.slots, found.candidates[order], shares=shares)
@@ -243,7 +243,7 @@ def slot_choices(
     trace: Trace | None,
     among: Rows | None = None,
 ) -> list[Choices]:
-    """The choices of each slot; like slots share one object."""
+    """Return the choices of each slot; like slots share one object."""
     plain = all(slot.rule is None for slot in slots)
     if trace is None and forest.is_flat and sharing.is_empty and plain:
         slots = _whole(slots)
@@ -259,7 +259,7 @@ def slot_choices(
 
 
 def _whole(slots: Sequence[Slot]) -> list[Slot]:
-    """Each slot with the resources of its whole group: in a flat forest one provider serves the group."""
+    """Return each slot with the resources of its whole group, which one provider serves in a flat forest."""
     groups: dict[str, list[Slot]] = {}
     for slot in slots:
         groups.setdefault(slot.suffix, []).append(slot)
@@ -282,24 +282,24 @@ class _Combination:
     slots: tuple[Slot, ...]
 
     def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> FoundCandidates:
-        """The candidates as the answer, with the parts of what they split."""
+        """Return the candidates as the answer, with the parts of what they split."""
         shares = None
         if any(slot.rule for slot in self.slots):
             shares = shares_of(self.forest, self.equivalence, self.slots, candidates)
         return FoundCandidates(self.slots, candidates, ranking, shares)
 
     def first(self) -> Candidates:
-        """The first candidates found."""
+        """Return the first candidates found."""
         enumeration = depth_first if self.query.depth_first else breadth_first
         return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
     def surely_first(self) -> Candidates:
-        """The first candidates, as far as no tree after these roots could come in between."""
+        """Return the first candidates, as far as no tree after these roots could come in between."""
         enumeration = depth_first if self.query.depth_first else one_of_each
         return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
     def best(self, ranking: CandidateScores) -> Candidates:
-        """The best candidates of all."""
+        """Return the best candidates of all."""
         enumeration = depth_first if self.query.depth_first else breadth_first
         maximum = self.query.maximum
         if ranking.by_tree and self.sharers is None:
@@ -315,7 +315,7 @@ class _Combination:
         return everything[order[:maximum]]
 
     def _taken(self, source: Iterable[Candidates], maximum: int) -> Candidates:
-        """The first `maximum` different candidates of the source."""
+        """Return the first `maximum` different candidates of the source."""
         unique = _Unique(self.sharers)
         width = len(self.slots)
         taken = [np.empty((0, width), np.int32)]
@@ -332,13 +332,13 @@ class _Combination:
 
 @dataclass(slots=True)
 class _Unique:
-    """Drops candidates that were found at another anchor already: only sharing providers can do that."""
+    """A filter that drops candidates found at another anchor before: only sharing providers cause these."""
 
     sharers: Mask | None
     _seen: set[bytes] = field(default_factory=set)
 
     def keep(self, batch: Candidates) -> Candidates:
-        """The candidates not seen before, in their order."""
+        """Return the candidates not seen before, in their order."""
         if self.sharers is None or not len(batch):
             return batch
         movable = self.sharers[batch].all(axis=1)

@@ -48,19 +48,19 @@ class Vocabulary:
     aggregates: Mapping[int, str] = field(default_factory=dict)
 
     def resource_class(self, class_id: int) -> str:
-        """The name of a resource class."""
+        """Return the name of a resource class."""
         return self.classes.get(class_id, "of an unknown class")
 
     def trait(self, trait_id: int) -> str:
-        """The name of a trait."""
+        """Return the name of a trait."""
         return self.traits.get(trait_id, "an unknown trait")
 
     def aggregate(self, aggregate_id: int) -> str:
-        """What an aggregate is called."""
+        """Return the name of an aggregate."""
         return self.aggregates.get(aggregate_id, "that nobody is in")
 
     def condition(self, condition: _Asked) -> Condition:
-        """A condition of a search in words and by names."""
+        """Return a condition of a search in words and by names."""
         return _IN_WORDS[type(condition)](condition, self)
 
 
@@ -69,7 +69,7 @@ def _fits(condition: query.Fits, words: Vocabulary) -> Condition:
 
 
 def amount(resource_class: str, wanted: int, form: str = "room for") -> Condition:
-    """That there is room for an amount."""
+    """Return the condition that there is room for an amount."""
     return Condition(Kind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
 
 
@@ -176,10 +176,10 @@ class Shortages:
     # -- from afar, for many trees ------------------------------------------------------------------
 
     def distances(self, roots: Indices) -> Shares:
-        """How far each tree is from serving the request, only for comparing: missing shares, summed.
+        """Return how far each tree is from serving the request: missing shares, summed, only for comparing.
 
-        Each slot counts where it lacks least, each class if it is short in sum, and providers if they are
-        fewer than the slots that are kept apart.
+        Each slot counts where it lacks the least, and each class if it is short in sum. Providers count if
+        they are fewer than the slots that are kept apart.
         """
         rank_of = np.full(self._forest.count, -1, np.int32)
         rank_of[roots] = np.arange(len(roots), dtype=np.int32)
@@ -205,7 +205,7 @@ class Shortages:
         return total
 
     def _serving(self, rank_of: Indices, able: Sequence[_Able]) -> tuple[Indices, Rows]:
-        """(rank of the tree, provider) of all that could serve some of the slots, each once per tree."""
+        """Return (rank of the tree, provider) of all that could serve some of the slots, once per tree."""
         choices = list({id(each): each.choices for each in able}.values())
         own = np.flatnonzero(np.logical_or.reduce([each.own_mask for each in choices]))
         ranks, rows = rank_of[self._forest.roots_of(own)], own
@@ -217,7 +217,7 @@ class Shortages:
         return ranks[ranks >= 0], rows[ranks >= 0]
 
     def _gaps(self, slot: Slot, rows: Rows) -> Shares:
-        """Which share of the slot's amounts each provider lacks, in the mean of its classes."""
+        """Return which share of the slot's amounts each provider lacks, in the mean of its classes."""
         gaps = np.zeros(len(rows))
         if slot.rule is not None:
             # What one provider lacks of an amount that is split does not matter.
@@ -230,7 +230,7 @@ class Shortages:
     # -- closely, for one tree ----------------------------------------------------------------------
 
     def of(self, root: int) -> tuple[Shortage, ...]:
-        """What the tree lacks, or that conditions which several slots meet together are in the way."""
+        """Return what the tree lacks, or that conditions which several slots meet together are in the way."""
         trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
             nowhere = (NO_POSITION,) * len(self._slots)
@@ -251,7 +251,7 @@ class Shortages:
         return told or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
 
     def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
-        """The subtrees that can give too little of what is split."""
+        """Yield the subtrees that can give too little of what is split."""
         if problem.splitting is None:
             return
         for lack in lacks(problem, problem.splitting):
@@ -274,7 +274,7 @@ class Shortages:
         )
 
     def _elsewhere(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
-        """What each subtree lacks where one has enough of what is split, and another one of all else."""
+        """Yield what each subtree lacks where one has enough of the split amount and another of all else."""
         if problem.splitting is None:
             return
         told = set()
@@ -290,7 +290,7 @@ class Shortages:
                         yield from self._short(class_id, demand, {row: drawn})
 
     def _uncovered(self, problem: Problem, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
-        """The traits of the unsuffixed group for which no provider has room beside all else."""
+        """Yield the traits of the unsuffixed group for which no provider has room beside all else."""
         slots = [slot for slot, each in enumerate(self._slots) if not each.suffixed]
         if not slots or any(positions[slot] == NO_POSITION for slot in slots):
             return
@@ -302,7 +302,7 @@ class Shortages:
     def _covers(
         self, problem: Problem, positions: Sequence[int], rows: Indices, slot: int, any_of: Ids
     ) -> bool:
-        """Whether a provider with such a trait serves a slot, or could beside the other slots."""
+        """Return whether a provider with such a trait serves a slot, or could beside the other slots."""
         ((class_id, amount),) = self._slots[slot].resources
         demand = self._demands[class_id]
         for position in bits(problem.options[slot]):
@@ -321,7 +321,7 @@ class Shortages:
         return any(self._words.trait(trait) == NUMA_ROOT for trait in self._forest.traits.of(row))
 
     def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
-        """Classes of which more is drawn from a provider than it has, or in other units than it allows."""
+        """Yield classes of which more is drawn from a provider than it has, or in units it does not allow."""
         for class_id, demand in self._demands.items():
             drawn: dict[int, list[int]] = {}
             for slot, position in enumerate(positions):
@@ -336,7 +336,7 @@ class Shortages:
                     break
 
     def _short(self, class_id: int, demand: Sequence[int], drawn: dict[int, list[int]]) -> Iterator[Shortage]:
-        """Providers that have too little, as one shortage of the class."""
+        """Yield the providers that have too little, as one shortage of the class."""
         rows = np.array(list(drawn), np.intp)
         free = dict(zip(drawn, self._forest.column(class_id).free_of(rows).tolist(), strict=True))
         wanted = {row: sum(demand[slot] for slot in slots) for row, slots in drawn.items()}
@@ -355,7 +355,7 @@ class Shortages:
     def _unserved(
         self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
     ) -> Iterator[Shortage]:
-        """The slots without a provider, like ones together."""
+        """Yield the slots without a provider, like slots together."""
         alike: dict[tuple[Reason, int, QueryCondition | None], list[int]] = {}
         for slot, position in enumerate(positions):
             if position == NO_POSITION:

@@ -1,7 +1,7 @@
-"""A forest on which moves are tried: what is held is taken away and given elsewhere, and back again.
+"""A forest on which moves are tried: what is held is freed, taken elsewhere, and restored again.
 
-Nothing else notices. What trees hold is numbered, so that what was found out about a tree is known again when
-it holds the same.
+No other search sees these changes. What trees hold is numbered, so that a result about a tree is found again
+when the tree holds the same.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from placement.engine.search.search import search_rows
 # A forest as it would be after a change: an altered copy of the columns; nothing else is touched.
 
 
-# So many rows are added between two looks at the clock: some milliseconds of work.
+# Rows added between two looks at the clock: some milliseconds of work.
 _ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Reoffered:
-    """Inventories of a class in some trees with another ratio, or another reserved amount, or both."""
+    """A change of a class's inventories in some trees: another ratio, another reserved amount, or both."""
 
     class_id: int
     roots: Sequence[int]
@@ -39,7 +39,7 @@ class Reoffered:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """So many more hosts like the one with this root, on which nobody holds anything."""
+    """A number of additional hosts that are like the one with this root and empty."""
 
     root: int
     count: int
@@ -47,7 +47,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is to be different: first inventories, then hosts that come, then hosts that go by roots."""
+    """A set of changes: first of inventories, then hosts to add, then the roots of hosts to remove."""
 
     reoffered: Sequence[Reoffered] = ()
     added: Sequence[Added] = ()
@@ -56,16 +56,16 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A forest after a change; `like[row]` is the root that the new root in a row was made like."""
+    """A forest after a change; `like[row]` is the root that the new root in that row is a copy of."""
 
     forest: Forest
     like: dict[int, int]
 
 
 def altered(forest: Forest, world: World, look: Callable[[], None]) -> Altered:
-    """The snapshot of a forest with what is to be different.
+    """Return a snapshot of the forest with the changes of `world`.
 
-    `look` is called between pieces of work and raises what ends it.
+    `look` is called between pieces of work; what it raises ends the work.
     """
     look()
     copy = forest.writable_copy()
@@ -86,14 +86,14 @@ def altered(forest: Forest, world: World, look: Callable[[], None]) -> Altered:
 
 
 def within(forest: Forest, sharing: Sharing, aggregates: frozenset[int]) -> Forest:
-    """The forest with the trees whose roots are in the aggregates, and those that share with one of them."""
+    """Return the forest with the trees that have roots in the aggregates or share with one of these trees."""
     own = forest.roots[forest.aggregates.satisfying(forest.roots, (aggregates,))]
     serving = sharing.pair_provider[np.isin(sharing.pair_anchor, own)]
     return only(forest, np.union1d(own, forest.roots_of(serving.astype(np.intp))).tolist())
 
 
 def emptied(forest: Forest) -> Forest:
-    """The forest as if nobody held anything."""
+    """Return the forest as if nothing were held."""
     copy = forest.writable_copy()
     for column in copy.inventories.values():
         column.empty()
@@ -101,16 +101,16 @@ def emptied(forest: Forest) -> Forest:
 
 
 def only(forest: Forest, roots: Sequence[int]) -> Forest:
-    """The forest without all other trees; rows stay as they are."""
+    """Return the forest without all other trees; rows stay as they are."""
     copy = forest.writable_copy()
     others = np.setdiff1d(copy.roots, np.array(roots, np.intp))
     copy.cut(others.astype(np.intp))
     return copy
 
 
-# So many candidates of one tree are looked at, and of one part of it: others differ from these in little.
+# The most candidates looked at of one tree, and of one part of it: others differ little from these.
 _MOST_IN_TREE, _MOST_IN_PART = 64, 8
-# Few are those of a handful of providers.
+# The most candidates looked at among a handful of providers, which has few of them.
 _MOST_AMONG = 1000
 
 Draws = tuple[Draw, ...]
@@ -119,14 +119,14 @@ State = tuple[int, int]
 
 
 class Room(NamedTuple):
-    """What a tree has left of a class, and what is held of it."""
+    """An amount of a class that a tree has left, and the amount of it that is held."""
 
     free: int
     used: int
 
 
 class Ground:
-    """The forest as it would be after some moves."""
+    """A forest as it would be after some moves."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, sharing_trait: int) -> None:
         self.forest = forest.forked()
@@ -147,17 +147,17 @@ class Ground:
     # -- what is held -------------------------------------------------------------------------------
 
     def take(self, draws: Iterable[Draw]) -> None:
-        """Let it be held, whether there is room or not."""
+        """Hold what the draws take, whether there is room or not."""
         self._change(draws, 1)
 
     def give(self, draws: Iterable[Draw]) -> None:
-        """Let it be free again."""
+        """Free again what the draws take."""
         self._change(draws, -1)
 
     def _change(self, draws: Iterable[Draw], sign: int) -> None:
         for draw in draws:
             self.forest.take(draw.row, draw.class_id, sign * draw.amount)
-            # Sums do not depend on the order in which things came to be held.
+            # A sum does not depend on the order in which amounts were taken.
             number = sign * draw.amount * (hash((draw.row, draw.class_id)) | 1)
             if draw.row in self._sharers:
                 self._shared += number
@@ -166,26 +166,26 @@ class Ground:
                 self._states[root] = self._states.get(root, 0) + number
 
     def state(self, root: int) -> State:
-        """Equal when the tree, and what others share with it, hold the same."""
+        """Return numbers that are equal when the tree and all sharing providers hold the same."""
         return self._states.get(root, 0), self._shared
 
     def admits(self, draw: Draw) -> bool:
-        """Whether an inventory can take so much more of one consumer."""
+        """Return whether an inventory can take this amount more of one consumer."""
         column = self.forest.column(draw.class_id)
         return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
 
     def holds(self, draw: Draw) -> bool:
-        """Whether so much is in use of an inventory."""
+        """Return whether at least this amount of an inventory is in use."""
         column = self.forest.column(draw.class_id)
         entry = column.entry_of(draw.row)
         return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
 
     def shares(self, root: int) -> bool:
-        """Whether any provider of a tree shares what it has with other trees."""
+        """Return whether any provider of a tree shares what it has with other trees."""
         return root in self._sharing_roots
 
     def free(self, row: int, class_id: int) -> int:
-        """How much is left of an inventory, below zero if too much is held; 0 where there is none."""
+        """Return how much is left of an inventory, below zero if too much is held; 0 where there is none."""
         column = self.forest.column(class_id)
         entry = column.entry_of(row)
         return 0 if entry < 0 else int(column.entries.free[entry])
@@ -193,33 +193,33 @@ class Ground:
     # -- what there is ------------------------------------------------------------------------------
 
     def root_of(self, row: int) -> int:
-        """The root of a provider."""
+        """Return the root of a provider."""
         return int(self.forest.providers.root[row])
 
     def is_shared(self, row: int) -> bool:
-        """Whether a provider shares what it has with other trees."""
+        """Return whether a provider shares what it has with other trees."""
         return row in self._sharers
 
     def rows_by_id(self) -> dict[int, int]:
-        """The rows of all providers by their storage ids."""
+        """Return the rows of all providers by their storage ids."""
         rows = np.flatnonzero(self.forest.alive())
         return dict(zip(self.forest.providers.id[rows].tolist(), rows.tolist(), strict=True))
 
     def row_of(self, uuid: str) -> int:
-        """The row of a provider, -1 if unknown."""
+        """Return the row of a provider, -1 if unknown."""
         return self.forest.row_of_uuid(uuid)
 
     def uuids(self, rows: Sequence[int]) -> list[str]:
-        """The uuids of providers."""
+        """Return the uuids of providers."""
         return to_text(self.forest.providers.uuid[np.array(rows, np.intp)]) if rows else []
 
     def roots_in_order(self) -> list[int]:
-        """All roots by their storage ids."""
+        """Return all roots, in order of their storage ids."""
         found: list[int] = self.forest.roots.tolist()
         return found
 
     def sums(self, root: int, class_ids: Collection[int]) -> dict[int, int]:
-        """How much a tree has left of classes."""
+        """Return how much a tree has left of each of the classes."""
         rows = self._members(root)
         return {
             class_id: int(np.maximum(self.forest.column(class_id).free_of(rows), 0).sum())
@@ -227,7 +227,7 @@ class Ground:
         }
 
     def by_root(self, class_id: int) -> dict[int, Room]:
-        """What each tree that offers a class has left of it, and what is held."""
+        """Return what each tree that offers a class has left of it, and what is held."""
         column = self.forest.column(class_id)
         held = column.held
         entries = column.entries
@@ -240,12 +240,12 @@ class Ground:
         return dict(zip(found.tolist(), rooms, strict=True))
 
     def most_of_one(self, class_id: int) -> int:
-        """The most that one provider offers of a class."""
+        """Return the most that one provider offers of a class."""
         column = self.forest.column(class_id)
         return int(column.entries.capacity_of[column.held].max(initial=0))
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
-        """What a tree offers of each class, and what of it is held."""
+        """Return what a tree offers of each class, and what of it is held."""
         rows, found = self._members(root), {}
         for class_id, column in self.forest.inventories.items():
             at = column.entries_of(rows)
@@ -256,7 +256,7 @@ class Ground:
         return found
 
     def shared_classes(self) -> set[int]:
-        """The classes that sharing providers offer."""
+        """Return the classes that sharing providers offer."""
         rows = np.array(sorted(self._sharers), np.intp)
         return {
             class_id
@@ -270,9 +270,9 @@ class Ground:
     # -- where a request fits -----------------------------------------------------------------------
 
     def taking(self, key: object, query: ForestQuery) -> list[int]:
-        """The roots of trees that may take the request as things are, by storage id; `key` stands for it.
+        """Return the roots of trees that may take the request now, by storage id; `key` identifies it.
 
-        Of trees that changed since the last look all are told of. Raises SearchEnded.
+        Trees that changed since the last search are all included. Raises SearchEnded.
         """
         known = self._taking.get((key, self._shared))
         changed = [] if known is None else self._changed_since(known[1])
@@ -285,7 +285,7 @@ class Ground:
         return self._by_id({*known[0], *changed})
 
     def ever_taking(self, queries: Sequence[ForestQuery]) -> list[int]:
-        """The roots of trees that could take any of the requests if nobody held anything; by storage id."""
+        """Return the roots of trees that could take any request if nothing were held, by storage id."""
         if self._bare is None:
             self._bare = emptied(self.forest)
         roots = {root for query in queries for root in self._looked(self._bare, query)}
@@ -300,7 +300,7 @@ class Ground:
         return [root for root in roots if self._states.get(root, 0) != before.get(root, 0)]
 
     def _looked(self, forest: Forest, query: ForestQuery) -> set[int]:
-        """The roots of the trees of which some candidate takes something."""
+        """Return the roots of the trees from which some candidate takes something."""
         wanted = replace(query, maximum=max(1, len(forest.roots)), order=None, depth_first=False)
         every = np.flatnonzero(forest.alive())
         found = search_rows(forest, self._sharing_map, wanted, every, one_each=True)
@@ -309,9 +309,9 @@ class Ground:
     def stranded(
         self, queries: Sequence[ForestQuery], class_id: int, roots: Collection[int] | None = None
     ) -> dict[int, int]:
-        """How much is free of a class where no more requests fit, on some hosts or all; 0 is left out.
+        """Return how much of a class is stranded on each host, or on each of `roots`; 0 is left out.
 
-        Raises SearchEnded.
+        Stranded is what is free where no more requests fit. Raises SearchEnded.
         """
         forest, sharing_map = self.forest, self._sharing_map
         if roots is not None:
@@ -325,11 +325,11 @@ class Ground:
         return found
 
     def offers(self, root: int, class_id: int) -> bool:
-        """Whether a tree offers a class."""
+        """Return whether a tree offers a class."""
         return bool((self.forest.column(class_id).entries_of(self._members(root)) >= 0).any())
 
     def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
-        """The ways in which a tree can take the request that make a difference. Raises SearchEnded."""
+        """Return the different ways in which a tree can take the request. Raises SearchEnded."""
         place = (key, root, self.state(root))
         found = self._found.get(place)
         if found is None:
@@ -354,7 +354,7 @@ class Ground:
         return list(found.values())
 
     def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
-        """The candidates that take of no other providers of trees than these do. Raises SearchEnded."""
+        """Return candidates on the providers of `draws`, their ancestors and sharers. Raises SearchEnded."""
         query.budget.look()
         parents, rows = self.forest.providers.parent, set[int]()
         for row in (draw.row for draw in draws if draw.row not in self._sharers):
@@ -367,7 +367,7 @@ class Ground:
         return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
 
     def _parts_of(self, root: int) -> list[Rows]:
-        """A tree, and then each of the trees below its root with the root, if there are several."""
+        """Return a tree, and then each of the trees below its root with the root, if there are several."""
         parts = self._parts.get(root)
         if parts is None:
             members, parents = self._members(root), self.forest.providers.parent
@@ -383,11 +383,11 @@ class Ground:
         return parts
 
     def look_of(self, draws: Draws) -> object:
-        """Equal for ways that leave the tree alike: it does not matter which of like cores is used up."""
+        """Return a key, equal for ways that leave the tree alike, such as ways that use up like cores."""
         return tuple(sorted((*self._place_of(draw), draw.class_id, draw.amount) for draw in draws))
 
     def _place_of(self, draw: Draw) -> tuple[int, int]:
-        """Equal for providers that are used up by such a draw and are alike in everything."""
+        """Return a key, equal for providers that such a draw uses up and that are alike in everything."""
         parent = int(self.forest.providers.parent[draw.row])
         if parent < 0 or self._kind_of(draw.row) is None:
             return draw.row, -1
@@ -396,7 +396,7 @@ class Ground:
         return (parent, self._kinds[draw.row] or 0) if is_all else (draw.row, -1)
 
     def _kind_of(self, row: int) -> int | None:
-        """Its traits, by number, for a provider of one class with nobody below it; None for others."""
+        """Return the number of the trait set of a leaf provider of one class; None for other providers."""
         if row not in self._kinds:
             columns = self.forest.inventories.values()
             is_plain = sum(column.entry_of(row) >= 0 for column in columns) == 1

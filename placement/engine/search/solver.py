@@ -22,19 +22,18 @@ from placement.engine.search.problem import Assignment, Problem, Solution, Split
 # alike is tried once: positions with the same room that the same slots could take, whole subtrees included. A
 # state that was a dead end is remembered, and is one wherever it comes up again.
 #
-# What this never does: call something impossible that has a solution. States are equal only if one can be
-# turned into the other by swapping like positions. The order of interchangeable slots, which the enumeration
-# keeps, changes nothing here: the slots of a block that are still to be placed have one domain, so whatever
-# places they take can be sorted.
+# It never calls something impossible that has a solution. States are equal only if one can be turned into the
+# other by swapping like positions. The order of interchangeable slots, which the enumeration keeps, changes
+# nothing here: the open slots of a block have one domain, so whatever places they take can be sorted.
 
 
 _NO_PARENT = -1
-# How much is remembered of one problem, at some hundred bytes each; a state adds one or a few.
+# The most entries kept of one problem, at some hundred bytes each; a state adds one or a few.
 _MOST_NUMBERS = 200_000
 
 
 class Completion:
-    """Answers for one problem, on the state of one `Assignment`, which is left as it was."""
+    """A check for one problem, on the state of one `Assignment`, which is left as it was."""
 
     def __init__(self, assignment: Assignment, budget: Budget) -> None:
         self._assignment = assignment
@@ -61,7 +60,7 @@ class Completion:
         ]
 
     def possible(self, unassigned: Solution, domains: list[int]) -> bool:
-        """Whether the unassigned slots find places. Raises SearchEnded."""
+        """Return whether the unassigned slots find places. Raises SearchEnded."""
         assignment = self._assignment
         steps = [self._step(tuple(sorted(unassigned, key=self._hardness.__getitem__)), domains)]
         while True:
@@ -115,7 +114,7 @@ class Completion:
     # -- which positions, and which states, are alike ------------------------------------------------
 
     def _classes(self, rest: Solution, domains: list[int]) -> tuple[dict[int, int], Hashable]:
-        """The class of each position, and what the whole state is equal by."""
+        """Return the class of each position, and a key that is equal for equal states."""
         looks = self._looks(rest, domains)
         inside: dict[int, list[int]] = {}
         shapes: dict[int, int] = {}
@@ -135,7 +134,7 @@ class Completion:
         return classes, (self._time, rest, tuple(self._assignment.uncovered()), tuple(sorted(alike.values())))
 
     def _looks(self, rest: Solution, domains: list[int]) -> list[Hashable]:
-        """All that matters of each position by itself: who could take it, its room, who is there already."""
+        """Return what matters of each position: slots that could take it, its room, constraints on it."""
         assignment, problem = self._assignment, self._assignment.problem
         takers = [0] * len(self._upwards)
         holding = [0] * len(self._upwards)
@@ -159,12 +158,12 @@ class Completion:
         ]
 
     def _number(self, look: Hashable) -> int:
-        """A small number instead of a nested tuple."""
+        """Return a small number in place of a nested tuple."""
         return self._numbers.setdefault(look, len(self._numbers))
 
 
 class _Step:
-    """One slot on the way: the positions still to try for it, and the answer as soon as it is known."""
+    """A step for one slot: the positions still to try for it, and the answer as soon as it is known."""
 
     __slots__ = ("domains", "key", "outcome", "rest", "untried")
 
@@ -184,7 +183,7 @@ class _Step:
 
 
 def _largest_share(problem: Problem, slot: int) -> float:
-    """How much of the largest room of a class the slot takes, at most; only for choosing an order."""
+    """Return how much of a class's largest room the slot takes at most, as a share; only for an order."""
     return max(
         (contention.demand[slot] / (max(contention.headroom) or 1) for contention in problem.contentions),
         default=0.0,
@@ -192,7 +191,7 @@ def _largest_share(problem: Problem, slot: int) -> float:
 
 
 def _parents(below: tuple[int, ...]) -> dict[int, int]:
-    """The nearest ancestor of each position that has one."""
+    """Return the nearest ancestor of each position that has one."""
     parents: dict[int, int] = {}
     # Large subtrees first, so that the nearest ancestor is the last to claim a position.
     for top in sorted(range(len(below)), key=lambda p: below[p].bit_count(), reverse=True):
@@ -206,7 +205,7 @@ _PATIENCE = 64
 
 
 def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Solution]:
-    """Every solution once: the position of each slot. Distinct allocations first, permutations last.
+    """Yield every solution once: the position of each slot. Distinct allocations first, permutations last.
 
     A slot that is split has the first of its positions. Raises SearchEnded.
     """
@@ -224,7 +223,7 @@ def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Soluti
 
 
 def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[Solution]:
-    """The solutions for the other slots after which what is split can be shared out, too."""
+    """Yield the solutions for the other slots after which what is split can be shared out, too."""
     options = narrowed(problem.options, splitting, budget)
     if options is None:
         budget.dead_ends.update(split.slot for split in splitting.splits)
@@ -241,18 +240,18 @@ def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[S
 
 
 class _Enumeration:
-    """One walk over the canonical solutions of a problem: interchangeable slots take ascending positions."""
+    """A walk over the canonical solutions of a problem: interchangeable slots take ascending positions."""
 
     def __init__(self, problem: Problem, budget: Budget) -> None:
         self._assignment = Assignment(problem, budget)
         self._budget = budget
         self._completion: Completion | None = None
         self._dead_ends = 0
-        # The last slot cannot fail any more unless more than room and isolation counts.
+        # The last slot can only fail where more than room and isolation counts.
         self._last_is_plain = not (problem.subtrees or problem.coverage)
 
     def run(self) -> Iterator[Solution]:
-        """All canonical solutions."""
+        """Yield all canonical solutions."""
         self._budget.look()
         domains = self._assignment.begin()
         if domains is not None:
@@ -290,7 +289,7 @@ class _Enumeration:
                 untried.append(narrowed[order[depth + 1]])
 
     def _last_ones(self, slot: int, positions: int) -> Iterator[Solution]:
-        """All positions of the last slot; they have been narrowed to those that it can take."""
+        """Yield a solution for each position of the last slot, all of which it can take."""
         chosen = self._assignment.chosen
         for position in bits(positions):
             chosen[slot] = position
@@ -300,7 +299,7 @@ class _Enumeration:
         self._dead_ends = 0
 
     def _is_promising(self, unassigned: Solution, domains: list[int]) -> bool:
-        """Whether to go on from here: as long as dead ends are few, they cost less than asking."""
+        """Return whether to go on from here: as long as dead ends are few, they cost less than asking."""
         if self._dead_ends < _PATIENCE:
             return True
         if self._completion is None:
@@ -309,7 +308,7 @@ class _Enumeration:
 
 
 def _permuted(blocks: tuple[tuple[int, ...], ...], solution: Solution) -> Iterator[Solution]:
-    """The other assignments of the same positions to interchangeable slots."""
+    """Yield the other assignments of the same positions to interchangeable slots."""
     blocks = tuple(block for block in blocks if len(block) > 1)
     positions = [sorted(solution[slot] for slot in block) for block in blocks]
     current = list(solution)
@@ -329,7 +328,7 @@ def _permuted(blocks: tuple[tuple[int, ...], ...], solution: Solution) -> Iterat
 
 
 def _distinct_orders(positions: list[int]) -> Iterator[Solution]:
-    """All distinct orders of ascending positions, lexicographically."""
+    """Yield all distinct orders of ascending positions, lexicographically."""
     if len(set(positions)) == len(positions):
         yield from permutations(positions)
         return

@@ -1,1 +1,1 @@
-"""How many more of a request fit, one after another."""
+"""The capacity for a request: how many more of it fit, one after another."""

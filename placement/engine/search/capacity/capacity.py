@@ -1,7 +1,7 @@
-"""How many more of a request could be placed one after another: by host, and for any set of hosts.
+"""The number of further requests that could be placed in turn: by host, and for any set of hosts.
 
-The most there can be, if each is placed where it hinders the following ones least: what fits side by side
-can be placed in any order, for amounts, units and traits do not depend on who came before.
+It is the most there can be, if each is placed where it hinders later ones the least. What fits side by side
+can be placed in any order: amounts, units and traits do not depend on earlier requests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from placement.engine.search.search import search_rows, slot_choices
 # Claims on a copy of the forest, one after another: as many as succeed are certain.
 
 
-# All claims for one query take so many steps: one for each candidate, and one for so many providers seen.
+# The most steps of all claims for one query: one for each candidate, and one for so many providers seen.
 _MOST_STEPS = 10_000
 _PROVIDERS_PER_STEP = 64
 # Which candidate is the first may change with each claim, so claims are made one by one while steps suffice.
@@ -107,7 +107,7 @@ def _free(forest: Forest, draw: Draw) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What some hosts offer of a class: `free` of it, `wanted` by each request, `stranded` of it.
+    """An offer of some hosts for a class: `free` of it, `wanted` by each request, `stranded` of it.
 
     `alone`: how many could be placed if only this class counted.
     """
@@ -120,11 +120,11 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Some hosts together: how many more at least and at most, and what they offer by class.
+    """A summary of some hosts: how many more fit at least and at most, and what they offer by class.
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were one host.
-    Stranded amounts and fragmentation are those of docs/packing.md.
+    everything that is free were on one host.
+    docs/packing.md defines stranded amounts and fragmentation.
     """
 
     lower: int
@@ -136,25 +136,25 @@ class Summary:
 
     @property
     def runs_out_first(self) -> int | None:
-        """The class of which the hosts have enough for the fewest; None without hosts."""
+        """Return the class of which the hosts have enough for the fewest requests; None without hosts."""
         if not self.hosts:
             return None
         return min(self.offered, key=lambda class_id: self.offered[class_id].alone, default=None)
 
     @property
     def fragmentation(self) -> float:
-        """0: what is free is as good as one host; 1: none of it is of use. By what is placed at least."""
+        """Return 0 if what is free is as good as one host, 1 if it is of no use, by the lower bound."""
         return max(0.0, 1 - self.lower / self.ideal) if self.ideal else 0.0
 
 
 def summary_of(lower: int, upper: int, hosts: int, taking: int, offered: Mapping[int, Offered]) -> Summary:
-    """A summary, with its ideal."""
+    """Return a summary, with its ideal."""
     ideal = min((each.free // each.wanted for each in offered.values()), default=0)
     return Summary(lower, upper, hosts, taking, ideal if hosts else 0, offered)
 
 
 def together(summaries: Iterable[Summary], *, shares: bool) -> Summary:
-    """The summary of different hosts; if some share providers, no more than the best of them is certain."""
+    """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
     found = list(summaries)
     lower = [each.lower for each in found]
     classes = dict.fromkeys(class_id for each in found for class_id in each.offered)
@@ -184,7 +184,7 @@ class Capacity:
     """The hosts that offer what a query asks for, and how many more of it each has room for."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
-        """Count what each host has room for at most. Raises SearchEnded, as all that counts does.
+        """Count what each host has room for at most. Raises SearchEnded, as every count does.
 
         What is certain is counted when it is asked for: claims are tried where counting leaves it open.
         """
@@ -208,7 +208,7 @@ class Capacity:
 
     @property
     def roots(self) -> Rows:
-        """The roots of the hosts, in order of their ids."""
+        """Return the roots of the hosts, in order of their ids."""
         return self._anchors.roots
 
     def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
@@ -234,7 +234,7 @@ class Capacity:
 
     @cached_property
     def _lower(self) -> Amounts:
-        """How many each host takes at least: as many as were counted, or as claims of it alone reach."""
+        """Return how many each host takes at least: the number counted, or reached by claims of it alone."""
         lower = self._bounds.lower.copy()
         at = np.flatnonzero(lower < self.upper)
         if not self.shares:
@@ -245,7 +245,7 @@ class Capacity:
         return lower
 
     def _offered_classes(self, offering: Sequence[Choices]) -> dict[int, _ClassOffered]:
-        """Each class that is asked for, with who offers it."""
+        """Return each class that is asked for, with the entries that offer it."""
         found: dict[int, _ClassOffered] = {}
         for class_id in dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources):
             asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
@@ -267,7 +267,7 @@ class Capacity:
         return _ClassOffered(entries, free, sum(amounts), alone, self._stranded(asking, entries))
 
     def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
-        """The entries of hosts that take nothing, and those where no cell fits any more."""
+        """Flag the entries of hosts that take nothing, and entries where no cell fits any more."""
         stranded: Mask = self.upper[entries.hosts] == 0
         able = [rows for part in self._parts for _, rows in part.able]
         if all(self._slots[number].suffixed for number in asking) and able:
@@ -278,11 +278,11 @@ class Capacity:
 
     @cached_property
     def everywhere(self) -> Summary:
-        """All hosts together."""
+        """Return the summary of all hosts together."""
         return self.summary(np.ones(len(self._anchors), bool))
 
     def summary(self, among: Mask) -> Summary:
-        """Some of the hosts together."""
+        """Return the summary of some of the hosts together."""
         lower, upper = self._total(among)
         return summary_of(
             lower,
@@ -293,7 +293,7 @@ class Capacity:
         )
 
     def summaries(self, label: Rows, groups: Sequence[Sequence[int]]) -> list[Summary]:
-        """The hosts of each group together: each host has a label, each group is some labels."""
+        """Return the summaries of groups of hosts: each host has a label, each group is some labels."""
         if self.shares:
             return [self.summary(np.isin(label, labels)) for labels in groups]
         count = max((max(labels, default=0) for labels in groups), default=0) + 1
@@ -320,7 +320,7 @@ class Capacity:
 
     @property
     def shares(self) -> bool:
-        """Whether sharing providers are in play."""
+        """Return whether sharing providers are in play."""
         return any(offered.entries.foreign.any() for offered in self._classes.values())
 
     def _total(self, among: Mask) -> Total:
@@ -328,12 +328,12 @@ class Capacity:
             return int(self._lower[among].sum()), int(self.upper[among].sum())
         lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
         if lower < upper:
-            # The hosts that take from sharing providers are in one another's way, so they claim together.
+            # Hosts that take from sharing providers are in one another's way, so they claim together.
             lower = max(lower, self._claiming.in_all(self.roots[among]))
         return lower, upper
 
     def _runs_out_first(self) -> list[int]:
-        """For each host the class of which it has enough for the fewest."""
+        """Return for each host the class of which it has enough for the fewest requests."""
         if not self._classes or not len(self._anchors):
             return []
         classes = list(self._classes)
@@ -341,7 +341,7 @@ class Capacity:
         return [classes[at] for at in table.argmin(axis=0).tolist()]
 
     def hosts(self) -> Iterator[HostCount]:
-        """The hosts one by one, in order of their ids."""
+        """Yield the hosts one by one, in order of their ids."""
         providers, roots = self._forest.providers, self.roots
         columns = {class_id: self._by_host(offered) for class_id, offered in self._classes.items()}
         numbers = zip(
@@ -366,12 +366,12 @@ class Capacity:
         return sums(hosts, free).tolist(), offered.alone.tolist(), stranded.tolist()
 
     def aggregates(self) -> set[int]:
-        """The ids of the aggregates that hosts are in by their roots."""
+        """Return the ids of the aggregates that hosts are in by their roots."""
         memberships = self._forest.aggregates
         return {id_ for number in self._set_numbers() for id_ in memberships.members(number)}
 
     def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
-        """The hosts whose roots are in each of the aggregates."""
+        """Return the summary of the hosts with roots in an aggregate, for each of the aggregates."""
         # Hosts share few distinct sets of aggregates: each is summed once.
         wanted = list(ids)
         if not wanted:
@@ -389,9 +389,9 @@ class Capacity:
 
 
 class HostCount(NamedTuple):
-    """How many more a host has room for at least and at most; `row` and `id` are those of its root.
+    """A host and how many more it has room for at least and at most; `row` and `id` are of its root.
 
-    `runs_out_first` is the class of which it has enough for the fewest.
+    `runs_out_first` is the class of which it has enough for the fewest requests.
     """
 
     row: int
@@ -404,7 +404,7 @@ class HostCount(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """By label: at least, at most, hosts, hosts that take one; by class wanted, free, alone, stranded."""
+    """A table by label: bounds, hosts, hosts that take one; by class wanted, free, alone, stranded."""
 
     hosts: list[Amounts]
     classes: dict[int, tuple[int, list[Amounts]]]
@@ -422,7 +422,7 @@ def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class _ClassOffered:
-    """Who offers a class, entry by entry: `free` of it, and whether that is `stranded`; `alone` by host."""
+    """A class and the entries that offer it: `free` at each, whether it is `stranded`; `alone` by host."""
 
     entries: Entries
     free: Amounts
@@ -431,7 +431,7 @@ class _ClassOffered:
     stranded: Mask
 
     def among(self, hosts: Mask) -> Offered:
-        """Some hosts together; what sharing providers have counts once."""
+        """Return the offer of some hosts together; what sharing providers have counts once."""
         kept = hosts[self.entries.hosts]
         rows, free, stranded = self.entries.rows[kept], self.free[kept], self.stranded[kept]
         if self.entries.foreign.any():
@@ -444,7 +444,7 @@ class _ClassOffered:
 
 
 def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing) -> list[Choices]:
-    """Who could fill each slot if amounts did not matter; like slots share one object."""
+    """Return the providers that could fill each slot, apart from amounts; like slots share one object."""
     known: dict[object, Choices] = {}
     for slot in slots:
         if slot.condition not in known:
@@ -454,7 +454,7 @@ def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing
 
 
 def _union(anchors: Anchors, choices: Sequence[Choices]) -> Entries:
-    """The entries of all of the choices, each once."""
+    """Return the entries of all of the choices, each once."""
     if len(choices) == 1:
         return anchors.entries(choices[0])
     own = own_rows(choices)

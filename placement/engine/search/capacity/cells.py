@@ -1,6 +1,6 @@
 """Cells: a slot and others that have to be below its provider, such as memory of a NUMA node and cores of it.
 
-How many cells a provider has room for can be told without combining if the subtrees of such providers are
+The number of cells that a provider has room for needs no combining if the subtrees of such providers are
 apart: each slot below counts by itself.
 """
 
@@ -27,9 +27,9 @@ from placement.engine.search.query import ForestQuery, Slot
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Slots by number; `ties`: sets of them that must be below one another.
+    """A part of a query: slots by number; `ties`: sets of slots that must be below one another.
 
-    `coverage`: the trait conditions that the unsuffixed ones must meet between them.
+    `coverage`: the trait conditions that the unsuffixed slots must meet between them.
     """
 
     slots: tuple[int, ...]
@@ -40,7 +40,7 @@ class Part:
 def parts_of(
     forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices]
 ) -> list[Part]:
-    """The parts of a query, in the order of their first slots."""
+    """Return the parts of a query, in the order of their first slots."""
     ties = list(_ties(query, slots))
     coverage = tuple(_open_conditions(forest, slots, choices))
     leader = list(range(len(slots)))
@@ -71,13 +71,13 @@ def parts_of(
 
 
 def tops_of(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """The slots of each constraint on subtrees, those that are split included."""
+    """Yield the slots of each constraint on subtrees, including the slots that are split."""
     for names in query.same_subtree:
         yield frozenset(number for number, slot in enumerate(slots) if slot.suffix in names)
 
 
 def _ties(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """The constraints on subtrees, and each group that splits something with what it does not split."""
+    """Yield the constraints on subtrees, and the slots of each group that splits something."""
     for tie in tops_of(query, slots):
         if len(tie) > 1:
             yield tie
@@ -95,7 +95,7 @@ def _collective(slots: Sequence[Slot], coverage: Sequence[frozenset[int]]) -> li
 def _open_conditions(
     forest: Forest, slots: Sequence[Slot], choices: Sequence[Choices]
 ) -> Iterator[frozenset[int]]:
-    """The trait conditions of the unsuffixed group that not all providers of one of its slots meet."""
+    """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
     unsuffixed = [number for number, slot in enumerate(slots) if not slot.suffixed]
     for any_of in slots[unsuffixed[0]].group.required if unsuffixed else ():
         met = (
@@ -110,7 +110,7 @@ def _open_conditions(
 def _meet(
     query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], one: int, other: int
 ) -> bool:
-    """Whether it matters to one slot which provider the other one takes."""
+    """Return whether it matters to one slot which provider the other one takes."""
     apart = query.isolate and slots[one].suffixed and slots[other].suffixed
     if slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule:
         apart = False
@@ -120,7 +120,7 @@ def _meet(
 
 
 def intersect(one: Choices, other: Choices) -> bool:
-    """Whether some provider can fill both slots."""
+    """Return whether some provider can fill both slots."""
     if one is other:
         return bool(len(one.own) or len(one.foreign))
     able = one.own_mask | one.foreign_mask
@@ -136,21 +136,21 @@ MOST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """At least `lower` and at most `upper`, a number for each host; equal where they are exact."""
+    """A pair of bounds: at least `lower`, at most `upper`, by host; equal where they are exact."""
 
     lower: Amounts
     upper: Amounts
 
     def least(self, other: Bounds) -> Bounds:
-        """What is left of both where both are needed."""
+        """Return the smaller bounds, for what needs both."""
         return Bounds(np.minimum(self.lower, other.lower), np.minimum(self.upper, other.upper))
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Providers that can fill a slot, each with the host (its place among the hosts) that it does so for.
+    """A list of providers that can fill a slot, each with the host (by its place) that it does so for.
 
-    Those of other trees that share stand there once for each host that they serve, with `foreign` set.
+    A sharing provider of another tree is listed once for each host that it serves, with `foreign` set.
     """
 
     rows: Rows
@@ -159,12 +159,12 @@ class Entries:
 
 
 def own_rows(choices: Iterable[Choices]) -> Rows:
-    """The providers that can fill some of the slots for their own trees, ascending."""
+    """Return the providers that can fill some of the slots for their own trees, ascending."""
     return np.flatnonzero(np.logical_or.reduce([choice.own_mask for choice in choices]))
 
 
 class Anchors:
-    """The hosts that are counted for, by their roots."""
+    """The hosts to count for, by their roots."""
 
     def __init__(self, forest: Forest, roots: Rows, sharing: Sharing) -> None:
         self.forest = forest
@@ -177,11 +177,11 @@ class Anchors:
         return len(self.roots)
 
     def hosts_of(self, rows: Rows) -> Rows:
-        """The host in whose tree each provider is, -1 if it is in none of them."""
+        """Return the host of each provider, by the tree that it is in; -1 if it is in none of them."""
         return self._place[self.forest.roots_of(rows)]
 
     def entries(self, choice: Choices) -> Entries:
-        """The providers of a choice that serve some of the hosts."""
+        """Return the providers of a choice that serve some of the hosts."""
         hosts = self.hosts_of(choice.own)
         rows, hosts = choice.own[hosts >= 0], hosts[hosts >= 0]
         foreign = np.zeros(len(rows), bool)
@@ -194,17 +194,17 @@ class Anchors:
         return Entries(rows, hosts, foreign)
 
     def sums(self, hosts: Rows, numbers: Amounts | Shares) -> Amounts:
-        """The sum of the numbers of each host."""
+        """Return the sum of the numbers of each host."""
         return np.bincount(hosts, numbers, len(self)).astype(np.int64)
 
 
 def free_of(forest: Forest, class_id: int, rows: Rows) -> Amounts:
-    """What is free of a class at providers, as far as it is counted; 0 where there is none."""
+    """Return what is free of a class at providers, as far as it is counted; 0 where there is none."""
     return np.clip(forest.column(class_id).free_of(rows), 0, MOST)
 
 
 def room_for(forest: Forest, resources: Iterable[tuple[int, int]], rows: Rows) -> Amounts:
-    """How many times each provider can give all of the resources."""
+    """Return how many times each provider can give all of the resources."""
     room = np.full(len(rows), MOST, np.int64)
     for class_id, amount in resources:
         np.minimum(room, free_of(forest, class_id, rows) // amount, out=room)
@@ -212,7 +212,7 @@ def room_for(forest: Forest, resources: Iterable[tuple[int, int]], rows: Rows) -
 
 
 def most_of_one(forest: Forest, slot: Slot, rows: Rows) -> Amounts:
-    """How many times one consumer may take the resources of a slot from each provider, whatever is free."""
+    """Return how often one consumer may take a slot's resources from each provider, whatever is free."""
     most = np.full(len(rows), MOST, np.int64)
     for class_id, amount in slot.resources:
         np.minimum(most, forest.column(class_id).most(rows) // amount, out=most)
@@ -220,10 +220,10 @@ def most_of_one(forest: Forest, slot: Slot, rows: Rows) -> Amounts:
 
 
 def largest(room: Amounts, most: Amounts, wanted: int, hosts: Rows, count: int) -> Amounts:
-    """For each of `count` hosts the largest t for which sum(min(room, most * t)) >= wanted * t.
+    """Return for each of `count` hosts the largest t with sum(min(room, most * t)) >= wanted * t.
 
-    So many consumers can take `wanted` each from providers that have `room` for all of them together and
-    give one consumer at most `most`: the left side is concave in t, and a share-out exists exactly where no
+    That many consumers can take `wanted` each from providers that have `room` for all of them together and
+    give one consumer at most `most`. The left side is concave in t, and a share-out exists exactly where no
     provider has to give more (max-flow min-cut).
     """
     within = room.astype(np.float64)
@@ -240,13 +240,13 @@ def largest(room: Amounts, most: Amounts, wanted: int, hosts: Rows, count: int) 
 
 
 _NONE = -1
-# A provider of less has no siblings to be kept together.
+# A provider with a smaller capacity has no siblings to be kept together.
 _FEWEST_SIBLINGS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The number of a slot, and sets of like slots below it; a slot that is split is a set of its own."""
+    """A slot by number, and sets of like slots below it; a slot that is split is a set of its own."""
 
     top: int
     below: tuple[tuple[int, ...], ...] = ()
@@ -255,7 +255,7 @@ class Cell:
 def cells_of(
     forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], part: Part
 ) -> list[Cell] | None:
-    """The slots of a part as cells, None if they cannot be seen so."""
+    """Return the slots of a part as cells, None if they do not form cells."""
     if part.coverage:
         return None
     left, cells = set(part.slots), []
@@ -291,7 +291,7 @@ def _tied(part: Part, first: int) -> set[int]:
 
 
 def _cell(slots: Sequence[Slot], part: Part, members: set[int], top: int) -> Cell | None:
-    """The cell with this slot on top; None if a constraint leaves it out."""
+    """Return the cell with this slot on top; None if a constraint leaves it out."""
     ties = [tie for tie in part.ties if tie & members]
     if any(top not in tie for tie in ties):
         return None
@@ -305,7 +305,7 @@ def _cell(slots: Sequence[Slot], part: Part, members: set[int], top: int) -> Cel
 def _are_apart(
     forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], cell: Cell
 ) -> bool:
-    """Whether the slots of a cell take nothing from each other, and only the top can be on top."""
+    """Return whether a cell's slots take nothing from each other, and only the top can be on top."""
     if not cell.below:
         return True
     if any(len(choices[number].foreign) for number in (cell.top, *(each[0] for each in cell.below))):
@@ -314,7 +314,7 @@ def _are_apart(
     for at, one in enumerate(firsts):
         classes = {class_id for class_id, _ in slots[one].resources}
         for other in firsts[at + 1 :]:
-            # What splits next to its own top takes another class; who has to be apart is seen to below.
+            # A split next to its own top takes another class; `pools` keeps apart what has to be.
             apart = query.isolate and at > 0
             shared = any(class_id in classes for class_id, _ in slots[other].resources)
             if (apart or shared) and intersect(choices[one], choices[other]):
@@ -333,7 +333,7 @@ def _flags(forest: Forest, rows: Rows) -> Mask:
 
 
 def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = False) -> Rows:
-    """The nearest ancestor of each provider that is wanted, -1 if there is none."""
+    """Return each provider's nearest ancestor that is wanted (`or_self`: or itself), -1 if there is none."""
     found = np.full(len(rows), _NONE, np.intp)
     current = rows if or_self else forest.providers.parent[rows].astype(np.intp)
     while True:
@@ -347,10 +347,10 @@ def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What slots can have below each top: `most` consumers, and `room` units, `wanted` by a consumer.
+    """A pool for slots below each top: `most` consumers, and `room` units, `wanted` by a consumer.
 
-    `plain`: as many units as there is room for can be given to anybody, also if cells want different
-    amounts. `exact`: as many consumers can be served, else these are only not more.
+    `plain`: any consumers can take all units that there is room for, also if cells want different amounts.
+    `exact`: `most` consumers can be served; elsewhere `most` is only an upper bound.
     """
 
     room: Amounts
@@ -368,7 +368,7 @@ def pools(
     cell: Cell,
     tops: Rows,
 ) -> Iterator[Pool]:
-    """What each set below can have at each of the tops."""
+    """Yield the pool of each set of slots below, at all of the tops."""
     place = np.full(forest.count, _NONE, np.intp)
     place[tops] = np.arange(len(tops))
     is_top = place >= 0
@@ -394,7 +394,7 @@ def _pool(room: Amounts, most: Amounts, wanted: int, at: Rows, count: int) -> Po
 
 
 def _any_at(rows: Mask, at: Rows, count: int) -> Mask:
-    """The tops below which any row is so."""
+    """Return the tops below which any row is flagged."""
     found = np.zeros(count, bool)
     found[at[rows]] = True
     return found
@@ -412,7 +412,7 @@ def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) ->
     room = free_of(forest, class_id, rows)
     most = column.most(rows)
     found = _pool(room - room % step, most - most % step, amount, at, count)
-    # Parts come in steps: with different ones, or a least part of several, some rests may be of no use.
+    # Parts come in steps: with different steps, or a least part of several, some rests may be useless.
     usual = _one_of(step, at, count)
     odd = (step != usual[at]) | (least > step) | (amount % step != 0)
     simple = ~_any_at(odd, at, count)
@@ -420,14 +420,14 @@ def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) ->
 
 
 def _one_of(numbers: Amounts, at: Rows, count: int) -> Amounts:
-    """The number of some row at each top."""
+    """Return the number of any one row at each top."""
     found = np.ones(count, np.int64)
     found[at] = numbers
     return found
 
 
 def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> Pool:
-    """Whole providers that make exactly the amount: certain where all of them are of one size."""
+    """Return the pool of whole providers that make exactly the amount: certain if all have one size."""
     at, whole = at[whole > 0], whole[whole > 0]
     room = np.bincount(at, whole, count).astype(np.int64)
     usual = _one_of(whole, at, count)

@@ -1,4 +1,4 @@
-"""How many more of a part of a query each host has room for."""
+"""A count of how many more of a part of a query each host has room for."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from placement.engine.search.solver import solutions
 
 # Counting by patterns: the ways in which one tree can serve one consumer, and how many of each go together.
 #
-# Trees where the same providers can serve the same slots have the same patterns, so many trees are counted at
-# once: exactly for one or two patterns; for more a greedy choice is a lower bound and sums are an upper one,
-# and where these differ the choices are tried one by one, as long as that does not take too many steps.
+# Trees where the same providers can serve the same slots have the same patterns and are counted at once. One
+# or two patterns are counted exactly. For more, a greedy choice is a lower bound, and sums are an upper one.
+# Where these differ, choices are tried one by one, up to a number of steps.
 
 
 Demands = Sequence[Mapping[Any, int]]
-"""For each slot what it takes of what the provider has room for, by any keys."""
+"""For each slot the amounts that it takes of the provider's room, by any keys."""
 
 _MOST_PATTERNS = 64
-# A pattern is tried so many times in a greedy count, and a state is searched for so many steps.
+# The most tries of a pattern in a greedy count, and the most steps of a search for a state.
 _MOST_ROUNDS = 4096
 _STEPS_PER_TREE = 3000
 _STEPS_IN_ALL = 150_000
@@ -65,7 +65,7 @@ def count_patterns(
     room: Mapping[Hashable, Amounts],
     budget: Budget,
 ) -> Bounds:
-    """How many consumers each of the roots has room for; `room` has a number for each row of the forest.
+    """Return how many consumers each of the roots has room for; `room` has a number per row of the forest.
 
     The equivalence classes must not depend on what is free. Raises SearchEnded.
     """
@@ -112,7 +112,7 @@ def _of_class(
 def _packed(
     patterns: Amounts, free: Amounts, keys: Amounts, all_known: bool, budget: Budget, steps: _Steps
 ) -> Bounds:
-    """How many patterns fit side by side into each row of `free`."""
+    """Return how many patterns fit side by side into each row of `free`."""
     if all_known and len(patterns) == 1:
         exact = _times(patterns[0], free)
         return Bounds(exact, exact)
@@ -135,7 +135,7 @@ def _packed(
 
 
 def _times(pattern: Amounts, free: Amounts) -> Amounts:
-    """How many times one pattern fits."""
+    """Return how many times one pattern fits."""
     asked = pattern > 0
     if not asked.any():
         return np.full(len(free), MOST, np.int64)
@@ -144,7 +144,7 @@ def _times(pattern: Amounts, free: Amounts) -> Amounts:
 
 
 def _of_two(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
-    """The best of all shares of two patterns: exact."""
+    """Return the best of all mixtures of two patterns: exact."""
     one, other = patterns
     best = _times(other, free)
     most = _times(one, free)
@@ -160,7 +160,7 @@ def _of_two(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
 
 
 def _greedy(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
-    """How many fit if the pattern that leaves most room for others is taken again and again."""
+    """Return how many fit if the pattern that leaves most room for others is taken again and again."""
     left, placed = free.copy(), np.zeros(len(free), np.int64)
     active = np.arange(len(free))
     for _ in range(_MOST_ROUNDS):
@@ -177,14 +177,14 @@ def _greedy(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
 
 
 def _slack(patterns: Amounts, left: Amounts) -> Amounts:
-    """How often the patterns would fit one by one, finely; below 0 where the state is impossible."""
+    """Return a fine measure of how often patterns would fit one by one; below 0 in an impossible state."""
     rooms = np.stack([_times(pattern, left) for pattern in patterns], axis=1)
     finely = (rooms.sum(axis=1) * 2**16) + (rooms > 0).sum(axis=1)
     return np.where((left < 0).any(axis=1), -1, finely)
 
 
 def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
-    """More than this do not fit: the sum of the patterns one by one, and of each key over all positions."""
+    """Return an upper bound: of the patterns one by one in sum, and of each key over all positions."""
     bound: Amounts = np.stack([_times(pattern, free) for pattern in patterns], axis=1).sum(axis=1)
     for key in np.unique(keys).tolist():
         chosen = keys == key
@@ -195,7 +195,7 @@ def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
 
 
 class _Search:
-    """The most patterns that fit into one tree, by trying how often each is taken."""
+    """A search for the most patterns that fit into one tree, by trying how often each is taken."""
 
     def __init__(self, patterns: Amounts, free: Amounts, lower: int, upper: int, steps: int) -> None:
         self._patterns: list[tuple[int, ...]] = [tuple(pattern) for pattern in patterns.tolist()]
@@ -205,7 +205,7 @@ class _Search:
         self.steps = 0
 
     def run(self) -> tuple[int, int]:
-        """The bounds: equal unless it took too many steps."""
+        """Return the bounds: equal unless it took too many steps."""
         finished = self._try(0, self._free, 0)
         return self._best, self._best if finished else self._upper
 
@@ -228,7 +228,7 @@ class _Search:
         return True
 
     def _most(self, at: int, free: tuple[int, ...]) -> int:
-        """No more fit by all that is free together."""
+        """Return an upper bound: what is free together, divided by the smallest pattern."""
         least = min(sum(pattern) for pattern in self._patterns[at:])
         touched = [any(amounts) for amounts in zip(*self._patterns[at:], strict=True)]
         return sum(room for room, is_used in zip(free, touched, strict=True) if is_used) // max(least, 1)
@@ -241,14 +241,14 @@ def _fit(pattern: tuple[int, ...], free: tuple[int, ...]) -> int:
 
 
 def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> Iterator[tuple[Indices, bool]]:
-    """Places of roots, and whether a single consumer fits there. Raises SearchEnded."""
+    """Yield places of roots, and whether a single consumer fits there. Raises SearchEnded."""
     for trees in equivalence.of(roots.astype(np.int32)):
         yield trees.ranks, next(solutions(trees.problem, budget), None) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What a part can have of each provider that serves several hosts: `room` of its entries."""
+    """A supply for a part, from providers that serve several hosts: `room` of its entries."""
 
     entries: Entries
     room: Amounts
@@ -256,10 +256,10 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many consumers a part has room for on each host, if nobody else takes from sharing providers.
+    """A count of consumers that a part has room for on each host, if others leave sharers alone.
 
     `supply`: what sharing providers give, if that is all that hosts have in common and can be shared out.
-    `full`: the providers that could take their slot, but have no room for a cell of it.
+    `able`: by slot, the providers that have room for the slot and for a cell below it.
     """
 
     bounds: Bounds
@@ -269,7 +269,7 @@ class Counted:
 
 
 class Counting:
-    """Counts the parts of one query at some hosts."""
+    """A counter for the parts of one query at some hosts."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class Counting:
         self._anchors = anchors
 
     def count(self, part: Part) -> Counted:
-        """The part at each host. Raises SearchEnded."""
+        """Count the part at each host. Raises SearchEnded."""
         first = self._slots[part.slots[0]]
         shares = any(len(self._choices[number].foreign) for number in part.slots)
         alike = {id(self._choices[number]) for number in part.slots}
@@ -327,7 +327,7 @@ class Counting:
         return Counted(self._certain(Part((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
 
     def _equal(self, numbers: Sequence[int]) -> Bounds:
-        """Like slots: so many providers of each consumer, or amounts that may come from one."""
+        """Count like slots: each slot of a consumer has a provider of its own, or several may share one."""
         slot = self._slots[numbers[0]]
         entries = self._anchors.entries(self._choices[numbers[0]])
         room = room_for(self._forest, slot.resources, entries.rows)
@@ -368,14 +368,14 @@ class Counting:
         return Counted(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
 
     def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
-        """The hosts for which all of these hold at all of their tops, given the host of each top."""
+        """Return the hosts where all masks hold at all of their tops; `hosts` has the host of each top."""
         holds = np.ones(len(self._anchors), bool)
         for mask in found:
             holds[hosts[~mask & (hosts >= 0)]] = False
         return holds
 
     def _unequal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
-        """Cells that ask for different amounts: in patterns of their tops, and of what these have below."""
+        """Count cells that ask for different amounts: by patterns of their tops and of what is below."""
         tops = own_rows(self._choices[cell.top] for cell in cells)
         rooms: dict[Hashable, Amounts] = {}
         givers: dict[Hashable, bytes] = {}
@@ -403,13 +403,13 @@ class Counting:
         return Counted(self._certain(part, bounds, exact), shares=False)
 
     def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: Pool, tops: Rows) -> bool:
-        """Whether the pool is the same for all cells that have it; it is noted by the row of each top."""
+        """Return whether the pool is one for all cells that have it; it is noted by the row of each top."""
         column = np.zeros(self._forest.count, np.int64)
         column[tops] = pool.room
         return bool((rooms.setdefault(key, column) == column).all())
 
     def _overlap(self, cells: Sequence[Cell], rooms: Mapping[Hashable, Amounts]) -> bool:
-        """Whether different pools, or a pool and the tops, draw on one class."""
+        """Return whether different pools, or a pool and the tops, draw on one class."""
         of_tops = {class_id for cell in cells for class_id, _ in self._slots[cell.top].resources}
         of_pools = [key[2] if key[1] else dict(key[2]) for key in rooms]  # type: ignore[index]
         named = [{each} if isinstance(each, int) else set(each) for each in of_pools]
@@ -419,7 +419,7 @@ class Counting:
     # -- everything else -----------------------------------------------------------------------------
 
     def _class_rooms(self, numbers: Iterable[int]) -> dict[Hashable, Amounts]:
-        """What all providers have free of the classes that these slots ask for."""
+        """Return what all providers have free of the classes that these slots ask for."""
         rows = np.arange(self._forest.count)
         classes = sorted({class_id for number in numbers for class_id, _ in self._slots[number].resources})
         return {class_id: free_of(self._forest, class_id, rows) for class_id in classes}
@@ -443,7 +443,7 @@ class Counting:
 
     @staticmethod
     def _within(part: Part, slot: Slot) -> Slot:
-        """The slot without the trait conditions that the unsuffixed group meets in any case."""
+        """Return the slot without the trait conditions that the unsuffixed group meets in any case."""
         if slot.suffixed:
             return slot
         return replace(slot, group=replace(slot.group, required=part.coverage))
@@ -453,7 +453,7 @@ class Counting:
         return self._certain(part, Bounds(most, most), np.zeros(len(most), bool))
 
     def _certain(self, part: Part, bounds: Bounds, exact: Mask) -> Bounds:
-        """The bounds where they are exact; elsewhere one is certain if one fits at all, and none else."""
+        """Return the bounds; where they are not exact, `lower` is 1 if one fits at all, else both are 0."""
         at = np.flatnonzero(~exact)
         if not len(at):
             return bounds
@@ -465,7 +465,7 @@ class Counting:
         return Bounds(lower, upper)
 
     def _at_most(self, part: Part) -> Amounts:
-        """What is free of each class, divided by all that is asked of it."""
+        """Return the least over the classes of what is free, divided by all that is asked of it."""
         most = np.full(len(self._anchors), MOST, np.int64)
         for class_id, numbers in self._asking(part):
             merged = _merged([self._anchors.entries(self._choices[number]) for number in numbers])
@@ -483,7 +483,7 @@ class Counting:
 
 
 def _merged(found: Sequence[Entries]) -> Entries:
-    """All different entries."""
+    """Return all different entries."""
     rows = np.concatenate([entries.rows for entries in found])
     hosts = np.concatenate([entries.hosts for entries in found])
     foreign = np.concatenate([entries.foreign for entries in found])

@@ -1,4 +1,4 @@
-"""From hosts to sums of hosts, where sharing providers give what they have once and not to each host."""
+"""Sums over hosts, where sharing providers give what they have once and not to each host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Total = tuple[int, int]
 
 
 def total(alone: Bounds, parts: Sequence[Counted], sharers: Mask, among: Mask) -> Total:
-    """How many some of the hosts have room for together; `alone`: each if the others take nothing.
+    """Return how many some of the hosts have room for in sum; `alone`: each if the others take nothing.
 
     `sharers`: which rows of the forest share.
     """
@@ -34,7 +34,7 @@ def total(alone: Bounds, parts: Sequence[Counted], sharers: Mask, among: Mask) -
 
 
 def _least(found: Sequence[Bounds], alone: Bounds) -> Bounds:
-    """What parts without sharing providers leave; nothing but the others bounds a host if there are none."""
+    """Return what parts without sharing providers leave for each host; endless if there are no such parts."""
     if not found:
         endless = np.full(len(alone.lower), np.iinfo(np.int64).max // 4)
         return Bounds(endless, endless)
@@ -44,7 +44,7 @@ def _least(found: Sequence[Bounds], alone: Bounds) -> Bounds:
 
 
 def _most_by_flow(supply: Supply, bound: Amounts, sharers: Mask, among: Mask) -> int:
-    """The most that hosts take in all, each up to its bound: of their own, then of sharing providers."""
+    """Return the most that hosts take in all, each up to its bound: first of their own, then of sharers."""
     entries, room = supply.entries, supply.room
     kept = among[entries.hosts]
     rows, hosts, room = entries.rows[kept], entries.hosts[kept], room[kept]
@@ -56,7 +56,7 @@ def _most_by_flow(supply: Supply, bound: Amounts, sharers: Mask, among: Mask) ->
 
 
 def _flow(providers: Rows, hosts: Rows, room: Amounts, missing: Amounts) -> int:
-    """The most that providers give to hosts that miss something; hosts of the same providers count as one."""
+    """Return the most that providers give to hosts that miss something; hosts of equal providers are one."""
     if not len(providers):
         return 0
     _, first, number = np.unique(providers, return_index=True, return_inverse=True)
@@ -71,9 +71,9 @@ def _flow(providers: Rows, hosts: Rows, room: Amounts, missing: Amounts) -> int:
 
 
 def max_flow(supply: Sequence[int], givers: Sequence[frozenset[int]], wanted: Sequence[int]) -> int:
-    """The most that can be given: `supply` by giver, `wanted` by taker, who takes from these `givers`.
+    """Return the most that can flow: `supply` by giver, `wanted` by taker, `givers` of each taker.
 
-    Augmenting paths, shortest first (Edmonds and Karp).
+    It uses augmenting paths, shortest first (Edmonds and Karp).
     """
     left, missing = list(supply), list(wanted)
     given: list[dict[int, int]] = [dict.fromkeys(each, 0) for each in givers]
@@ -85,7 +85,7 @@ def max_flow(supply: Sequence[int], givers: Sequence[frozenset[int]], wanted: Se
         for giver in each:
             _give(left, missing, given, giver, taker, min(left[giver], missing[taker]))
     while (path := _path(left, missing, given, takers)) is not None:
-        # taker, giver, taker, giver ...: each giver gives to the one before what it gave to the one after.
+        # taker, giver, taker, giver ...: a giver gives to the taker before it what the taker after it had.
         amount = min(missing[path[0]], left[path[-1]])
         for at in range(1, len(path) - 1, 2):
             amount = min(amount, given[path[at + 1]][path[at]])
@@ -109,7 +109,7 @@ def _give(
 def _path(
     left: Sequence[int], missing: Sequence[int], given: Sequence[dict[int, int]], takers: Sequence[list[int]]
 ) -> list[int] | None:
-    """From a taker that misses something to a giver that has something left."""
+    """Return a path from a taker that misses something to a giver that has something left."""
     came: dict[tuple[bool, int], tuple[bool, int] | None] = {
         (True, taker): None for taker, amount in enumerate(missing) if amount
     }
@@ -139,7 +139,7 @@ def _back(came: dict[tuple[bool, int], tuple[bool, int] | None], end: tuple[bool
 
 
 def _at_least(sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharers: Mask, among: Mask) -> int:
-    """What hosts take one after the other, of what those before them have left in sharing providers."""
+    """Return what hosts take in turn, each of what the hosts before it left in sharing providers."""
     if any(part.supply is None for part in sharing):
         # One host alone is certain.
         return int(alone[among].max())
@@ -164,7 +164,7 @@ def _at_least(sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharer
 
 
 def _by_host(supply: Supply, sharers: Mask) -> dict[int, list[int]]:
-    """The providers of each host, its own first."""
+    """Return the providers of each host, its own first."""
     found: dict[int, list[int]] = {}
     order = np.argsort(sharers[supply.entries.rows], kind="stable")
     for at in order.tolist():

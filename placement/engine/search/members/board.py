@@ -1,4 +1,4 @@
-"""What was given to members so far, by the forest and by the tallies of rules; what is left for each kind."""
+"""The board of a decision: what members have so far, in forest and tallies, and what is left by kind."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from placement.engine.search.members.places import NOWHERE, HostPlaces, Rule, Ta
 from placement.engine.search.query import ForestQuery
 
 FindMore = Callable[[Mask | None], tuple[Answer, bool]]
-"""Searches at some of the rows as roots or at all; the answer, and whether it was cut."""
+"""A search at some of the rows as roots, or at all: the answer, and whether it was cut."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """Members that ask for the same under the same rules, by the numbers of the rules.
+    """A kind: members that ask for the same under the same rules, by the numbers of the rules.
 
-    `room` tells of each row of the forest how many fit at most below it if it is a root.
+    `room` returns for each row of the forest how many fit at most below it if it is a root.
     """
 
     find: FindMore
@@ -37,10 +37,10 @@ class Kind:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Table:
-    """The candidates of a kind, best first, with their hosts and their places by rule.
+    """A table of the candidates of a kind, best first, with their hosts and their places by rule.
 
-    `is_cut`: there may be more. `at_version` of the board, `narrowed`: at hosts that hard rules allowed then.
-    `drawn`: what candidates draw, as far as it was asked for.
+    `is_cut`: there may be more. `at_version`: the version of the board at the search. `narrowed`: only hosts
+    that hard rules allowed then. `drawn`: what candidates draw, as far as requested.
     """
 
     answer: Answer
@@ -54,7 +54,7 @@ class Table:
     drawn: dict[int, list[Draw]] = field(default_factory=dict)
 
     def draws(self, at: int) -> list[Draw]:
-        """What a candidate draws."""
+        """Return what a candidate draws."""
         found = self.drawn.get(at)
         if found is None:
             found = self.drawn[at] = self.answer.draws(at)
@@ -73,7 +73,7 @@ class Given:
 
 
 class Board:
-    """The state of a decision; `forest` is forked, for what is given is taken there."""
+    """The state of a decision; `forest` is a fork, because what is given is taken from it."""
 
     def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[Rule]) -> None:
         self.forest = forest
@@ -88,7 +88,7 @@ class Board:
     # -- candidates ---------------------------------------------------------------------------------
 
     def table(self, kind: Kind) -> Table:
-        """The candidates of a kind."""
+        """Return the candidates of a kind."""
         if kind not in self._tables:
             assert not self.given, "tables are made before anything is given"
             self._first[kind] = self._made(kind, None)
@@ -96,16 +96,16 @@ class Board:
         return self._tables[kind]
 
     def first_table(self, kind: Kind) -> Table:
-        """The candidates of a kind before anything was given."""
+        """Return the candidates of a kind before anything was given."""
         self.table(kind)
         return self._first[kind]
 
     def anywhere(self, kind: Kind) -> Table:
-        """The candidates of a kind on what is left, whatever the rules say."""
+        """Return the candidates of a kind on what is left, whatever the rules say."""
         return self._made(kind, None)
 
     def search_again(self, kind: Kind) -> Table:
-        """The candidates of a kind on what is left, at hosts that the rules allow."""
+        """Search the candidates of a kind again, on what is left, at hosts that the rules allow."""
         self._tables[kind] = self._made(kind, self.allowed_hosts(kind))
         return self._tables[kind]
 
@@ -122,7 +122,7 @@ class Board:
         return Table(answer, hosts, places, scores, alive, is_cut, self.version, among is not None)
 
     def allowed_hosts(self, kind: Kind) -> Mask:
-        """Which rows are roots where the rules on hosts and aggregates allow one more."""
+        """Return which rows are roots where the rules on hosts and aggregates allow one more."""
         roots = self.forest.roots.astype(np.intp)
         allowed = np.zeros(self.forest.count, bool)
         allowed[roots] = True
@@ -133,24 +133,24 @@ class Board:
         return allowed
 
     def touched_since(self, host: int, version: int) -> bool:
-        """Whether something was given on a host after a version of the board."""
+        """Return whether something was given on a host at or after a version of the board."""
         return self._touched.get(host, -1) >= version
 
     def excess(self, number: int) -> int:
-        """By how many a rule is broken where members are; 0 if it holds."""
+        """Return by how many a rule is broken where members are; 0 if it holds."""
         tally = self.tallies[number]
         places = [given.places[number] for given in self.given if number in given.places]
         return tally.excess(filled_up([*places, *tally.rule.held.tolist()]))
 
     def has_room(self, draws: Sequence[Draw]) -> bool:
-        """Whether all of it is there."""
+        """Return whether there is room for all draws."""
         inventories = self.forest.inventories
         return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
 
     # -- giving -------------------------------------------------------------------------------------
 
     def give(self, kind: Kind, table: Table, at: int) -> None:
-        """Let a member of the kind have a candidate."""
+        """Give a candidate to a member of the kind."""
         places = {number: table.places[number][at].tolist() for number in kind.rules}
         given = Given(kind, table, at, table.draws(at), places)
         for draw in given.draws:
@@ -162,7 +162,7 @@ class Board:
         self.given.append(given)
 
     def give_back(self) -> None:
-        """Take the last one back."""
+        """Take back what was given last."""
         last = self.given.pop()
         for draw in last.draws:
             self.forest.take(draw.row, draw.class_id, -draw.amount)
@@ -170,7 +170,7 @@ class Board:
             self.tallies[number].add(each, -1)
 
     def score_again(self, given: Given) -> None:
-        """Take over what the other candidates of a host are worth after one was given there."""
+        """Update the scores of the other candidates of a host after one was given there."""
         host = int(given.table.hosts[given.at])
         for table in self._tables.values():
             if table.answer.is_ordered:
@@ -178,7 +178,7 @@ class Board:
                 table.scores[at] = table.answer.present_scores_at(at)
 
     def clear(self) -> None:
-        """Take everything back, as it was in the beginning."""
+        """Take everything back, so that the board is as in the beginning."""
         while self.given:
             self.give_back()
         for tally in self.tallies:
@@ -194,12 +194,12 @@ class Board:
 
 
 def _fresh(table: Table) -> Table:
-    """A copy that may be written to."""
+    """Return a copy that may be written to."""
     return replace(table, scores=table.scores.copy(), alive=np.ones(len(table.hosts), bool))
 
 
 def _rows_of(answer: Answer) -> Rows | Indices:
-    """The rows of the providers of each candidate, filled up with -1."""
+    """Return the rows of the providers of each candidate, filled up with -1."""
     if not answer.splits:
         return answer.provider_rows
     return filled_up([sorted({draw.row for draw in answer.draws(at)}) for at in range(len(answer))])
@@ -209,10 +209,10 @@ def _rows_of(answer: Answer) -> Rows | Indices:
 
 
 def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
-    """At most so many of a kind, on a board that was cleared; `others` are the kinds placed beside it.
+    """Return at most how many of a kind fit, on a cleared board; `others` are the kinds placed beside it.
 
-    No rule is stricter where the other rules are left out. Others may fill the emptiest place of a spread, so
-    that it is no bound for one kind alone.
+    No rule is stricter where the other rules are left out. Other kinds may fill the emptiest place of a
+    spread, so a spread that they share does not bound this kind alone.
     """
     roots = board.forest.roots.astype(np.intp)
     room = limited_room(board, kind, roots)
@@ -227,7 +227,7 @@ def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
 
 
 def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
-    """How many each host has room for, where each rule is about that host alone."""
+    """Return how many each host has room for, where each rule is about that host alone."""
     room = kind.room()[roots]
     for tally in _on_hosts(board, kind):
         where = tally.rule.places.of(roots[:, None])
@@ -239,13 +239,13 @@ def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
 
 
 def _on_hosts(board: Board, kind: Kind) -> list[Tally]:
-    """The tallies of the rules that must hold and that hosts decide about."""
+    """Return the tallies of the rules that must hold and that hosts decide about."""
     tallies = [board.tallies[number] for number in kind.rules]
     return [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
 
 
 def _open(tally: Tally, places: Rows) -> Mask:
-    """Where one may be at all; a spread may come to allow what it does not yet."""
+    """Return where a member may be at all; a spread may later allow what it does not allow yet."""
     if tally.rule.kind is RuleKind.SPREAD:
         inside: Mask = (places != NOWHERE).any(axis=1)
         return inside
@@ -261,7 +261,7 @@ def _bound(tally: Tally, places: Rows, room: Amounts) -> int:
 
 
 def _at_most(tally: Tally, places: Rows, room: Amounts) -> int:
-    """By flow: hosts give to their places, which take what the limit leaves; others give as they are."""
+    """Return a bound by flow: hosts give to places up to the limit; hosts without a place give all."""
     outside = (places == NOWHERE).all(axis=1)
     kinds, number = np.unique(places[~outside], axis=0, return_inverse=True)
     wanted = np.bincount(number.ravel(), room[~outside], len(kinds)).astype(np.int64)
@@ -275,7 +275,7 @@ def _at_most(tally: Tally, places: Rows, room: Amounts) -> int:
 
 
 def _spread(tally: Tally, places: Rows, room: Amounts) -> int:
-    """Nobody may be further above the place with the fewest than the limit, however full that one gets."""
+    """Return a bound: no place may exceed the emptiest, however full that gets, by more than the limit."""
     inside = places != NOWHERE
     count = tally.rule.places.count
     able = np.bincount(places[inside], room[inside], count).astype(np.int64)
@@ -285,7 +285,7 @@ def _spread(tally: Tally, places: Rows, room: Amounts) -> int:
 
 
 def room_below(forest: Forest, sharing: SharingMap, queries: Sequence[ForestQuery]) -> Amounts:
-    """For each row that is a root how many consumers its host alone has room for. Raises SearchEnded."""
+    """Return for each root's row how many consumers its host alone has room for. Raises SearchEnded."""
     room = np.zeros(forest.count, np.int64)
     for query in queries:
         counted = Capacity(forest, sharing, query)
@@ -304,24 +304,24 @@ _ENDLESS = 2**40
 
 
 class Quota:
-    """So many may still go to hosts of each sort; `of_row` tells the sort by the rows of their roots."""
+    """A quota of members for hosts of each sort; `of_row` has the sorts by the rows of their roots."""
 
     def __init__(self, of_row: Rows, left: Amounts) -> None:
         self._of_row, self._left = of_row, left
         self.total = int(left.sum())
 
     def open(self, hosts: Rows) -> Mask:
-        """Which of the hosts may get one more."""
+        """Return which of the hosts may get one more."""
         fine: Mask = (self._left > 0)[self._of_row[hosts]]
         return fine
 
     def use(self, host: int) -> None:
-        """One more is there."""
+        """Use the quota once, for one more member on a host."""
         self._left[self._of_row[host]] -= 1
 
 
 def quota_of(board: Board, kind: Kind) -> Quota | None:
-    """The quotas of a kind on a board that was cleared; None unless two rules lie across each other."""
+    """Return the quotas of a kind on a cleared board; None unless two rules lie across each other."""
     roots = board.forest.roots.astype(np.intp)
     hard = [board.tallies[number] for number in kind.rules if board.tallies[number].rule.weight is None]
     across = [tally for tally in hard if not isinstance(tally.rule.places, HostPlaces)]
@@ -340,7 +340,7 @@ def quota_of(board: Board, kind: Kind) -> Quota | None:
 
 
 def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
-    """How many each pair of places gets, in the largest flow from the first ones to the second ones."""
+    """Return how many each pair of places gets, in the largest flow from the first to the second ones."""
     left = [np.maximum(tally.rule.limit - tally.counts, 0).tolist() for tally in tallies]
     first = {place: 1 + at for at, place in enumerate(dict.fromkeys(pairs[:, 0].tolist()))}
     second = {place: -1 - at for at, place in enumerate(dict.fromkeys(pairs[:, 1].tolist()))}
@@ -365,7 +365,7 @@ def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
 
 
 def _path(edges: _Edges, source: int, sink: int) -> list[int]:
-    """The shortest way from the source to the sink that takes more, empty if there is none."""
+    """Return the shortest way from the source to the sink that takes more, empty if there is none."""
     came = {source: source}
     queue = deque([source])
     while queue:

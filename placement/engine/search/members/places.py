@@ -1,6 +1,7 @@
 """The places that rules count members in: hosts, aggregates of hosts, providers inside of hosts.
 
-A consumer is the rows of the providers that it takes something of, filled up with -1; so are its places.
+A consumer is given as the rows of the providers that it takes something of, filled up with -1. Its places are
+filled up so, too.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ NOWHERE = -1
 
 
 class Places(Protocol):
-    """The places of a rule, numbered from 0 to `count`."""
+    """The places of a rule, numbered from 0 to `count` - 1."""
 
     count: int
 
     def of(self, rows: Rows | Indices) -> Rows:
-        """The places of each consumer, each once, filled up with NOWHERE."""
+        """Return the places of each consumer, each once, filled up with NOWHERE."""
         ...
 
 
 def hosts_of(forest: Forest, sharers: Mask, rows: Rows | Indices) -> Rows:
-    """The root of the host of each consumer: of the tree of what it has of others than sharing providers."""
+    """Return the root of each consumer's host: of the tree of the providers it has that do not share."""
     last = forest.count
     roots = np.where(rows >= 0, forest.providers.root[rows], last)
     own = np.where(sharers[rows], last, roots).min(axis=1)
@@ -39,12 +40,12 @@ def hosts_of(forest: Forest, sharers: Mask, rows: Rows | Indices) -> Rows:
 
 
 def sharers_of(forest: Forest, sharing: SharingMap, trait: int) -> Mask:
-    """Which rows are sharing providers, by the id of the trait that says so."""
+    """Return which rows are sharing providers, by the id of the trait that marks them."""
     return sharing.of(forest, trait).mask(forest.count)
 
 
 def filled_up(rows: Sequence[Sequence[int]]) -> Rows:
-    """Lists of rows as a table, filled up with -1."""
+    """Return lists of rows as a table, filled up with -1."""
     table = np.full((len(rows), max([1, *map(len, rows)])), NOWHERE, np.intp)
     for at, each in enumerate(rows):
         table[at, : len(each)] = each
@@ -52,24 +53,24 @@ def filled_up(rows: Sequence[Sequence[int]]) -> Rows:
 
 
 def places_of_each(places: Places, rows: Sequence[Sequence[int]]) -> Rows:
-    """The places of consumers that take something of these rows; who takes nothing is left out."""
+    """Return the places of consumers that take something of these rows, without the empty consumers."""
     return places.of(filled_up([each for each in rows if each]))
 
 
 class HostPlaces:
-    """Each host by itself, under the row of its root."""
+    """Places that are hosts, each under the row of its root."""
 
     def __init__(self, forest: Forest, sharers: Mask) -> None:
         self._forest, self._sharers = forest, sharers
         self.count = forest.count
 
     def of(self, rows: Rows | Indices) -> Rows:
-        """The host of each consumer."""
+        """Return the host of each consumer."""
         return hosts_of(self._forest, self._sharers, rows)[:, None]
 
 
 class AggregatePlaces:
-    """The aggregates that the root of a host is in: of those listed, or of all."""
+    """Places that are aggregates with the root of a host in them: the listed ones, or all."""
 
     def __init__(self, forest: Forest, sharers: Mask, listed: Sequence[int]) -> None:
         self._forest, self._sharers = forest, sharers
@@ -82,7 +83,7 @@ class AggregatePlaces:
         )
 
     def of(self, rows: Rows | Indices) -> Rows:
-        """The aggregates of the host of each consumer."""
+        """Return the aggregates of the host of each consumer."""
         sets = self._forest.aggregates.numbers_of(self._forest.count)
         places: Rows = self._of_set[sets[hosts_of(self._forest, self._sharers, rows)]]
         return places
@@ -90,14 +91,14 @@ class AggregatePlaces:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which providers are places: those that offer a class, have a trait, or stand so far below the root."""
+    """A marker of places: providers that offer a class, have a trait, or stand so far below the root."""
 
     class_id: int | None = None
     trait_id: int | None = None
     depth: int | None = None
 
     def everywhere(self, forest: Forest) -> Mask:
-        """Which rows are places."""
+        """Return which rows are places."""
         rows = np.arange(forest.count)
         if self.class_id is not None:
             offers: Mask = forest.column(self.class_id).entries_of(rows) >= 0
@@ -109,7 +110,7 @@ class Marker:
 
 
 class ProviderPlaces:
-    """The nearest marked provider at or above each that a consumer takes something of, under its row."""
+    """Places that are the nearest marked provider at or above each used provider, under its row."""
 
     def __init__(self, forest: Forest, marker: Marker) -> None:
         self.count = forest.count
@@ -121,7 +122,7 @@ class ProviderPlaces:
         self._nearest = current
 
     def of(self, rows: Rows | Indices) -> Rows:
-        """The places of each consumer."""
+        """Return the places of each consumer."""
         places = np.sort(np.where(rows >= 0, self._nearest[rows], NOWHERE), axis=1)
         places[:, 1:][places[:, 1:] == places[:, :-1]] = NOWHERE
         return places
@@ -136,15 +137,15 @@ def _depths(forest: Forest) -> Rows:
     return depths
 
 
-# One rule, and who is where: which places may get one more, and what breaking it costs where it is soft.
+# One rule, and where members are: which places may get one more, and the cost of breaking a soft rule.
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
 
-    `counted`: the places of each consumer that counts and is there already, `held` those of the members among
-    them. `on_hosts`: hosts decide about the places, not providers inside of them.
+    `counted`: the places of each consumer that counts and is there already, `held`: the places of the members
+    among them. `on_hosts`: hosts decide about the places, not providers inside of them.
     """
 
     kind: RuleKind
@@ -157,11 +158,11 @@ class Rule:
 
 
 class Tally:
-    """How many count in each place of a rule."""
+    """A tally of the consumers that count in each place of a rule."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        # The last is for those that are nowhere; nobody counts there.
+        # The last entry stands for NOWHERE and stays 0.
         self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)
         self.total = 0
         self.frame: int | None = None
@@ -171,19 +172,19 @@ class Tally:
         self._first = self.counts.copy(), self.total
 
     def add(self, places: Sequence[int], sign: int = 1) -> None:
-        """One more consumer with these places, or one less."""
+        """Count one more consumer with these places, or one less."""
         for place in places:
             if place != NOWHERE:
                 self.counts[place] += sign
         self.total += sign
 
     def reset(self) -> None:
-        """Forget all but those that were there first."""
+        """Forget all consumers but the ones that were there first."""
         counts, self.total = self._first
         self.counts = counts.copy()
 
     def allowed(self, places: Rows) -> Mask:
-        """Which candidates may be next without breaking it, by their places."""
+        """Return which candidates may be next without breaking it, by their places."""
         rule = self.rule
         if rule.kind is RuleKind.AT_MOST:
             return _all(self.counts < rule.limit, places)
@@ -192,7 +193,7 @@ class Tally:
         return _any(places != NOWHERE if self.frame is None else places == self.frame)
 
     def admits(self, places: Sequence[int]) -> bool:
-        """Whether one candidate may be next; of a spread only whether it is in one of the places at all."""
+        """Return whether one candidate may be next; of a spread only whether it is in any of the places."""
         if self.rule.kind is RuleKind.AT_MOST:
             return all(place == NOWHERE or self.counts[place] < self.rule.limit for place in places)
         if self.frame is not None:
@@ -200,7 +201,7 @@ class Tally:
         return any(place != NOWHERE for place in places)
 
     def penalties(self, places: Rows) -> Shares:
-        """What each candidate would cost of a rule that need not hold."""
+        """Return what each candidate would cost by breaking a soft rule."""
         rule, counts = self.rule, self.counts[places]
         somewhere = places != NOWHERE
         if rule.kind is RuleKind.AT_MOST:
@@ -216,7 +217,7 @@ class Tally:
         return penalties
 
     def excess(self, members: Rows) -> int:
-        """By how many the rule is broken where members are, by the places of these; 0 if it holds."""
+        """Return by how many the rule is broken where members are, by their places; 0 if it holds."""
         rule = self.rule
         used = np.unique(members[members != NOWHERE])
         nowhere = int((members == NOWHERE).all(axis=1).sum())
@@ -224,7 +225,7 @@ class Tally:
             return int(np.maximum(self.counts[used] - rule.limit, 0).sum())
         if rule.kind is RuleKind.TOGETHER:
             if rule.weight is None:
-                # Others may be in several places; members are with some of them.
+                # Other consumers may be in several places; members are with some of them.
                 return len(members) - int(np.bincount(members[members != NOWHERE]).max(initial=0))
             return self.total - int(self.counts[used].max(initial=0)) if len(members) else 0
         return int(np.maximum(self.counts[used] - self._fewest - rule.limit, 0).sum()) + nowhere
@@ -235,7 +236,7 @@ class Tally:
 
 
 def _all(fine: Mask, places: Rows) -> Mask:
-    """Who is only in places that are fine; nowhere is."""
+    """Return which candidates are only in places that are fine; NOWHERE is fine."""
     fine[-1] = True
     return cast(Mask, fine[places].all(axis=1))
 

@@ -1,7 +1,7 @@
-"""Placing members under rules: where all are together, place by place; else at once.
+"""The placement of members under rules: place by place where all are together, else at once.
 
 Taking the best one after another comes first. Where that falls short of what sums allow, another order and
-then all ways are tried, up to a number of steps; what was not tried to the end is not proven.
+then all ways are tried, up to a number of steps. What was not tried to the end is not proven.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _EQUAL = 1e-9
 def place_each(
     board: Board, members: Sequence[Kind], budget: Budget, quota: Quota | None = None
 ) -> list[Given | None]:
-    """What each of the members gets, None where nothing is left, or no quota. Raises SearchEnded."""
+    """Return what each of the members gets, None where nothing is left, or no quota. Raises SearchEnded."""
     found: list[Given | None] = []
-    # Of a kind that got nothing another may get something only after somebody else did.
+    # A kind that got nothing may get something only after another member did.
     stuck: dict[Kind, int] = {}
     for kind in members:
         budget.spend()
@@ -52,9 +52,9 @@ def place_each(
 
 
 def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Table, int] | None:
-    """The best candidate of a kind that there is room for and that the rules allow, None if there is none.
+    """Return the best candidate of a kind that there is room for and that the rules allow, or None.
 
-    What breaks soft rules least comes first, then what the order prefers.
+    The candidates that break soft rules the least come first, then the ones that the order prefers.
     """
     table = board.table(kind)
     while True:
@@ -63,7 +63,7 @@ def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Tab
             fine &= quota.open(table.hosts)
         at = _best(board, kind, table, fine)
         if at is None:
-            # Others may have been left out, and those that split an amount depend on what is left.
+            # Other candidates may have been cut, and candidates that split an amount depend on what is left.
             stale = (table.is_cut or table.answer.splits) and table.at_version < board.version
             if not (stale or (table.is_cut and not table.narrowed)):
                 return None
@@ -77,7 +77,7 @@ def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Tab
 
 
 def allowed(board: Board, kind: Kind, table: Table) -> Mask:
-    """Which candidates break no rule that must hold."""
+    """Return which candidates break no rule that must hold."""
     fine: Mask = np.ones(len(table.alive), bool)
     for number in kind.rules:
         tally = board.tallies[number]
@@ -105,7 +105,7 @@ def _best(board: Board, kind: Kind, table: Table, fine: Mask) -> int | None:
 
 
 class Trying:
-    """Depth first: members of a kind get candidates in ascending order, for they may be exchanged."""
+    """A depth-first search: members of a kind get candidates in ascending order, as they are alike."""
 
     def __init__(self, board: Board, members: Sequence[Kind], steps: int, budget: Budget) -> None:
         self._board = board
@@ -118,12 +118,12 @@ class Trying:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all ways were tried that there are, if nothing was found."""
+        """Return whether all ways that there are were tried, if nothing was found."""
         tables = [self._board.first_table(kind) for kind in set(self._members)]
         return self.steps_left > 0 and not any(table.is_cut or table.answer.splits for table in tables)
 
     def run(self, wanted: int) -> bool:
-        """Place so many; whether it was found. The board was cleared before. Raises SearchEnded."""
+        """Place `wanted` members on a cleared board; return whether that was possible. Raises SearchEnded."""
         return self._go_on(0, 0, len(self._members) - wanted)
 
     def _go_on(self, member: int, first: int, spare: int) -> bool:
@@ -153,7 +153,7 @@ class Trying:
         )
 
     def _holds(self) -> bool:
-        """Whether spreads hold, which only the last member decides."""
+        """Return whether spreads hold, which only the last member decides."""
         hard = [
             number
             for number, tally in enumerate(self._board.tallies)
@@ -163,15 +163,15 @@ class Trying:
 
 
 _STEPS = 30_000
-# Deeper is nothing tried: the stack of Python is what it is.
+# More members are not tried: the search is recursive, and the stack of Python is limited.
 _MOST_TRIED = 200
-# A place where nobody is: who has to be together is not placed at all.
+# A place where no consumer is: members that have to be together are not placed at all.
 _NONE = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What each member was given, None where nothing; `proven`: no more of them can be placed."""
+    """A result: what each member was given, None where nothing; `proven`: no more of them can be placed."""
 
     given: Sequence[Given | None]
     proven: bool
@@ -179,13 +179,13 @@ class Placed:
 
     @property
     def count(self) -> int:
-        """How many were given something."""
+        """Return how many members were given something."""
         return sum(each is not None for each in self.given)
 
 
 @dataclass(slots=True)
 class Placing:
-    """One decision; the board is as the members were given it in the end."""
+    """A decision that places members; at its end the board holds what the members were given."""
 
     board: Board
     members: Sequence[Kind]
@@ -217,7 +217,7 @@ class Placing:
         return self._settled(best, together, proven=proven)
 
     def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
-        """The best, on the board."""
+        """Return the best, and set the board to it."""
         whole = best.count == len(self.members)
         if not (whole and len(self.board.given) == best.count):
             self.board.clear()
@@ -236,12 +236,12 @@ class Placing:
     # -- frames: where all are together -------------------------------------------------------------
 
     def _frames(self, together: Sequence[Tally]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Places for each rule that all are together, those first that have room for most, with how many."""
+        """Yield (most members, a place per rule that keeps members together), the most room first."""
         if not together:
             yield len(self.members), ()
             return
         choices = [self._choices(tally) for tally in together]
-        # Frames may be too many to be listed; each leads to those that are one step further down a list.
+        # Frames may be too many to be listed; each leads to the frames one step further down a list.
         heap = [(-min(each[0][0] for each in choices), (0,) * len(choices))]
         while heap:
             self.budget.spend()
@@ -255,9 +255,9 @@ class Placing:
                     heappush(heap, (max(bound, -choices[turn][at[turn] + 1][0]), further))
 
     def _choices(self, tally: Tally) -> list[tuple[int, int]]:
-        """How many members each place has room for at most, and the place, in descending order.
+        """Return how many members each place has room for at most, and the place, in descending order.
 
-        Equals come as candidates do, then those that are only known to have room.
+        Equals come as candidates do, then the places that are only known to have room.
         """
         number, kinds = self._concerned(tally)
         if not kinds:
@@ -283,16 +283,16 @@ class Placing:
         return [*found, (others, _NONE)]
 
     def _concerned(self, tally: Tally) -> tuple[int, list[Kind]]:
-        """The number of a rule, and the kinds that it is about."""
+        """Return the number of a rule, and the kinds that it is about."""
         number = self.board.tallies.index(tally)
         return number, [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
 
     def _is_cut(self, kinds: Sequence[Kind]) -> bool:
-        """Whether there may be candidates that no table shows."""
+        """Return whether there may be candidates that no table shows."""
         return any(self.board.first_table(kind).is_cut for kind in kinds)
 
     def _may_lack_places(self, together: Sequence[Tally]) -> bool:
-        """Whether some rule may have places that nobody knows of: providers that no table shows."""
+        """Return whether some rule may have unknown places: providers that no table shows."""
         return any(not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together)
 
     def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
@@ -336,7 +336,7 @@ class Placing:
         return self._in_order(place_each(self.board, members, self.budget, quota), frame)
 
     def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
-        """More than that, as long as all ways can be tried."""
+        """Place more members than `placed`, as long as all ways can be tried."""
         while placed.count < bound:
             if len(self.members) > _MOST_TRIED or self.steps <= 0:
                 return placed
@@ -356,7 +356,7 @@ class Placing:
         return Placed(placed.given, True, frame)
 
     def _in_order(self, given: Sequence[Given | None], frame: tuple[int, ...]) -> Placed:
-        """What was given by kinds, as the members stand; nothing is proven by that."""
+        """Return what was given by kinds, in the order of the members; nothing is proven by that."""
         by_kind: dict[Kind, list[Given]] = {}
         for each in given:
             if each is not None:
@@ -369,19 +369,19 @@ def _binds(tally: Tally) -> bool:
     return tally.rule.kind is RuleKind.TOGETHER and tally.rule.weight is None
 
 
-# Why nobody else can be placed: the hosts that have room, and which rules leave them out.
+# Why no other member can be placed: the hosts that have room, and which rules leave them out.
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """`with_room`: so many hosts have room for one more; `left_out`: how many of them by each hard rule."""
+    """A hindrance: `with_room` hosts have room for one more; `left_out` of them by each hard rule."""
 
     with_room: int
     left_out: dict[int, int]
 
 
 def hindrance(board: Board, kind: Kind) -> Hindrance:
-    """What stops the next of a kind, on the board as it is."""
+    """Return what stops the next of a kind, on the board as it is."""
     table = board.anywhere(kind)
     hosts = np.unique(table.hosts)
     left_out: dict[int, int] = {}
