@@ -46,12 +46,12 @@ _OBSERVER = {"id": "target", "typeURI": _SERVICE, "name": "placement"}
 
 
 def audit_body(page: AuditPage) -> dict[str, Any]:
-    """A page of records."""
+    """Return a page of records."""
     return {"events": [_event(record) for record in page.records], "next": page.next}
 
 
 def _event(record: StoredRecord) -> dict[str, Any]:
-    """A record in the words of CADF (DMTF DSP0262); what is not stored did not succeed."""
+    """Return a record in the words of CADF (DMTF DSP0262); what is not stored did not succeed."""
     documents = (("before", record.before), ("after", record.after))
     return {
         "typeURI": _EVENT,
@@ -72,7 +72,7 @@ def _event(record: StoredRecord) -> dict[str, Any]:
 
 
 def _initiator(record: StoredRecord) -> dict[str, Any]:
-    """A caller; or this service, where nobody called: a command on its machine, or work of its own."""
+    """Return a caller; or this service, where nobody called: a command on its machine, or work of its own."""
     if record.request_id is None:
         return {"typeURI": _SERVICE, "id": "placement"}
     return {
@@ -87,7 +87,7 @@ def _initiator(record: StoredRecord) -> dict[str, Any]:
 
 
 def news_body(news: ServiceNews) -> dict[str, Any]:
-    """What changed, and the token from which to go on."""
+    """Return what changed, and the token from which to go on."""
     return {"events": [_change(change) for change in news.changes], "next": news.token}
 
 
@@ -97,7 +97,7 @@ def _change(change: AuditChange) -> dict[str, Any]:
 
 
 def stream_pieces(news: ServiceNews) -> Iterable[bytes]:
-    """The same as Server-Sent Events; the token is the id of the last, for only then all are told."""
+    """Yield the same as Server-Sent Events; the token is the id of the last, for only then all are told."""
     for change in news.changes:
         yield b"event: change\ndata: " + orjson.dumps(_change(change)) + b"\n\n"
     # Without data it is no event for the reader, but takes its place in Last-Event-ID.
@@ -314,7 +314,7 @@ def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[byt
 
 
 def _most_waiting() -> int:
-    """How many requests of this process may wait; a server with one thread would do nothing else."""
+    """Return how many requests of this process may wait; a server with one thread would do nothing else."""
     if deadline.KEY in request.environ:
         return _MOST_WAITING
     return _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0

@@ -84,12 +84,12 @@ def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSel
 
 
 def moment(connection: Executor, backend: Backend) -> str:
-    """The present moment, in a transaction that sees one state."""
+    """Return the present moment, in a transaction that sees one state."""
     return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
-    """What changed after a moment, each thing once, those that are gone and consumers in their order.
+    """Return what changed after a moment, each thing once, those that are gone and consumers in their order.
 
     None if there are more than `most` changes to look through.
     """
@@ -208,7 +208,7 @@ class Events:
                     del self._waiting[user_id]
 
     def since(self, token: str, wait_seconds: float) -> News:
-        """What changed since the token, waiting so long for something to change.
+        """Return what changed since the token, waiting so long for something to change.
 
         Raises BadRequest for what is no token, TokenTooOld, NotFound where no records are kept, Unavailable.
         """
@@ -306,13 +306,13 @@ class AuditTrail:
     def heads(
         self, wanted: AuditFilter, marker: int | None, count: int
     ) -> tuple[list[RecordHead], int | None]:
-        """The next records as lists show them, and the marker of the following page."""
+        """Return the next records as lists show them, and the marker of the following page."""
         with self._database.read() as connection:
             found = heads(connection, wanted, marker, count + 1)
         return found[:count], found[count - 1].id if len(found) > count else None
 
     def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
-        """The next records to which all that is wanted applies."""
+        """Return the next records to which all that is wanted applies."""
         with self._database.read() as connection:
             found = page(connection, wanted, marker, count + 1)
         return AuditPage(found[:count], found[count - 1].id if len(found) > count else None)

@@ -92,7 +92,7 @@ class _Loader(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: dates stay text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, with odd keys where a key is no text. Raises YAMLError."""
+        """Return the mapping, with odd keys where a key is no text. Raises YAMLError."""
         if not isinstance(node, yaml.MappingNode):
             return super().construct_mapping(node, deep)
         self.flatten_mapping(node)
@@ -130,7 +130,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def parse_json(text: bytes) -> list[Any]:
-    """The one document of a JSON text. Raises BadRequest."""
+    """Return the one document of a JSON text. Raises BadRequest."""
     check_json(text)
     try:
         document = orjson.loads(text)
@@ -142,7 +142,7 @@ def parse_json(text: bytes) -> list[Any]:
 
 
 def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
-    """All documents of a YAML text, which may be limited to a number of values. Raises BadRequest."""
+    """Return all documents of a YAML text, which may be limited to a number of values. Raises BadRequest."""
     try:
         decoded = text.decode()
         check_yaml(decoded, _Loader, most_values)
@@ -154,7 +154,7 @@ def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
 
 
 def _may_be_odd(text: bytes) -> bool:
-    """Whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
+    """Return whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
 
     Only what it says no to is certain: then nothing of the text needs to be looked at value by value. The
     parser takes no number that is not finite.

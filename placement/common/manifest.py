@@ -163,11 +163,11 @@ class Field:
         return f"{self._above.path}.{name}" if plain else f"{self._above.path}[{name}]"
 
     def softly(self) -> Field:
-        """The same field with complaints that are warnings."""
+        """Return the same field with complaints that are warnings."""
         return Field(self._name, self.value, self.report, True, self._above)
 
     def reported_to(self, report: Report) -> Field:
-        """The same field, whose complaints go there."""
+        """Return the same field, whose complaints go there."""
         return Field(self._name, self.value, report, self.soft, self._above)
 
     def refuse(self, text: str) -> None:
@@ -186,11 +186,11 @@ class Field:
             self.refuse(text)
 
     def member(self, key: str) -> Field:
-        """The member of a mapping; absent if there is none."""
+        """Return the member of a mapping; absent if there is none."""
         return self._child(key, self.mapping().get(key))
 
     def members(self) -> dict[str, Field]:
-        """Every member of a mapping by its key."""
+        """Return every member of a mapping by its key."""
         return {key: self._child(key, value) for key, value in self.mapping().items()}
 
     def _child(self, name: str | int, value: Any) -> Field:
@@ -200,7 +200,7 @@ class Field:
         return Field(self._name, value, self.report, self.soft, self._above)
 
     def mapping(self) -> Mapping[str, Any]:
-        """The mapping that stands here; empty if absent."""
+        """Return the mapping that stands here; empty if absent."""
         if self.value is None:
             return {}
         # Most are dictionaries, which is found out several times as fast.
@@ -213,7 +213,7 @@ class Field:
         return self.value
 
     def texts(self) -> dict[str, str]:
-        """Every member of a mapping that is a text by its key; it complains about the others."""
+        """Return every member of a mapping that is a text by its key; it complains about the others."""
         members = self.mapping()
         if set(map(type, members.values())) <= _TEXTS:
             return dict(members)
@@ -221,7 +221,7 @@ class Field:
         return {key: text for key, text in texts.items() if text is not None}
 
     def elements(self) -> list[Field]:
-        """The elements of a list; none if absent."""
+        """Return the elements of a list; none if absent."""
         if self.value is None:
             return []
         if not isinstance(self.value, list):
@@ -230,21 +230,21 @@ class Field:
         return [self._child(index, value) for index, value in enumerate(self.value)]
 
     def text(self) -> str | None:
-        """The text that stands here."""
+        """Return the text that stands here."""
         if self.value is None or isinstance(self.value, str):
             return self.value
         self.complain(f"must be a text, not {shown(self.value)}")
         return None
 
     def integer(self) -> int | None:
-        """The integer that stands here, which is required."""
+        """Return the integer that stands here, which is required."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return self.value
         self.complain(f"must be an integer, not {shown(self.value)}")
         return None
 
     def flag(self, default: bool) -> bool | None:
-        """The boolean that stands here, or the default if absent."""
+        """Return the boolean that stands here, or the default if absent."""
         if self.value is None:
             return default
         if isinstance(self.value, bool):
@@ -253,7 +253,7 @@ class Field:
         return None
 
     def quantity(self) -> Fraction | None:
-        """The non-negative Kubernetes quantity that stands here, which is required."""
+        """Return the non-negative Kubernetes quantity that stands here, which is required."""
         try:
             amount = parse_quantity(self.value)
         except QuantityError as error:
@@ -265,7 +265,7 @@ class Field:
         return amount
 
     def cpu_list(self) -> CpuSet | None:
-        """The logical CPU ids of the list that stands here; none if absent."""
+        """Return the logical CPU ids of the list that stands here; none if absent."""
         try:
             return parse_cpu_list(self.text() or "")
         except CpuListError as error:
@@ -273,7 +273,7 @@ class Field:
             return None
 
     def json(self) -> Field:
-        """What the JSON text that stands here says, at the same path; absent if it does not parse."""
+        """Return what the JSON text that stands here says, at the same path; absent if it does not parse."""
         text = self.text()
         if not text:
             return self._saying(None)
@@ -306,16 +306,16 @@ class Manifest:
         return self.root.member("metadata").member("uid")
 
     def label(self, key: str) -> Field:
-        """The label of that key."""
+        """Return the label of that key."""
         return self.root.member("metadata").member("labels").member(key)
 
     def annotation(self, key: str) -> Field:
-        """The annotation of that key, a JSON text still to be parsed."""
+        """Return the annotation of that key, a JSON text still to be parsed."""
         return self.root.member("metadata").member("annotations").member(key)
 
 
 def read_manifest(document: Mapping[str, Any], api_version: str, kind: str, report: Report) -> Manifest:
-    """The object a parsed document describes.
+    """Return the object a parsed document describes.
 
     Refused: another kind or apiVersion, no name, labels and annotations that are not texts.
     """
@@ -345,7 +345,7 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 def read_duration(field: Field) -> datetime.timedelta | None:
-    """The duration that stands there; None, and reported, if it is none."""
+    """Return the duration that stands there; None, and reported, if it is none."""
     text = field.text() or ""
     parts = _PART.findall(text)
     if text == "0" or (parts and "".join(parts) == text):

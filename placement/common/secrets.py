@@ -18,7 +18,7 @@ _ROOT = 0
 
 
 def is_open_to_others(status: os.stat_result) -> bool:
-    """Whether others than its owner may use the file.
+    """Return whether others than its owner may use the file.
 
     A file that root lends to the group of this process is not open: so Kubernetes mounts secrets for
     processes that are not root (fsGroup), and so Debian keeps keys for its servers.
@@ -33,13 +33,13 @@ _USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
 
 
 def shown(url: str) -> str:
-    """The URL of a database without user and passwords."""
+    """Return the URL of a database without user and passwords."""
     scheme, separator, rest = url.partition("://")
     return _HIDDEN.sub(r"\1***", f"{scheme}{separator}{rest.rpartition('@')[2]}")
 
 
 def has_password(url: str) -> bool:
-    """Whether there is a password in the URL, before the host or in the query."""
+    """Return whether there is a password in the URL, before the host or in the query."""
     user = _USER.match(url.partition("://")[2])
     return bool(user and user["password"]) or _HIDDEN.search(url) is not None
 

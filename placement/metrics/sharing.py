@@ -84,7 +84,7 @@ def _is_occupied(directory: Path) -> bool:
 
 
 def exposition(more: Iterable[Any] = ()) -> bytes:
-    """All figures in the text format of Prometheus; `more` are collectors of this process alone."""
+    """Return all figures in the text format of Prometheus; `more` are collectors of this process alone."""
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, multiprocess
 
     registry = CollectorRegistry() if os.environ.get(VARIABLE) else None
@@ -102,7 +102,7 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
 
 
 def counts(name: str) -> list[tuple[dict[str, str], int]]:
-    """What a counter of that name has counted in all processes so far: its labels, and how often."""
+    """Return what a counter of that name has counted in all processes so far: its labels, and how often."""
     sample_name = f"{name}_total"
     return [
         (sample.labels, int(sample.value))
@@ -149,5 +149,5 @@ def forget(pid: int) -> None:
 
 
 def _untyped(module: object) -> Any:
-    """A module whose functions have no types."""
+    """Return a module whose functions have no types."""
     return module

@@ -40,12 +40,12 @@ def clear() -> None:
 
 
 def at() -> float:
-    """The moment on the monotonic clock at which time is up; infinity without a deadline."""
+    """Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
     return _end.get()
 
 
 def remaining(at_most: float = math.inf) -> float:
-    """The seconds that are left, `at_most` so many, never below 0."""
+    """Return the seconds that are left, `at_most` so many, never below 0."""
     end = _end.get()
     if end == math.inf:
         return at_most
@@ -53,7 +53,7 @@ def remaining(at_most: float = math.inf) -> float:
 
 
 def is_over() -> bool:
-    """Whether time is up."""
+    """Return whether time is up."""
     end = _end.get()
     return end != math.inf and time.monotonic() >= end
 

@@ -191,7 +191,7 @@ class Explanation:
 
 
 def first_empty(stages: tuple[Stage, ...]) -> int | None:
-    """The place of the first stage that nothing passed."""
+    """Return the place of the first stage that nothing passed."""
     return next((at for at, stage in enumerate(stages) if not stage.passed), None)
 
 
@@ -235,12 +235,12 @@ def _splitting(found: Alternative, names: Names) -> str:
 
 
 def told(stage: Stage, explanation: Explanation) -> str:
-    """The condition of a stage and how many passed it, in one sentence."""
+    """Return the condition of a stage and how many passed it, in one sentence."""
     return f"{describe(stage)}: {_passed(stage, explanation)}"
 
 
 def describe(stage: Stage) -> str:
-    """The condition of a stage, with the group that states it."""
+    """Return the condition of a stage, with the group that states it."""
     text = stage.condition.text
     return f"group {stage.group}, {text}" if stage.group else text
 
@@ -351,7 +351,7 @@ def _name(shortage: Shortage, names: Names) -> str:
 
 
 def _groups(shortage: Shortage) -> str:
-    """The groups by name, many of them by number."""
+    """Return the groups by name, many of them by number."""
     names = [suffix or "the unsuffixed group" for suffix in shortage.groups]
     if len(names) > _MOST_NAMES:
         names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more groups"]

@@ -91,7 +91,7 @@ class CandidateQuery:
         return tuple((values | {"groups": groups, "on_core_trees": other}).values())
 
     def place(self, group: RequestGroup, member: str) -> str:
-        """How the caller wrote what the group says."""
+        """Return how the caller wrote what the group says."""
         return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"
 
 
@@ -168,7 +168,7 @@ def _parse_amount(name: str, text: str) -> int:
 
 
 def parse_required(values: list[str], grammar: Grammar) -> TraitExpression:
-    """All `required` values of one group; only the last counts where repeating is not understood.
+    """Return all `required` values of one group; only the last counts where repeating is not understood.
 
     Raises BadRequest.
     """
@@ -219,7 +219,7 @@ def _parse_traits(value: str, grammar: Grammar) -> tuple[list[str], set[str]]:
 
 
 def parse_member_of(values: list[str], grammar: Grammar, suffix: str = "") -> AggregateExpression:
-    """All `member_of` values of one group, uuids normalised. Raises BadRequest."""
+    """Return all `member_of` values of one group, uuids normalised. Raises BadRequest."""
     if len(values) > 1 and not grammar.repeated_member_of:
         raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
     required: list[frozenset[str]] = []
@@ -260,7 +260,7 @@ def _parse_aggregates(value: str, given: str) -> frozenset[str]:
 
 
 def parse_in_tree(value: str) -> str:
-    """The provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
+    """Return the provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
     normal = normalize_uuid(value.strip())
     if normal is None:
         raise BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
@@ -268,7 +268,7 @@ def parse_in_tree(value: str) -> str:
 
 
 def parse_same_subtree(value: str) -> frozenset[str]:
-    """The suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
+    """Return the suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
     suffixes = [piece.strip() for piece in value.split(",")]
     if not all(suffixes):
         raise BadRequest(
@@ -279,7 +279,7 @@ def parse_same_subtree(value: str) -> frozenset[str]:
 
 
 def parse_positive(value: str) -> int | None:
-    """A positive decimal number, None if the text is none; leading zeros are refused."""
+    """Return a positive decimal number, None if the text is none; leading zeros are refused."""
     if not value.isascii() or not _POSITIVE.fullmatch(value) or value.startswith("0"):
         return None
     return int(value) if len(value) <= 18 else 10**18
@@ -307,12 +307,12 @@ def written(query: CandidateQuery, cluster: str | None, *, under_rules: bool = F
 
 
 def is_under_rules(text: str) -> bool:
-    """Whether it was claimed with rules between consumers."""
+    """Return whether it was claimed with rules between consumers."""
     return "rules" in json.loads(text)
 
 
 def read(text: str) -> KeptRequest | None:
-    """The request of a text; None for one in a form that is not known here."""
+    """Return the request of a text; None for one in a form that is not known here."""
     document = json.loads(text)
     if document.get("form") != _FORM:
         return None

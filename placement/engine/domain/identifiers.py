@@ -15,7 +15,7 @@ _DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def normalize_uuid(text: str) -> str | None:
-    """The lower-case dashed form of anything that reduces to 32 hex digits, else None.
+    """Return the lower-case dashed form of anything that reduces to 32 hex digits, else None.
 
     `urn:`, `uuid:`, braces and dashes are removed first (placement-api.md, "Identifiers, names, numbers").
     """
@@ -26,7 +26,7 @@ def normalize_uuid(text: str) -> str | None:
 
 
 def is_dashed_uuid(text: str) -> bool:
-    """Whether the text is a uuid with its dashes in the canonical places, in any letter case."""
+    """Return whether the text is a uuid with its dashes in the canonical places, in any letter case."""
     return _DASHED.fullmatch(text) is not None
 
 

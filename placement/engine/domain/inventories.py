@@ -29,7 +29,7 @@ class Inventory:
         return int((self.total - self.reserved) * self.allocation_ratio)
 
     def admits(self, amount: int) -> bool:
-        """Whether one allocation of `amount` respects min_unit, max_unit and step_size."""
+        """Return whether one allocation of `amount` respects min_unit, max_unit and step_size."""
         return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
 
 

@@ -19,7 +19,7 @@ _MOST_STEPS = 10_000
 
 
 def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
-    """The mappings of a candidate, with the providers of like groups in order of uuids."""
+    """Return the mappings of a candidate, with the providers of like groups in order of uuids."""
     found = dict(mappings)
     for group in query.groups:
         if group.split:
@@ -31,7 +31,7 @@ def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
 
 
 def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
-    """The mappings of a consumer that holds what the query asks for, as `settled` gave them.
+    """Return the mappings of a consumer that holds what the query asks for, as `settled` gave them.
 
     `held`: amounts by provider uuid and class, in sum those of the query. None if they fit the groups in
     several ways, if a group asks for no resources, or if a class that is split is asked for twice: amounts do
@@ -51,7 +51,7 @@ def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
 
 
 def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
-    """The mappings where all of a class that is split serves the one group that asks for it."""
+    """Return the mappings where all of a class that is split serves the one group that asks for it."""
     asked = Counter(name for group in query.groups for name in group.resources)
     split = {name: group.suffix for group in query.groups for name in group.split}
     if any(asked[name] > 1 for name in split):
@@ -80,7 +80,7 @@ def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
 
 
 def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
-    """The suffixed groups in order of suffixes, those together that may swap their providers."""
+    """Return the suffixed groups in order of suffixes, those together that may swap their providers."""
     blocks: dict[object, list[RequestGroup]] = {}
     for group in sorted(query.groups, key=lambda group: group.suffix):
         if group.suffix != UNSUFFIXED:
@@ -114,7 +114,7 @@ class _Fitting:
         self._steps = 0
 
     def walk(self) -> Iterator[Mappings]:
-        """All of them, some more than once. Raises _TooManySteps."""
+        """Yield all of them, some more than once. Raises _TooManySteps."""
         if len(self._chosen) == len(self._slots):
             yield self._mappings()
             return

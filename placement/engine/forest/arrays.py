@@ -76,7 +76,7 @@ class Columns:
         return sum(getattr(self, name).nbytes for name in self._fields)
 
     def frozen(self) -> Self:
-        """The columns as they are now: the same arrays, which `own` keeps from changing."""
+        """Return the columns as they are now: the same arrays, which `own` keeps from changing."""
         self.is_shared = True
         return copy.copy(self)
 
@@ -104,7 +104,7 @@ class IdIndex:
         self._recent = {}
 
     def get(self, key: int) -> int:
-        """The row of an id, -1 if there is none."""
+        """Return the row of an id, -1 if there is none."""
         row = self._recent.get(key)
         if row is not None:
             return row
@@ -114,7 +114,7 @@ class IdIndex:
         return -1
 
     def rows_of(self, keys: Amounts) -> Indices:
-        """The rows of many ids, -1 where there is none."""
+        """Return the rows of many ids, -1 where there is none."""
         rows = np.full(len(keys), -1, np.int32)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
@@ -129,7 +129,7 @@ class IdIndex:
         return rows
 
     def get_all(self, keys: Sequence[int]) -> list[int]:
-        """The rows of many ids, -1 where there is none."""
+        """Return the rows of many ids, -1 where there is none."""
         if len(keys) <= _FEW:
             return [self.get(key) for key in keys]
         rows: list[int] = self.rows_of(np.array(keys, np.int64)).tolist()
@@ -140,7 +140,7 @@ class IdIndex:
         self.put_all([(key, row)])
 
     def put_all(self, found: Iterable[tuple[int, int]]) -> None:
-        """The same for many ids with their rows."""
+        """Return the same for many ids with their rows."""
         self._recent.update(found)
         if len(self._recent) > _RECENT:
             self._merge()
@@ -239,22 +239,22 @@ def fractions(above: Numbers, below: Numbers) -> Texts:
 
 
 def _width(column: Numbers) -> int:
-    """The digits of the longest number."""
+    """Return the digits of the longest number."""
     return len(str(int(column.max(initial=0))))
 
 
 def _lengths(column: Numbers, width: int) -> Rows:
-    """The digits of each number, which has no more than so many."""
+    """Return the digits of each number, which has no more than so many."""
     return np.maximum(np.searchsorted(_powers(width), column, side="right"), 1)
 
 
 def _powers(width: int) -> Numbers:
-    """The first powers of ten, so that numbers of so many digits are below one of them."""
+    """Return the first powers of ten, so that numbers of so many digits are below one of them."""
     return _POWERS if width <= len(_POWERS) else _LONG_POWERS
 
 
 def _digits(column: Numbers, width: int) -> Texts:
-    """The last `width` digits of each number, zeros included."""
+    """Return the last `width` digits of each number, zeros included."""
     groups: list[NDArray[np.uint32]] = []
     left = column
     for _ in range(0, width, _DIGITS):
@@ -265,7 +265,7 @@ def _digits(column: Numbers, width: int) -> Texts:
 
 
 def _characters(groups: Sequence[NDArray[np.uint32]], width: int) -> Texts:
-    """The last `width` characters of groups of four."""
+    """Return the last `width` characters of groups of four."""
     texts = groups[0][:, None] if len(groups) == 1 else np.stack(groups, axis=1)
     return texts.view(np.uint8)[:, -width:]
 
@@ -276,7 +276,7 @@ def lines(texts: Texts) -> list[bytes]:
 
 
 def objects(texts: Sequence[bytes]) -> TextList:
-    """The texts in the form that columns look them up in."""
+    """Return the texts in the form that columns look them up in."""
     table = np.empty(len(texts), object)
     table[:] = texts
     return table
@@ -299,7 +299,7 @@ class Pieces:
     parts: tuple[bytes | Texts, ...]
 
     def at(self, rows: Rows | slice) -> Pieces:
-        """The texts of some of the rows."""
+        """Return the texts of some of the rows."""
         return Pieces(tuple(part if isinstance(part, bytes) else part[rows] for part in self.parts))
 
     @property
@@ -317,7 +317,7 @@ def table(parts: Iterable[Part]) -> Texts:
 
 
 def joined(count: int, parts: Iterable[Part]) -> bytes:
-    """The same for so many rows and for parts of any width, row behind row."""
+    """Return the same for so many rows and for parts of any width, row behind row."""
     constants, columns = _apart(parts)
     cells = np.empty((count, len(columns) + len(constants)), object)
     for number, constant in enumerate(constants):
@@ -329,7 +329,7 @@ def joined(count: int, parts: Iterable[Part]) -> bytes:
 
 
 def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | TextColumn]]:
-    """What stands between the columns, and these."""
+    """Return what stands between the columns, and these."""
     constants = [b""]
     columns: list[Texts | TextColumn] = []
     for part in parts:
@@ -355,18 +355,18 @@ _DASHED = np.dtype({"names": [*"abcdefgh"], "formats": [np.uint32] * 8, "offsets
 
 
 def from_text(uuids: Sequence[str]) -> Uuids:
-    """The raw bytes of dashed uuids, shape (n, 16)."""
+    """Return the raw bytes of dashed uuids, shape (n, 16)."""
     digits = "".join(uuids).replace("-", "")
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
 
 
 def to_text(uuids: Uuids) -> list[str]:
-    """The lower-case dashed form of each of (n, 16) uuids."""
+    """Return the lower-case dashed form of each of (n, 16) uuids."""
     return [text.decode() for text in lines(dashed(uuids))]
 
 
 def dashed(uuids: Uuids) -> Texts:
-    """The same as characters, shape (n, 36)."""
+    """Return the same as characters, shape (n, 36)."""
     groups = _HEX.take(np.ascontiguousarray(uuids).view(np.uint16))
     text = np.full((len(uuids), 36), ord("-"), np.uint8)
     fields = text.view(_DASHED)[:, 0]

@@ -83,7 +83,7 @@ class Forest:
             self.column(class_id).load(rows[chosen], table[chosen, 2:])
 
     def column(self, class_id: int) -> InventoryColumn:
-        """The inventories of one class; created empty when first asked for."""
+        """Return the inventories of one class; created empty when first asked for."""
         column = self.inventories.get(class_id)
         if column is None:
             column = InventoryColumn()
@@ -94,7 +94,7 @@ class Forest:
     # -- snapshots ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Forest:
-        """The forest as it is now, for any number of readers at once, whatever is applied later.
+        """Return the forest as it is now, for any number of readers at once, whatever is applied later.
 
         It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be
         called while another thread feeds the forest.
@@ -189,11 +189,11 @@ class Forest:
         return [id_ for (id_, wanted), row, present in known if row < 0 or present != wanted]
 
     def rows_of(self, ids: Amounts) -> Rows:
-        """The rows of many providers, NONE where there is none; not for snapshots."""
+        """Return the rows of many providers, NONE where there is none; not for snapshots."""
         return self._index.rows_of(ids).astype(np.intp)
 
     def knows(self, provider_id: int) -> bool:
-        """Whether the provider is in the forest as it is fed; not for snapshots."""
+        """Return whether the provider is in the forest as it is fed; not for snapshots."""
         return self._index.get(provider_id) >= 0
 
     def apply(self, records: Iterable[ProviderRecord]) -> None:
@@ -283,7 +283,7 @@ class Forest:
     # -- looking ------------------------------------------------------------------------------------
 
     def row_of_uuid(self, uuid: str) -> int:
-        """The row of a provider, -1 if unknown."""
+        """Return the row of a provider, -1 if unknown."""
         wanted = from_text((uuid,)).view(np.uint64)[0]
         halves = self.providers.uuid[: self.count].view(np.uint64)
         found = np.flatnonzero((halves[:, 0] == wanted[0]) & (halves[:, 1] == wanted[1]))
@@ -302,7 +302,7 @@ class Forest:
         return flat
 
     def roots_of(self, rows: Rows) -> Rows:
-        """The root of each provider."""
+        """Return the root of each provider."""
         return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
 
     @property
@@ -318,7 +318,7 @@ class Forest:
         return roots
 
     def in_trees(self, roots: Rows) -> Rows:
-        """All providers of the trees, the roots first."""
+        """Return all providers of the trees, the roots first."""
         if self.is_flat:
             return roots
         found = [roots]
@@ -334,11 +334,11 @@ class Forest:
         return sum(held) + sum(column.bytes for column in list(self.inventories.values()))
 
     def alive(self) -> Mask:
-        """Which rows hold a provider."""
+        """Return which rows hold a provider."""
         return self.providers.id[: self.count] >= 0
 
     def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
-        """All providers of each tree, in order of their ids."""
+        """Return all providers of each tree, in order of their ids."""
         rows = np.asarray(roots, np.int32)
         sizes = self.providers.tree_size[rows]
         found: list[Indices] = [rows[:0]] * len(rows)
@@ -371,14 +371,14 @@ _NOBODY = 0
 
 
 def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
-    """The ids of which the forest knows no provider."""
+    """Return the ids of which the forest knows no provider."""
     asked = np.array(ids, np.int64)
     found: list[int] = asked[forest.rows_of(asked) == NONE].tolist()
     return found
 
 
 def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
-    """The ids of those of which more than use may have changed since they were applied.
+    """Return the ids of those of which more than use may have changed since they were applied.
 
     `providers` are the columns of `ProviderStates`. Anybody of unknown content is among them.
     """
@@ -391,7 +391,7 @@ def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
 
 
 def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
-    """Whether root and parent of each provider are known or come along."""
+    """Return whether root and parent of each provider are known or come along."""
     columns = [each.providers for each in portions]
     coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
     above = np.concatenate(
@@ -418,14 +418,14 @@ def apply(forest: Forest, *portions: ProviderStates) -> None:
 
 
 def _place(forest: Forest, portions: Sequence[ProviderStates]) -> None:
-    """All of them together: who moves may move below somebody of another portion."""
+    """Return all of them together: who moves may move below somebody of another portion."""
     columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
     own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
     forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
 
 
 def _update(forest: Forest, states: ProviderStates) -> None:
-    """What is known of providers that have rows and stand where they should."""
+    """Return what is known of providers that have rows and stand where they should."""
     ids, generations, _, _, revisions, contents = (np.asarray(column) for column in states.providers)
     rows = forest.rows_of(ids)
     providers = forest.providers
@@ -459,7 +459,7 @@ def _replace(forest: Forest, states: ProviderStates) -> None:
 def _sets_of(
     forest: Forest, sets: Sequence[tuple[frozenset[int], NumberColumn]], rows: Rows
 ) -> tuple[Rows, list[frozenset[int]]]:
-    """Which set each of the rows has, and the sets, of which the last one is empty."""
+    """Return which set each of the rows has, and the sets, of which the last one is empty."""
     carriers = [np.asarray(carriers) for _, carriers in sets]
     which = np.full(forest.count, len(sets), np.intp)
     if sets:

@@ -114,7 +114,7 @@ class InventoryColumn:
         self._uses_step = bool((entries.step_size[:count] > 1).any())
 
     def frozen(self, providers: int) -> InventoryColumn:
-        """A view of the column as it is now, for `providers` rows of the forest; it never changes."""
+        """Return a view of the column as it is now, for `providers` rows of the forest; it never changes."""
         self.reach(providers)
         twin = copy.copy(self)
         twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
@@ -122,7 +122,7 @@ class InventoryColumn:
         return twin
 
     def writable_copy(self, providers: int) -> InventoryColumn:
-        """A copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
+        """Return a copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
         twin = self.frozen(providers)
         twin._vacant = list(self._vacant)
         for columns in (twin.entries, twin.offers, twin._entry_of):
@@ -266,7 +266,7 @@ class InventoryColumn:
         entries.free[at] = entries.capacity_of[at] - used
 
     def _entries_for(self, providers: Rows) -> Indices:
-        """The entries of providers, new ones where there were none, to be written to."""
+        """Return the entries of providers, new ones where there were none, to be written to."""
         at = self.entries_of(providers)
         self.entries.own()
         new = np.flatnonzero(at < 0)
@@ -307,16 +307,16 @@ class InventoryColumn:
         self._vacant.append(entry)
 
     def entry_of(self, provider: int) -> int:
-        """The entry of one provider, -1 if it has no inventory of the class."""
+        """Return the entry of one provider, -1 if it has no inventory of the class."""
         return int(self._entry_of.entry[provider]) if provider < self._entry_of.capacity else -1
 
     def entries_of(self, providers: Indices | Rows) -> Indices:
-        """The entries of many providers, -1 where there is no inventory."""
+        """Return the entries of many providers, -1 where there is no inventory."""
         self._entry_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
         return self._entry_of.entry[providers]
 
     def fitting(self, amount: int) -> Rows:
-        """The providers that can take one allocation of `amount` now.
+        """Return the providers that can take one allocation of `amount` now.
 
         Source: placement-api.md, "When does an allocation fit".
         """
@@ -333,13 +333,13 @@ class InventoryColumn:
         return flags
 
     def _fitting_entries(self, amount: int) -> Mask:
-        """Which of the entries can take one allocation of `amount` now."""
+        """Return which of the entries can take one allocation of `amount` now."""
         fits: Mask = self.entries.free[: self._count] >= amount
         self._keep_admitting(fits, np.s_[: self._count], amount)
         return fits
 
     def among_fitting(self, providers: Rows, amount: int) -> Mask:
-        """Which of the given providers can take one allocation of `amount` now."""
+        """Return which of the given providers can take one allocation of `amount` now."""
         at = self.entries_of(providers)
         fits: Mask = (at >= 0) & (self.entries.free[at] >= amount)
         self._keep_admitting(fits, at, amount)
@@ -360,12 +360,12 @@ class InventoryColumn:
         return np.where(at >= 0, self.entries.free[at], 0)
 
     def has_free(self, provider: int, amount: int) -> bool:
-        """Whether so much is left at one provider."""
+        """Return whether so much is left at one provider."""
         entry = self.entry_of(provider)
         return entry >= 0 and int(self.entries.free[entry]) >= amount
 
     def admits(self, provider: int, amounts: Sequence[int]) -> bool:
-        """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
+        """Return whether the units of one provider allow these amounts of one consumer, whatever is left."""
         at = self.entry_of(provider)
         entries = self.entries
         return sum(amounts) <= entries.max_unit[at] and all(
@@ -379,7 +379,7 @@ class InventoryColumn:
         return np.where(at >= 0, room, 0)
 
     def most(self, providers: Indices | Rows) -> Amounts:
-        """How much one consumer may take from each provider in sum, whatever is free; 0 if none."""
+        """Return how much one consumer may take from each provider in sum, whatever is free; 0 if none."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
 
@@ -405,5 +405,5 @@ class InventoryColumn:
         return self.occupied() if self._vacant else np.s_[: self._count]
 
     def occupied(self) -> Rows:
-        """The entries that hold an inventory."""
+        """Return the entries that hold an inventory."""
         return np.flatnonzero(self.entries.provider[: self._count] >= 0)

@@ -33,7 +33,7 @@ class Memberships:
         self._sets_are_shared = False
 
     def frozen(self) -> Memberships:
-        """A view of the memberships as they are now; it never changes."""
+        """Return a view of the memberships as they are now; it never changes."""
         self._sets_are_shared = True
         twin = copy.copy(self)
         twin._numbers = self._numbers.frozen()
@@ -65,11 +65,11 @@ class Memberships:
         self._numbers.ensure(rows)
 
     def of(self, row: int) -> frozenset[int]:
-        """The set of one provider."""
+        """Return the set of one provider."""
         return self._sets[int(self._numbers.number[row])]
 
     def numbers(self, rows: Indices) -> list[int]:
-        """The set numbers of many providers; `members` resolves them."""
+        """Return the set numbers of many providers; `members` resolves them."""
         return [int(number) for number in self._numbers.number[rows].tolist()]
 
     @property
@@ -83,11 +83,11 @@ class Memberships:
         return self._sets
 
     def numbers_of(self, count: int) -> Indices:
-        """The set numbers of the first `count` rows."""
+        """Return the set numbers of the first `count` rows."""
         return self._numbers.number[:count]
 
     def members(self, number: int) -> frozenset[int]:
-        """The ids in a numbered set."""
+        """Return the ids in a numbered set."""
         return self._sets[number]
 
     def assign(self, row: int, ids: frozenset[int]) -> None:
@@ -176,7 +176,7 @@ class Memberships:
     def satisfying(
         self, rows: Indices | Rows, required: Iterable[Iterable[int]], forbidden: Iterable[int] = ()
     ) -> Mask:
-        """Which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
+        """Return which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
         fine = ~self._sets_with(forbidden)
         for any_of in required:
             fine &= self._sets_with(any_of)
@@ -185,7 +185,7 @@ class Memberships:
         return fine[self._numbers.number[rows]]
 
     def rows_with(self, ids: Iterable[int], count: int) -> Indices:
-        """All of the first `count` rows that carry at least one of the ids, ascending."""
+        """Return all of the first `count` rows that carry at least one of the ids, ascending."""
         found = self._sets_with(ids)
         if not found.any():
             return np.empty(0, np.int32)

@@ -27,7 +27,7 @@ class Sharing:
         return not len(self.providers)
 
     def mask(self, count: int) -> Mask:
-        """Which of the first `count` rows share."""
+        """Return which of the first `count` rows share."""
         shares = np.zeros(count, bool)
         shares[self.providers] = True
         return shares
@@ -40,7 +40,7 @@ class SharingMap:
         self._known = (-1, Sharing(*(np.empty(0, np.int32),) * 3))
 
     def of(self, forest: Forest, sharing_trait: int) -> Sharing:
-        """The present sharing of the forest."""
+        """Return the present sharing of the forest."""
         version, sharing = self._known
         if version != forest.shape_version:
             sharing = _work_out(forest, sharing_trait)

@@ -29,7 +29,7 @@ class Sums(NamedTuple):
 
 
 def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
-    """The sums by aggregate of the roots; the group of trees in none is NO_AGGREGATE."""
+    """Return the sums by aggregate of the roots; the group of trees in none is NO_AGGREGATE."""
     count = forest.count
     numbers = forest.aggregates.numbers_of(count)
     groups, group_of_set = groups_of_sets(forest, preferred)
@@ -45,7 +45,7 @@ def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int
 
 
 def by_root(forest: Forest) -> list[Sums]:
-    """The sums of each tree; its group is the storage id of the root."""
+    """Return the sums of each tree; its group is the storage id of the root."""
     roots, place = forest.roots, np.zeros(forest.count, np.intp)
     place[roots] = np.arange(len(roots))
     of_row = place[np.maximum(forest.providers.root[: forest.count], 0)]
@@ -114,7 +114,7 @@ class Fleet(NamedTuple):
         return not len(self.ids) or int(self.ids.max()) < 2**32
 
     def counts(self) -> list[tuple[int, int]]:
-        """How many trees each group has."""
+        """Return how many trees each group has."""
         counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
         return list(zip(self.groups, counts, strict=True))
 
@@ -150,15 +150,15 @@ class Shares(NamedTuple):
         return int(np.count_nonzero(self.whole))
 
     def totals(self) -> tuple[int, int]:
-        """The parts and the wholes of all trees together."""
+        """Return the parts and the wholes of all trees together."""
         return int(self.part.sum()), int(self.whole.sum())
 
     def at(self, place: int) -> tuple[int, int]:
-        """The part and the whole of one tree."""
+        """Return the part and the whole of one tree."""
         return int(self.part[place]), int(self.whole[place])
 
     def ranked(self, *, rising: bool) -> list[int]:
-        """The places of the trees by level, those that have nothing last; equal ones as they are."""
+        """Return the places of the trees by level, those that have nothing last; equal ones as they are."""
         levels = self.levels
         order = levels if rising else -levels
         ranked = np.argsort(np.where(levels == NOTHING, 2 * _MOST_LEVEL, order), kind="stable")
@@ -182,7 +182,7 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
 
 
 def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
-    """What is used of the capacity of a class."""
+    """Return what is used of the capacity of a class."""
     column = forest.column(class_id)
     held = column.held
     place = _places(forest, fleet)[column.entries.provider[held]]
@@ -193,7 +193,7 @@ def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
 
 
 def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
-    """How many whole cores nobody has anything of, of all that can be given away.
+    """Return how many whole cores nobody has anything of, of all that can be given away.
 
     A core is a provider of the class `cpus` below another one, without memory of its own; where CPUs are
     given by what has memory, each of them counts.
@@ -204,7 +204,7 @@ def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
 
 
 def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request: tuple[int, int]) -> Shares:
-    """How many free cores are beside too little: of `request` = (cores, amount of the class memory).
+    """Return how many free cores are beside too little: of `request` = (cores, amount of the class memory).
 
     What is beside each other is below one provider with memory. The whole is all that is free.
     """
@@ -267,7 +267,7 @@ def _cores(forest: Forest, cpus: int, memory: int) -> _Cores:
 
 
 def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
-    """The nearest of each provider and those above it that offers memory; its root if none does."""
+    """Return the nearest of each provider and those above it that offers memory; its root if none does."""
     column, parents = forest.column(memory), forest.providers.parent
     at = rows.copy()
     while True:
@@ -278,7 +278,7 @@ def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
 
 
 def _places(forest: Forest, fleet: Fleet) -> Rows:
-    """The place of the tree of each row; one past the last for rows of other trees."""
+    """Return the place of the tree of each row; one past the last for rows of other trees."""
     place = np.full(forest.count + 1, len(fleet.roots), np.intp)
     place[fleet.roots] = np.arange(len(fleet.roots))
     roots = forest.providers.root[: forest.count]

@@ -50,11 +50,11 @@ class Run:
         self.need -= cpus.bit_count()
 
     def by_size(self, size: int) -> int:
-        """A sort key that puts the places the strategy prefers first."""
+        """Return a sort key that puts the places the strategy prefers first."""
         return size if self.rules.fullest_first else -size
 
     def count_groups(self, cpus: int) -> Iterator[int]:
-        """The CPUs split by how often they are held, least first; one group if counts do not matter."""
+        """Yield the CPUs split by how often they are held, least first; one group if counts do not matter."""
         if self.shares:
             for layer in self.use.counts:
                 yield cpus & ~layer
@@ -62,12 +62,12 @@ class Run:
         yield cpus
 
     def in_cpu_order(self, cpus: int) -> Iterator[int]:
-        """The CPUs one by one: by their count if it matters, then by id."""
+        """Yield the CPUs one by one: by their count if it matters, then by id."""
         for group in self.count_groups(cpus):
             yield from members_of(group)
 
     def first_cpus(self, cpus: int, count: int) -> int:
-        """The first `count` of these CPUs in CPU order, or all of them."""
+        """Return the first `count` of these CPUs in CPU order, or all of them."""
         chosen = 0
         for group in self.count_groups(cpus):
             chosen |= lowest_bits(group, count - chosen.bit_count())
@@ -192,7 +192,7 @@ def take_leftovers(run: Run) -> None:
 
 
 def leftover_order(run: Run, usable: int) -> Iterator[int]:
-    """All CPUs of a mask in the order in which they are taken as leftovers."""
+    """Return all CPUs of a mask in the order in which they are taken as leftovers."""
     cores = [list(run.in_cpu_order(core)) for core in _ordered_cores(run, usable)]
     if usable.bit_count() <= run.layout.threads:
         return chain.from_iterable(cores)
@@ -239,7 +239,7 @@ def take_spread(run: Run) -> None:
 
 
 def _passes(avoided: list[int]) -> Iterator[tuple[int, bool]]:
-    """What to avoid in each pass, and whether a place must offer as many cores as CPUs."""
+    """Yield what to avoid in each pass, and whether a place must offer as many cores as CPUs."""
     yield from ((cpus, True) for cpus in avoided)
     yield 0, False
 
@@ -285,7 +285,7 @@ def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
 
 
 def _first_spread(run: Run, cpus: int, cores: tuple[int, ...]) -> int:
-    """The first needed CPUs of a list in CPU order after spreading it.
+    """Return the first needed CPUs of a list in CPU order after spreading it.
 
     Source: koordinator.md, "Spreading a list".
     """
@@ -365,7 +365,7 @@ def _cores_of_socket(run: Run, whole: int, socket: int) -> Iterator[int]:
 
 
 def _in_core_order(run: Run, whole: int, cores: tuple[int, ...]) -> Iterator[int]:
-    """The whole cores among these, the least shared first."""
+    """Return the whole cores among these, the least shared first."""
     rests = (rest for core in cores if (rest := whole & core))
     return iter(sorted(rests, key=run.use.sum_of_counts)) if run.shares else rests
 

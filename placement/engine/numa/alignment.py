@@ -43,7 +43,7 @@ class Selection(NamedTuple):
 
 
 def admits(policy: NumaPolicy, preferred: bool) -> bool:
-    """Whether a policy admits a pod whose merged hint is preferred, or is not.
+    """Return whether a policy admits a pod whose merged hint is preferred, or is not.
 
     Source: koordinator.md, "Policies".
     """
@@ -53,7 +53,7 @@ def admits(policy: NumaPolicy, preferred: bool) -> bool:
 def select_affinity(
     policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection:
-    """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
+    """Return the affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
 
     A selection with reasons is not admitted.
     Source: koordinator.md, "Policies".
@@ -74,7 +74,7 @@ def select_affinity(
 def select_preferred(
     policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection | None:
-    """What `select_affinity` would select if that is preferred, found more cheaply; else None."""
+    """Return what `select_affinity` would select if that is preferred, found more cheaply; else None."""
     best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, ranking)
     return None if best is None else _selected(policy, best, numa_ids)
 
@@ -170,7 +170,7 @@ class Alignment(NamedTuple):
 def choose_affinity(
     allocator: NumaAllocator, alignment: Alignment, fits: Fits | None = None
 ) -> tuple[int, ...] | None:
-    """The ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
+    """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
     `fits` answers for the allocator where not all that it sees as free can be used together. Raises Refused
     if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
@@ -204,7 +204,7 @@ class _Search:
         self.ranking = Ranking(allowed, fitness, self.widest_first)
 
     def sizes(self) -> Iterable[int]:
-        """The sizes of combinations, those first that are best."""
+        """Return the sizes of combinations, those first that are best."""
         sizes = self.table.sizes()
         return reversed(list(sizes)) if self.widest_first else sizes
 

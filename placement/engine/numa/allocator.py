@@ -28,7 +28,7 @@ from placement.engine.numa.host import FACE_VALUE, HostState, numa_available, nu
 def split_amount(
     amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int = 1
 ) -> dict[int, int]:
-    """What each NUMA node of an affinity gives: the poorest first, an equal share of what is left.
+    """Return what each NUMA node of an affinity gives: the poorest first, an equal share of what is left.
 
     Shares are multiples of `grain` unless there is less room. They add up to less than the amount if it does
     not fit; `rooms` is what each NUMA node has. Source: koordinator.md, "Splitting a request".
@@ -148,7 +148,7 @@ class NumaAllocator:
         return Allocation(taken, NumaAmounts(shares))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `allocate` would succeed; counts instead of trying wherever counting suffices."""
+        """Return whether `allocate` would succeed; counts instead of trying wherever counting suffices."""
         cpus = self.demand.cpus
         if not self.has_room(affinity):
             return False
@@ -198,7 +198,7 @@ class NumaAllocator:
         }
 
     def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
-        """What each NUMA node gives of every requested resource."""
+        """Return what each NUMA node gives of every requested resource."""
         by_numa: dict[int, dict[str, int]] = {}
         missing = []
         for resource, amount in self.known_requests.items():
@@ -254,12 +254,12 @@ class NumaAllocator:
         return shares
 
     def _counts(self, milli: Mapping[int, int]) -> dict[int, int]:
-        """How many CPUs to take on each NUMA node."""
+        """Return how many CPUs to take on each NUMA node."""
         free = self._free_counts
         return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
 
     def _counts_decide(self, cpus: CpuDemand, counts: Mapping[int, int]) -> bool:
-        """Whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
+        """Return whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
         if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
             return True
         whole = not any(count % self.host.layout.threads for count in counts.values())
@@ -281,7 +281,7 @@ class NumaAllocator:
 
 
 def allocate_designated(host: HostState, demand: PodDemand, designated: Allocation) -> Allocation:
-    """The designated CPUs, and the request split over the designated amounts.
+    """Return the designated CPUs, and the request split over the designated amounts.
 
     Raises Refused unless the pod would get exactly these CPUs and finds its amounts in these.
     Source: koordinator.md, "Designated allocation".

@@ -49,7 +49,7 @@ NOTHING = NumaAmounts()
 
 
 def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
-    """All parts added up, NUMA node by NUMA node."""
+    """Return all parts added up, NUMA node by NUMA node."""
     total: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for part in parts:
         for numa, amounts in part.items():
@@ -59,7 +59,7 @@ def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
 
 
 def bound_cost(milli: int, ratio: Fraction) -> int:
-    """The millicores that bound CPUs of this many millicores cost, rounded up.
+    """Return the millicores that bound CPUs of this many millicores cost, rounded up.
 
     Source: koordinator.md, "CPU amplification".
     """
@@ -67,7 +67,7 @@ def bound_cost(milli: int, ratio: Fraction) -> int:
 
 
 def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
-    """The millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
+    """Return the millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
 
     Nothing changes unless the requests cover the bound CPUs. Source: koordinator.md, "CPU amplification".
     """
@@ -76,5 +76,5 @@ def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
 
 
 def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
-    """The amounts times their ratios, rounded up in the units of the amounts."""
+    """Return the amounts times their ratios, rounded up in the units of the amounts."""
     return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}

@@ -162,7 +162,7 @@ class CpuLayout:
         }
 
     def whole_cores(self, free: int) -> int:
-        """The CPUs of `free` on cores that have exactly `threads` of them."""
+        """Return the CPUs of `free` on cores that have exactly `threads` of them."""
         threads, whole = self.threads, 0
         for core in self.cores:
             rest = free & core
@@ -171,7 +171,7 @@ class CpuLayout:
         return whole
 
     def lowest_threads(self, free: int) -> int:
-        """The lowest CPU of `free` on each core."""
+        """Return the lowest CPU of `free` on each core."""
         lowest = 0
         for core in self.cores:
             rest = free & core
@@ -179,15 +179,15 @@ class CpuLayout:
         return lowest
 
     def cores_touching(self, cpus: int) -> int:
-        """All CPUs of the cores that have any of these."""
+        """Return all CPUs of the cores that have any of these."""
         return _union_touching(self.cores, cpus)
 
     def numa_nodes_touching(self, cpus: int) -> int:
-        """All CPUs of the NUMA nodes that have any of these."""
+        """Return all CPUs of the NUMA nodes that have any of these."""
         return _union_touching(tuple(self.numa_nodes.values()), cpus)
 
     def numa_ids(self, cpus: int) -> int:
-        """The NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
+        """Return the NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
         return mask_of(numa for numa, place in self.numa_nodes.items() if place & cpus)
 
 
@@ -202,7 +202,7 @@ def _union_touching(places: tuple[int, ...], cpus: int) -> int:
 
 @lru_cache(maxsize=_LAYOUTS_KEPT)
 def layout_of(topology: CpuTopology) -> CpuLayout:
-    """The layout of a topology; hosts that are built alike share one."""
+    """Return the layout of a topology; hosts that are built alike share one."""
     return CpuLayout(topology)
 
 
@@ -283,7 +283,7 @@ class SharedPool:
 
 
 def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> tuple[SharedPool, ...]:
-    """The pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
+    """Return the pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
 
     Exclusive are kubelet-managed CPUs and, for the LS pools, those of every pod with a list of its own, for
     the BE pools those of LSE pods only. Withheld are the node's reservation and an exclusive SYSTEM list.

@@ -9,7 +9,7 @@ from placement.engine.domain.errors import BadRequest
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """The mask that has the bits of these non-negative numbers."""
+    """Return the mask that has the bits of these non-negative numbers."""
     mask = 0
     for member in members:
         mask |= 1 << member
@@ -17,7 +17,7 @@ def mask_of(members: Iterable[int]) -> int:
 
 
 def members_of(mask: int) -> Iterator[int]:
-    """The numbers whose bits are set, ascending."""
+    """Yield the numbers whose bits are set, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -25,7 +25,7 @@ def members_of(mask: int) -> Iterator[int]:
 
 
 def lowest_bits(mask: int, count: int) -> int:
-    """The `count` lowest set bits of a mask; all of them if it has no more."""
+    """Return the `count` lowest set bits of a mask; all of them if it has no more."""
     if mask.bit_count() <= count:
         return mask
     rest = mask
@@ -47,7 +47,7 @@ class CpuListError(BadRequest, ValueError):
 
 
 def parse_cpu_list(text: str) -> CpuSet:
-    """The logical CPU ids that a list such as `0-3,8` names; the empty text names none.
+    """Return the logical CPU ids that a list such as `0-3,8` names; the empty text names none.
 
     Parts may come in any order and repeat; a descending range is empty. Raises CpuListError for blanks,
     empty or non-decimal parts, and ranges that end above 4096. Source: koordinator.md, "CPU list syntax".

@@ -55,7 +55,7 @@ class HintTable:
         }
 
     def sizes(self) -> Iterator[int]:
-        """The sizes of combinations that could have hints, ascending."""
+        """Yield the sizes of combinations that could have hints, ascending."""
         nodes, looked_at = len(self._numa_ids), 0
         for size in range(self._fewest, nodes + 1):
             looked_at += comb(nodes, size)
@@ -127,7 +127,7 @@ def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
 
 
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
-    """The rows reduced to preferred hints that do not care or name exactly one NUMA node.
+    """Return the rows reduced to preferred hints that do not care or name exactly one NUMA node.
 
     Source: koordinator.md, "Policies".
     """
@@ -144,7 +144,7 @@ def _summary(resource: str, hints: Sequence[Hint]) -> str:
 
 
 def _binary(affinity: int | None) -> str:
-    """A mask in binary with at least two digits and an even number of them."""
+    """Return a mask in binary with at least two digits and an even number of them."""
     if affinity is None:
         return "<nil>"
     digits = max(2, affinity.bit_length() + affinity.bit_length() % 2)
@@ -190,7 +190,7 @@ class Ranking(NamedTuple):
     widest_first: bool = False
 
     def replaces(self, merged: Merged, best: Merged) -> bool:
-        """Whether an affinity that comes later is better than the best so far.
+        """Return whether an affinity that comes later is better than the best so far.
 
         Source: koordinator.md, "Merge", "The NUMA strategy under alignment".
         """
@@ -209,7 +209,7 @@ class Ranking(NamedTuple):
 
 
 def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
-    """The best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
+    """Return the best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
 
     `numa_ids` is the mask of the host's NUMA nodes. Source: koordinator.md, "Merge".
     """
@@ -219,7 +219,7 @@ def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
 
 
 def merge_preferred(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged | None:
-    """The best combination of one hint per row if that is preferred; else None."""
+    """Return the best combination of one hint per row if that is preferred; else None."""
     best = _best(_preferred_combinations(rows), numa_ids, ranking)
     return best if best.preferred else None
 
@@ -297,7 +297,7 @@ _WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
 
 
 def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
-    """How well any NUMA nodes (a mask) suit a pod: what it gets of what it prefers, then the score.
+    """Return how well any NUMA nodes (a mask) suit a pod: what it gets of what it prefers, then the score.
 
     Equal scores are decided by what is left of their CPU, in millicores, as the host prefers full or empty
     NUMA nodes. Source: koordinator.md, "The NUMA strategy under alignment", "Isolation".
@@ -314,7 +314,7 @@ def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
 
 
 def spreads_wide(allocator: NumaAllocator, policy: NumaPolicy) -> bool:
-    """Whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
+    """Return whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
 
     Source: koordinator.md, "DistributeEvenly".
     """

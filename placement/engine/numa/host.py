@@ -47,11 +47,11 @@ class CpuUse:
         return self.counts[0] if self.counts else 0
 
     def saturated(self, limit: int) -> int:
-        """The CPUs held `limit` times or more."""
+        """Return the CPUs held `limit` times or more."""
         return self.counts[limit - 1] if len(self.counts) >= limit else 0
 
     def plus(self, cpus: int, level: ExclusiveLevel = ExclusiveLevel.NONE) -> CpuUse:
-        """The use after one more pod of that level holds these CPUs."""
+        """Return the use after one more pod of that level holds these CPUs."""
         counts, carried = [], cpus
         for layer in self.counts:
             counts.append(layer | carried)
@@ -79,7 +79,7 @@ class CpuUse:
         return CpuUse(counts, self.pcpu_level & held, self.numa_level & held)
 
     def sum_of_counts(self, cpus: int) -> int:
-        """How often these CPUs are held, summed over them."""
+        """Return how often these CPUs are held, summed over them."""
         return sum((layer & cpus).bit_count() for layer in self.counts)
 
 
@@ -131,7 +131,7 @@ class HostLedger:
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
     def cpu_use(self, layout: CpuLayout) -> CpuUse:
-        """How the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
+        """Return how the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
         use = CpuUse()
         for holding in self.holdings.values():
             if holding.cpus:
@@ -139,11 +139,11 @@ class HostLedger:
         return use
 
     def amounts(self) -> NumaAmounts:
-        """What the pods hold on each NUMA node."""
+        """Return what the pods hold on each NUMA node."""
         return summed(holding.amounts for holding in self.holdings.values())
 
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
-        """Which NUMA nodes have bound pods of which kind."""
+        """Return which NUMA nodes have bound pods of which kind."""
         one, several = 0, 0
         for holding in self.holdings.values():
             numa_ids = layout.numa_ids(mask_of(holding.cpus)) if holding.cpus else 0
@@ -218,14 +218,14 @@ class HostState:
         return bool(self.layout.cpus)
 
     def free_cpus(self, use: CpuUse) -> int:
-        """The CPUs that may still be given to a pod if the host is used like that.
+        """Return the CPUs that may still be given to a pod if the host is used like that.
 
         Source: koordinator.md, "Available CPUs and the view".
         """
         return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 
     def barred_cpus(self, group: str, level: ExclusiveLevel) -> int:
-        """The CPUs that a pod of a group may not be given at that level.
+        """Return the CPUs that a pod of a group may not be given at that level.
 
         Source: koordinator.md, "Exclusivity groups".
         """
@@ -271,7 +271,7 @@ def _surcharges(host: HostState, use: CpuUse) -> dict[int, int]:
 
 
 def numa_available(host: HostState, used: AmountsByNuma) -> dict[int, dict[str, int]]:
-    """What is left of the capacity of every NUMA node, at least 0.
+    """Return what is left of the capacity of every NUMA node, at least 0.
 
     Source: koordinator.md, "Per-NUMA accounts".
     """
@@ -305,7 +305,7 @@ Scorer = Callable[[HostTotals], int]
 
 
 def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: bool = False) -> Scorer:
-    """The score of a pod for which the host as a whole counts, by the totals of the host.
+    """Return the score of a pod for which the host as a whole counts, by the totals of the host.
 
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: koordinator.md, "Score".
@@ -330,7 +330,7 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: 
 
 
 def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa_ids: Collection[int]) -> int:
-    """The score of a pod that would use these NUMA nodes: nothing else of the host counts.
+    """Return the score of a pod that would use these NUMA nodes: nothing else of the host counts.
 
     Except that for a bound pod all CPUs that are bound on the host count as used.
     Source: koordinator.md, "Score".
@@ -344,7 +344,7 @@ def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa
 
 
 def demand_costs(host: HostState, demand: PodDemand) -> Amounts:
-    """What a pod costs on a host: CPUs of its own cost the ratio of the host."""
+    """Return what a pod costs on a host: CPUs of its own cost the ratio of the host."""
     if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
         return demand.amounts
     return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}

@@ -36,7 +36,7 @@ class Reservation:
 
 
 def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
-    """What a reservation has left, from what it holds in total and what its owners took out of it.
+    """Return what a reservation has left, from what it holds in total and what its owners took out of it.
 
     Source: koordinator.md, "Reservations".
     """
@@ -52,7 +52,7 @@ def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
 
 
 def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
-    """What is left of amounts by name after others were taken, without those of which nothing is."""
+    """Return what is left of amounts by name after others were taken, without those of which nothing is."""
     return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
 
 
@@ -101,7 +101,7 @@ class Placing:
         return self._on_everything or self._on_free_capacity
 
     def explore(self, affinity: Sequence[int] | None) -> Found:
-        """What the pod gets from the first matched reservation that will do, else from free capacity.
+        """Return what the pod gets from the first matched reservation that will do, else from free capacity.
 
         Raises Refused.
         """
@@ -119,7 +119,7 @@ class Placing:
         return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `explore` would succeed."""
+        """Return whether `explore` would succeed."""
         if self._on_everything is None and not self._reservations.required:
             return self._on_free_capacity.fits(affinity)
         try:
@@ -129,7 +129,7 @@ class Placing:
         return True
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets in the end: from the nominated reservation, or from free capacity.
+        """Return what the pod gets in the end: from the nominated reservation, or from free capacity.
 
         Raises Refused; a nominated reservation that cannot be used never leads to free capacity.
         """
@@ -146,7 +146,7 @@ class Placing:
             raise Refused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
 
     def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets out of one of the matched reservations.
+        """Return what the pod gets out of one of the matched reservations.
 
         Raises Refused if that cannot be nominated.
         """
@@ -201,7 +201,7 @@ class Placing:
 
 
 def _limits(reservation: Reservation) -> NumaAmounts:
-    """What remains of every resource that the reservation holds, 0 where that is nothing."""
+    """Return what remains of every resource that the reservation holds, 0 where that is nothing."""
     resources = set().union(*(reservation.total or reservation.remaining).values())
     numa_ids = reservation.total.keys() | reservation.remaining.keys()
     return NumaAmounts(

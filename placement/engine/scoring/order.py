@@ -81,7 +81,7 @@ DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memo
 
 
 def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:
-    """The strategy of a JSON object, of this `scope` if it names none.
+    """Return the strategy of a JSON object, of this `scope` if it names none.
 
     Raises ScoringRefused naming the field.
     """
@@ -103,7 +103,7 @@ def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TRE
 
 
 def parse_scope(given: Any, where: str = "scope") -> Scope:
-    """The scope of this name. Raises ScoringRefused."""
+    """Return the scope of this name. Raises ScoringRefused."""
     if not isinstance(given, str) or given not in set(Scope):
         raise ScoringRefused("scope_invalid", where, f"must be one of {', '.join(Scope)}, not {given!r}")
     return Scope(given)
@@ -142,7 +142,7 @@ class Skipped(StrEnum):
 
 
 def counts(name: str, request: Mapping[str, int]) -> bool:
-    """Whether a listed resource counts on hosts that have any of it."""
+    """Return whether a listed resource counts on hosts that have any of it."""
     return bool(request.get(name, 0)) or name in ALWAYS_COUNTED
 
 
@@ -154,7 +154,7 @@ def counted(resources: Sequence[Weighted], request: Mapping[str, int]) -> Iterat
 
 
 def is_idle(resources: Sequence[Weighted], request: Mapping[str, int]) -> bool:
-    """Whether the request asks for none of the listed resources."""
+    """Return whether the request asks for none of the listed resources."""
     return not any(request.get(name, 0) for name, _ in resources)
 
 
@@ -190,7 +190,7 @@ class Order:
     def with_names(
         self, name_of: Callable[[str], str], where: str = "order_by", *, stored: bool = False
     ) -> Order:
-        """The same order with every resource called what `name_of` makes of its name.
+        """Return the same order with every resource called what `name_of` makes of its name.
 
         Raises ScoringRefused where two with different weights become one, unless the order was `stored`.
         """
@@ -236,7 +236,7 @@ NAMED: Mapping[str, Order | None] = {
 
 
 def parse_order(given: Any, where: str = "order_by") -> Order:
-    """The order of a JSON value: a strategy, a list of them, or {"strategies": [...], "scope": ...}.
+    """Return the order of a JSON value: a strategy, a list of them, or {"strategies": [...], "scope": ...}.
 
     The scope given there is that of all strategies that have none of their own. Raises ScoringRefused naming
     the field.
@@ -258,7 +258,7 @@ def parse_order(given: Any, where: str = "order_by") -> Order:
 
 
 def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bool = True) -> Any:
-    """The sum of scores, numbers or arrays: each brought to 0..100 and multiplied by its weight.
+    """Return the sum of scores, numbers or arrays: each brought to 0..100 and multiplied by its weight.
 
     A single strategy that stands `alone` keeps its plain score.
     """
@@ -271,7 +271,7 @@ def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bo
 
 
 def best_possible(strategies: Sequence[Strategy], *, alone: bool = True) -> int:
-    """The upper end of the scale of `combined`."""
+    """Return the upper end of the scale of `combined`."""
     total: int = combined(strategies, [strategy.max_score for strategy in strategies], alone=alone)
     return total
 
@@ -288,7 +288,7 @@ Use = tuple[int, int]
 
 
 def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
-    """The score of a host with `requested` of its `capacity` in use if `request` were added.
+    """Return the score of a host with `requested` of its `capacity` in use if `request` were added.
 
     Source: scoring.md, "Scoring and ordering of candidates"; koordinator.md, "Score".
     """
@@ -349,7 +349,7 @@ def best_score(strategy: Strategy, uses: Mapping[str, tuple[Use, Use]], request:
 
 
 def favours_full(strategy: Strategy) -> bool:
-    """Whether a full host scores higher than an empty one."""
+    """Return whether a full host scores higher than an empty one."""
     names = [name for name, _ in strategy.resources]
     full, one = dict.fromkeys(names, BEST), dict.fromkeys(names, 1)
     return score_host(strategy, {}, full, full) > score_host(strategy, {}, full, one)
@@ -398,7 +398,7 @@ class ClassParts(NamedTuple):
 def score_with_parts(
     strategy: Strategy, columns: Columns, request: Mapping[str, int]
 ) -> tuple[ArraysAmounts, list[ClassParts]]:
-    """The same, and what each listed class adds."""
+    """Return the same, and what each listed class adds."""
     rule = strategy.rule
     loads = _loads(strategy, columns, request)
     parts = [

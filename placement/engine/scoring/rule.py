@@ -89,7 +89,7 @@ class ScoringRefused(BadRequest):
 
 
 def is_integer(value: object) -> bool:
-    """Whether a JSON value is an integer; `true` is none."""
+    """Return whether a JSON value is an integer; `true` is none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -117,7 +117,7 @@ class Shape:
     max_score: int
 
     def score(self, utilization: int) -> int:
-        """The height of the line, its fraction cut toward zero; flat outside the points."""
+        """Return the height of the line, its fraction cut toward zero; flat outside the points."""
         first, last = self.points[0], self.points[-1]
         if utilization <= first[0]:
             return first[1]
@@ -134,13 +134,13 @@ class Shape:
 
 
 def _cut(numerator: int, denominator: int) -> int:
-    """The quotient cut toward zero: `//` would go the wrong way where the line falls."""
+    """Return the quotient cut toward zero: `//` would go the wrong way where the line falls."""
     quotient = abs(numerator) // denominator
     return quotient if numerator >= 0 else -quotient
 
 
 def parse_shape(given: Any, max_score: Any = None, where: str = "shape") -> Shape:
-    """The shape of a JSON list of points. Raises ScoringRefused with all reasons.
+    """Return the shape of a JSON list of points. Raises ScoringRefused with all reasons.
 
     Without `max_score` the scale is 0 to 10, or 0 to 100 as soon as a point is above 10.
     """
@@ -244,7 +244,7 @@ DEFAULT = (Weighted("VCPU", 1), Weighted("MEMORY_MB", 1))
 
 
 def parse_resources(given: Any, *, equal: bool = False, where: str = "resources") -> tuple[Weighted, ...]:
-    """The classes of a JSON list, VCPU and MEMORY_MB if it is absent or empty. Raises ScoringRefused.
+    """Return the classes of a JSON list, VCPU and MEMORY_MB if it is absent or empty. Raises ScoringRefused.
 
     `equal`: the strategy knows no weight but 1.
     """
@@ -270,7 +270,7 @@ def renamed(
     *,
     stored: bool = False,
 ) -> tuple[Weighted, ...]:
-    """The same weights by other names; two that become one count once.
+    """Return the same weights by other names; two that become one count once.
 
     Raises ScoringRefused if their weights differ. Of `stored` ones, which were taken when they were written,
     the one that had the name already counts, else the first.
@@ -300,7 +300,7 @@ def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:
 
 
 def parse_weight(given: Any, where: str, heaviest: int = HEAVIEST) -> int:
-    """A weight; 0 means 1, as Kubernetes reads it. Raises ScoringRefused."""
+    """Return a weight; 0 means 1, as Kubernetes reads it. Raises ScoringRefused."""
     if not is_integer(given) or not 0 <= given <= heaviest:
         raise ScoringRefused("weight_invalid", where, f"must be an integer from 1 to {heaviest}")
     return int(given) or 1

@@ -105,7 +105,7 @@ _SAFE_PRODUCT = 2**63 // BEST
 
 
 def _root(tenthousandths: int) -> int:
-    """The smallest m with m * m >= the variance in ten-thousandths."""
+    """Return the smallest m with m * m >= the variance in ten-thousandths."""
     return isqrt(tenthousandths - 1) + 1 if tenthousandths > 0 else 0
 
 
@@ -171,7 +171,7 @@ def _share(total: int, capacity: int) -> Fraction:
 
 
 def _balanced_allocation_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
-    """The fractions in lowest terms."""
+    """Return the fractions in lowest terms."""
     found = []
     for column in columns:
         part = np.minimum(column.total, column.capacity)
@@ -267,7 +267,7 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 @lru_cache(maxsize=256)
 def _heights(shape: Shape | None) -> tuple[int, ...]:
-    """The shape as a table, for utilization is a whole number from 0 to 100."""
+    """Return the shape as a table, for utilization is a whole number from 0 to 100."""
     assert shape is not None
     return tuple(shape.score(utilization) for utilization in range(FULL + 1))
 
