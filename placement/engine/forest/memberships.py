@@ -1,7 +1,7 @@
-"""Which providers carry which traits (or are in which aggregates), dictionary-encoded.
+"""The traits that providers carry (or the aggregates that they are in), dictionary-encoded.
 
-Providers share few distinct sets: each provider stores the number of its set, each trait a bitmap over
-the sets. A condition is decided once per distinct set and then gathered to the providers.
+Providers share few distinct sets: each provider stores the number of its set, each trait the numbers of the
+sets that have it. A condition is decided once per distinct set and then gathered to the providers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _SetNumbers(Columns):
 
 
 class Memberships:
-    """The sets of ids (traits or aggregates) that providers carry."""
+    """A store of the sets of ids (traits or aggregates) that providers carry."""
 
     def __init__(self) -> None:
         self._numbers = _SetNumbers({"number": (np.int32, _EMPTY_SET)})
@@ -40,7 +40,7 @@ class Memberships:
         return twin
 
     def unshare(self) -> None:
-        """Note that no snapshot is in use any more, so that writing need not copy."""
+        """Note that no snapshot is in use, so that writing need not copy."""
         self._numbers.is_shared = self._sets_are_shared = False
 
     def _own_sets(self) -> None:
@@ -50,13 +50,13 @@ class Memberships:
             self._sets_are_shared = False
 
     def repeat(self, source: Rows, rows: Rows) -> None:
-        """New rows with the sets of the sources; not in a forest that is fed."""
+        """Give new rows the sets of the sources; not in a forest that is fed."""
         self._numbers.own()
         self.ensure(int(rows[-1]) + 1)
         self._numbers.number[rows] = self._numbers.number[source]
 
     def clear(self, rows: Rows) -> None:
-        """Rows without any id; not in a forest that is fed."""
+        """Empty the sets of rows; not in a forest that is fed."""
         self._numbers.own()
         self._numbers.number[rows] = _EMPTY_SET
 
@@ -102,7 +102,7 @@ class Memberships:
         self._release(old)
 
     def assign_all(self, rows: Rows, which: Rows, sets: Sequence[frozenset[int]]) -> bool:
-        """Give `rows[i]` the set `sets[which[i]]`, each row once; whether any of them had another one."""
+        """Give `rows[i]` the set `sets[which[i]]`, each row once; return whether any set changed."""
         wanted = np.array([self._number_of.get(ids, _UNKNOWN_SET) for ids in sets], np.int32)
         changed = self._numbers.number[rows] != wanted[which]
         rows, which = rows[changed], which[changed]
