@@ -115,8 +115,8 @@ class Shortage:
     """What keeps a provider, a tree or a node from serving; amounts in units of the class.
 
     AMOUNT: more of a class is wanted than `provider` has free (None: than several providers of the tree have
-    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
-    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
+    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. `_nobody`:
+    no provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
     `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers that
     could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition` give
     too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group could
@@ -195,7 +195,7 @@ def first_empty(stages: tuple[Stage, ...]) -> int | None:
     return next((at for at, stage in enumerate(stages) if not stage.passed), None)
 
 
-# The sentences of an explanation: the same for candidates, flavors and pods.
+# The sentences of an explanation, which candidates, flavors and pods share.
 
 
 _UNITS = "min_unit, max_unit or step_size"

@@ -33,7 +33,7 @@ def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
 def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
     """Return the mappings of a consumer that holds what the query asks for, as `settled` gave them.
 
-    `held`: amounts by provider uuid and class, whose sums are the amounts of the query. Return None if they
+    `held`: amounts by provider uuid and class, in sum the amounts of the query. Return None if they
     fit the groups in several ways, if a group asks for no resources, or if two groups ask for a class that is
     split: the amounts are ambiguous then.
     """

@@ -309,7 +309,7 @@ class Pieces:
 
 
 def table(parts: Iterable[Part]) -> Texts:
-    """Return the parts joined row by row; bytes are equal in all rows. At least one is a table, no TextColumn."""
+    """Return the parts joined row by row, bytes equal in all rows; some are tables, none a TextColumn."""
     constants, columns = _apart(parts)
     tables = [column for column in columns if not isinstance(column, TextColumn)]
     assert len(tables) == len(columns)

@@ -96,8 +96,8 @@ class Forest:
     def snapshot(self) -> Forest:
         """Return the forest as it is now, for any number of readers at once, whatever is applied later.
 
-        It shares the arrays: an array that is written to while a snapshot is in use is copied first, once. Must
-        not be called while another thread feeds the forest.
+        It shares the arrays: a write while a snapshot is in use copies the array first, once. Must not be
+        called while another thread feeds the forest.
         """
         latest = self._latest
         if latest is None:

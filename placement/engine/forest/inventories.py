@@ -27,7 +27,7 @@ class Entries(Columns):
 
 
 class Offers(Columns):
-    """Columns that the capacity of each entry comes from; searches do not read and usage does not change them."""
+    """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
 
     total: Indices
     reserved: Indices
@@ -384,7 +384,7 @@ class InventoryColumn:
         return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
 
     def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
-        """Return four arrays on what each provider can give to a split: `headroom`, min_unit, step_size, whole.
+        """Return what each provider can give to a split amount: `headroom`, min_unit, step_size, whole.
 
         `whole` is the capacity if it is unused and one consumer may have all of it, else 0.
         """

@@ -184,7 +184,7 @@ class ProviderColumns(Columns):
         return count
 
     def repeat(self, source: Rows, rows: Rows, size: int) -> None:
-        """Fill new rows like the sources, with new ids; the rows of each tree, `size` of them, are adjacent."""
+        """Fill new rows like the sources, with new ids; the `size` rows of each tree are adjacent."""
         self.ensure(int(rows[-1]) + 1)
         self.copy_rows(source, rows)
         for numbers in (self.parent, self.root, self.next, self.previous):
