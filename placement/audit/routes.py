@@ -314,7 +314,7 @@ def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[byt
 
 
 def _most_waiting() -> int:
-    """Return how many requests of this process may wait; a single thread must not be blocked by them."""
+    """Return how many requests of this process may wait; a server with one thread lets none wait."""
     if deadline.KEY in request.environ:
         return _MOST_WAITING
     return _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0

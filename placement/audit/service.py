@@ -89,7 +89,7 @@ def moment(connection: Executor, backend: Backend) -> str:
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
-    """Return the last change of each provider and consumer after a moment, in the order of records.
+    """Return the last change of each thing after a moment, by order of records; existing providers last.
 
     Return None if there are more than `most` changes to look through.
     """

@@ -23,12 +23,12 @@ def derived_uid(cluster: str, namespace: str, name: str) -> str:
 
 
 def canonical_uid(uid: str) -> str:
-    """Return the one spelling of a uid: if it is a uuid, the letter case of its digits means nothing."""
+    """Return the canonical spelling of a uid; in a uuid the letter case of the digits is irrelevant."""
     return uid.lower() if is_dashed_uuid(uid) else uid
 
 
 def consumer_of(cluster: str, uid: str) -> str:
-    """Return the consumer that a pod is: its uid if that is a uuid, else one derived from cluster and uid."""
+    """Return the consumer of a pod: its uid if that is a uuid, else one derived from cluster and uid."""
     return canonical_uid(uid) if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))
 
 

@@ -1,4 +1,4 @@
-"""Explanations: the one form in which refusals of candidates, of nodes and of flavors are explained.
+"""Explanations of refusals, in one form for candidates, nodes and flavors.
 
 A request states conditions in a certain order. Providers, trees or nodes that meet one condition come to the
 next. Nothing fits because of the first condition that none of them meets; what came to it almost fitted.
@@ -16,7 +16,7 @@ MOST_MISSES = 5
 
 
 class Kind(StrEnum):
-    """What a condition is about."""
+    """A kind of condition: what it is about."""
 
     # Conditions on one provider, or on a node.
     AMOUNT = "amount"
@@ -52,14 +52,14 @@ class Kind(StrEnum):
 
 
 class Obstacle(NamedTuple):
-    """The first condition that was not met: its kind, and which class or label it is about."""
+    """The first condition that was not met: its kind, and the class or label that it is about."""
 
     kind: Kind
     of: str = ""
 
 
 class Counted(StrEnum):
-    """What is counted at a stage."""
+    """A kind of thing that a stage counts."""
 
     PROVIDERS = "providers"
     TREES = "trees"
@@ -67,7 +67,7 @@ class Counted(StrEnum):
 
 
 class Reason(StrEnum):
-    """What keeps a provider, a tree or a node from serving groups, or a pod."""
+    """A reason that keeps a provider, a tree or a node from serving groups, or a pod."""
 
     AMOUNT = "amount"
     UNITS = "units"
@@ -96,7 +96,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How many providers, trees or nodes came to a condition, how many passed it, and in how many trees.
+    """A stage: how many providers, trees or nodes came to a condition and passed it, in how many trees.
 
     `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. All
     providers that offer the resource class come to the first condition of a group.
@@ -112,7 +112,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What keeps a provider, a tree or a node from serving; amounts in units of the class.
+    """A shortage that keeps a provider, a tree or a node from serving; amounts in units of the class.
 
     AMOUNT: more of a class is wanted than `provider` has free (None: than several providers of the tree have
     together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. `_nobody`:

@@ -209,7 +209,7 @@ def assembled(parts: Sequence[tuple[Rows, Texts]]) -> Texts:
 
 
 def numbers(column: Numbers) -> Texts:
-    """Return the decimal digits of numbers from 0 on, right-aligned: JSON allows the spaces."""
+    """Return the digits of non-negative numbers, right-aligned to the longest: JSON allows the spaces."""
     width = _width(column)
     if width <= _DIGITS:
         return _ALIGNED.take(column.astype(np.intp)).view(np.uint8).reshape(-1, _DIGITS)[:, -width:]
@@ -225,7 +225,7 @@ def numbers(column: Numbers) -> Texts:
 
 
 def fractions(above: Numbers, below: Numbers) -> Texts:
-    """Return fractions as JSON strings with spaces around them; the numbers are from 0 on."""
+    """Return fractions as JSON strings with spaces around them; the numbers are non-negative."""
     left, behind = numbers(above), _width(below)
     rows, lengths = np.arange(len(above)), _lengths(below, behind)
     # Zeros on the right shift the digits to the left.
@@ -249,7 +249,7 @@ def _lengths(column: Numbers, width: int) -> Rows:
 
 
 def _powers(width: int) -> Numbers:
-    """Return powers of ten, enough for one above every number of `width` digits."""
+    """Return powers of ten, enough to count the digits of numbers of `width` digits."""
     return _POWERS if width <= len(_POWERS) else _LONG_POWERS
 
 

@@ -60,7 +60,7 @@ class ProviderRow(NamedTuple):
     root_id: int
     revision: int
     content: int = 0
-    """Equal for two states, within one history of writes, that differ in usage at most; 0: not known."""
+    """Two states with equal content, in one history of writes, differ in usage at most; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
 def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request: tuple[int, int]) -> Shares:
     """Return how many free cores are stranded: beside them `request`, (cores, memory), does not fit.
 
-    Beside each other is what is below one provider with memory. The whole is the number of all free cores.
+    Cores and memory below one provider with memory are beside each other. The whole is all free cores.
     """
     cores = _cores(forest, cpus, memory)
     beside = _with_memory(forest, cores.provider, memory)

@@ -119,7 +119,7 @@ def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours, best: int
 
 
 def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) -> Score:
-    """Return a score for NUMA nodes: what is used there and the request of the pod against the capacity.
+    """Return a scorer of NUMA nodes for a pod, by the use there and its request against the capacity.
 
     `idle_counts`: NUMA nodes without bound pods score higher.
     Source: koordinator.md, "Hints", "Preferred NUMA exclusivity".
@@ -172,7 +172,7 @@ def choose_affinity(
 ) -> tuple[int, ...] | None:
     """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
-    `fits` replaces the allocator's where not all that it sees as free can be used together. Raises Refused
+    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises Refused
     if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
     """
     host = allocator.host

@@ -83,7 +83,7 @@ class Allocation:
 
 
 class NumaAllocator:
-    """An allocator for a pod on a host, which views free CPUs alike for every affinity that is tried."""
+    """An allocator for a pod on a host, with one view of what is free for all affinities that are tried."""
 
     def __init__(self, host: HostState, demand: PodDemand, credit: ReservedCredit = NO_CREDIT) -> None:
         self.host = host
@@ -177,7 +177,7 @@ class NumaAllocator:
 
     @cached_property
     def fewest_numa_nodes(self) -> int:
-        """The fewest NUMA nodes that have room together; one more than exist if all are too few."""
+        """The least number of NUMA nodes that can have room; one more than exist if all are too few."""
         fewest = 1
         for resource, amount in self.known_requests.items():
             largest_first = sorted(self.rooms[resource].values(), reverse=True)

@@ -371,7 +371,7 @@ class CpuPreference(NamedTuple):
 
 
 def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
-    """Return the cost of the preferences that a pod misses on CPUs (a mask); `host` is without the pod.
+    """Return the cost, at least 0, of what a pod prefers and misses on CPUs; `host` is without the pod.
 
     A bind policy that is not met costs `MISSED`; an exclusive policy costs `MISSED` or `STEPPED_DOWN`.
     Source: koordinator.md, "Isolation".

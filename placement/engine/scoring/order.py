@@ -258,7 +258,7 @@ def parse_order(given: Any, where: str = "order_by") -> Order:
 
 
 def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bool = True) -> Any:
-    """Return the sum of scores, numbers or arrays: each brought to 0..100 and multiplied by its weight.
+    """Return the sum of scores, numbers or arrays, each scaled to 0..100 and multiplied by its weight.
 
     A single strategy that stands `alone` keeps its plain score.
     """
