@@ -1,1 +1,1 @@
-"""Records of changes, and events about them."""
+"""Audit records of changes, and events about them."""

@@ -1,4 +1,4 @@
-"""/ext/v1/audit: who changed what; /ext/v1/events: what changed since."""
+"""/ext/v1/audit: changes and their initiators; /ext/v1/events: changes since a token."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _OBSERVER = {"id": "target", "typeURI": _SERVICE, "name": "placement"}
 
 
 def audit_body(page: AuditPage) -> dict[str, Any]:
-    """A page of records."""
+    """Return a page of records."""
     return {"events": [_event(record) for record in page.records], "next": page.next}
 
 
 def _event(record: StoredRecord) -> dict[str, Any]:
-    """A record in the words of CADF (DMTF DSP0262); what is not stored did not succeed."""
+    """Return a record in the terms of CADF (DMTF DSP0262); only changes that succeeded are stored."""
     documents = (("before", record.before), ("after", record.after))
     return {
         "typeURI": _EVENT,
@@ -72,7 +72,7 @@ def _event(record: StoredRecord) -> dict[str, Any]:
 
 
 def _initiator(record: StoredRecord) -> dict[str, Any]:
-    """A caller; or this service, where nobody called: a command on its machine, or work of its own."""
+    """Return the caller; without one, this service, for a command on its machine or its own work."""
     if record.request_id is None:
         return {"typeURI": _SERVICE, "id": "placement"}
     return {
@@ -87,7 +87,7 @@ def _initiator(record: StoredRecord) -> dict[str, Any]:
 
 
 def news_body(news: ServiceNews) -> dict[str, Any]:
-    """What changed, and the token from which to go on."""
+    """Return the changes, and the token from which to go on."""
     return {"events": [_change(change) for change in news.changes], "next": news.token}
 
 
@@ -97,26 +97,26 @@ def _change(change: AuditChange) -> dict[str, Any]:
 
 
 def stream_pieces(news: ServiceNews) -> Iterable[bytes]:
-    """The same as Server-Sent Events; the token is the id of the last, for only then all are told."""
+    """Yield news as Server-Sent Events; the token comes last, because only then all changes are sent."""
     for change in news.changes:
         yield b"event: change\ndata: " + orjson.dumps(_change(change)) + b"\n\n"
-    # Without data it is no event for the reader, but takes its place in Last-Event-ID.
+    # Without data the reader sees no event, but the id becomes its Last-Event-ID.
     yield f"id: {news.token}\n\n".encode()
-    # Sent now, and not together with what follows some day.
+    # Flushes what is above now, instead of together with a later event.
     yield b""
 
 
-# Answers about what was changed, and by whom.
+# Answers about changes and their initiators.
 
 
 class Host(Answer):
-    """Where a request came from."""
+    """The host that a request came from."""
 
     address = String(nullable=True)
 
 
 class Initiator(Answer):
-    """Who made a change: the service itself has but a type and an id."""
+    """The initiator of a change; the service itself has only a type and an id."""
 
     typeURI = String()
     id = String(nullable=True)
@@ -128,20 +128,20 @@ class Initiator(Answer):
 
 
 class Target(Answer):
-    """What was changed."""
+    """The target of a change."""
 
     typeURI = String()
     id = String()
 
 
 class Observer(Target):
-    """Who noted it: this service."""
+    """The observer of a change, which is this service."""
 
     name = String()
 
 
 class Attachment(Answer):
-    """What was there before or after."""
+    """The state of a target before or after a change."""
 
     name = Choice(["before", "after"])
     typeURI = String()
@@ -149,7 +149,7 @@ class Attachment(Answer):
 
 
 class AuditEvent(Answer):
-    """A record in the words of CADF."""
+    """A record in the terms of CADF."""
 
     typeURI = String()
     id = String()
@@ -164,14 +164,14 @@ class AuditEvent(Answer):
 
 
 class AuditEvents(Answer):
-    """Changes, the newest first; `next` is the `marker` of the following page."""
+    """A page of changes, the newest first; `next` is the `marker` of the following page."""
 
     events = Sequence(Object(AuditEvent))
     next = Integer(nullable=True)
 
 
 class Change(Answer):
-    """The last that happened to a provider or a consumer."""
+    """The last change of a provider or a consumer."""
 
     type = Choice(["resource_provider", "consumer"])
     uuid = Uuid()
@@ -180,7 +180,7 @@ class Change(Answer):
 
 
 class News(Answer):
-    """What changed; `next` is the token from which to go on."""
+    """The changes; `next` is the token from which to go on."""
 
     events = Sequence(Object(Change))
     next = String()
@@ -208,7 +208,7 @@ _QUERY = (
     Parameter("marker", "The `next` of the page before.", {**ROW_ID, "maximum": LARGEST_LONG_ID}),
 )
 _USUAL_WAIT_SECONDS = 20
-# Shorter than requests, proxies and a worker that stops wait.
+# Less than the timeouts of requests, of proxies and of a worker that stops.
 _LONGEST_WAIT_SECONDS = 25
 _SIGN_OF_LIFE_SECONDS = 10
 _FOLLOWED = (
@@ -224,7 +224,7 @@ _FOLLOWED = (
         {"type": "integer", "minimum": 0},
     ),
 )
-# Our own server has threads for them (http.worker.lanes); of others we only know that they have some.
+# Our own server has threads for these (http.worker.lanes); other servers have an unknown number.
 _MOST_WAITING, _MOST_WAITING_ELSEWHERE = 8, 2
 
 
@@ -237,7 +237,7 @@ _MOST_WAITING, _MOST_WAITING_ELSEWHERE = 8, 2
     described=Operation({200: AuditEvents}, query=_QUERY),
 )
 def audit() -> Response:
-    """Changes that were made, the newest first."""
+    """List changes, the newest first."""
     given = parameters()
     refuse_unknown(given, names_of(_QUERY, NEWEST))
     texts: dict[str, Any] = {name: single(given, key) for key, name in _FILTERS.items()}
@@ -265,7 +265,7 @@ def audit() -> Response:
     ),
 )
 def events() -> Response:
-    """Providers and consumers that changed since a token, as JSON or as Server-Sent Events."""
+    """List providers and consumers that changed since a token, as JSON or as Server-Sent Events."""
     given = parameters()
     refuse_unknown(given, names_of(_FOLLOWED, NEWEST))
     followed = use_cases().events
@@ -294,14 +294,14 @@ def _stream(followed: Events, since: str | None, seconds: float) -> Response:
         place = stack.pop_all()
     response = Response(_pieces(followed, news, seconds if most else 0), content_type=_STREAM)
     response.headers["Cache-Control"] = "no-cache"
-    # nginx would collect what is sent.
+    # Otherwise nginx would buffer the stream.
     response.headers["X-Accel-Buffering"] = "no"
     response.call_on_close(place.close)
     return response
 
 
 def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[bytes]:
-    """What changes for so long; then the reader comes back with the last id, or learns why it may not."""
+    """Yield changes for `seconds`; then the reader returns with the last id, or learns why it may not."""
     end = min(time.monotonic() + seconds, deadline.at())
     yield b"retry: 1000\n\n"
     yield from stream_pieces(news)
@@ -314,7 +314,7 @@ def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[byt
 
 
 def _most_waiting() -> int:
-    """How many requests of this process may wait; a server with one thread would do nothing else."""
+    """Return how many requests of this process may wait; a server with one thread lets none wait."""
     if deadline.KEY in request.environ:
         return _MOST_WAITING
     return _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0

@@ -1,9 +1,9 @@
 """Changes of providers and consumers since a moment, without loss.
 
-A moment is handed out as a token: which history of writes it is in (storage.history), when it was
-handed out, and which transactions were over then. Providers that changed are found by the stamps that every
-look at the database goes by, deleted ones and consumers by the audit records that carry the same stamps. Each
-change is told once, in whatever order transactions commit.
+A moment is handed out as a token: its history of writes (storage.history), the time at which it was handed
+out, and which transactions were over then. Changed providers are found by the stamps that every look at the
+database uses, deleted providers and consumers by the audit records that carry these stamps. Each change is
+reported once, in whatever order transactions commit.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from placement.storage.backends.backend import Backend
 from placement.storage.database import Database, Executor
 from placement.storage.feed import Feed
 
-# Reading records: pages of them, and what changed since a moment.
+# Reading of records: pages of them, and the changes since a moment.
 
 
 _table = tables.audit_records
 _LAST = 2**62
-# What a field of AuditFilter asks of a record; `before` is the marker of a page.
+# The condition of each field of AuditFilter on a record; `before` is the marker of a page.
 _CONDITIONS = {
     "user_id": "user_id = :user_id",
     "project_id": "project_id = :project_id",
@@ -52,7 +52,7 @@ _TIMES = {"since", "until"}
 
 
 def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
-    """Return records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
+    """Return at most `count` records with smaller ids than `before`, from the newest to the oldest."""
     return [StoredRecord._make(row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
 
 
@@ -64,7 +64,7 @@ def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: 
 def _rows(
     connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
 ) -> Sequence[sa.Row[Any]]:
-    """Return rows to which all that is wanted applies. Raises KeyError for a field without a condition."""
+    """Return rows that match all wanted fields. Raises KeyError for a field without a condition."""
     given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
     values = {name: value for name, value in given.items() if value not in (None, ())}
     rows = connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
@@ -84,14 +84,14 @@ def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSel
 
 
 def moment(connection: Executor, backend: Backend) -> str:
-    """The present moment, in a transaction that sees one state."""
+    """Return the present moment; the transaction must see one state."""
     return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
-    """What changed after a moment, each thing once, those that are gone and consumers in their order.
+    """Return the last change of each thing after a moment, by order of records; existing providers last.
 
-    None if there are more than `most` changes to look through.
+    Return None if there are more than `most` changes to look through.
     """
     rows = connection.execute(_changes(type(backend)), {"since": since, "most": most + 1}).all()
     if len(rows) > most:
@@ -99,7 +99,7 @@ def changes_since(connection: Executor, backend: Backend, since: str, most: int)
     last: dict[tuple[str, str], Change] = {}
     for row in rows:
         change = Change(*row[:4])
-        # The last one counts, and has its place.
+        # The last change counts, at its place in the order.
         last.pop((change.kind, change.id), None)
         last[change.kind, change.id] = change
     return list(last.values())
@@ -107,11 +107,11 @@ def changes_since(connection: Executor, backend: Backend, since: str, most: int)
 
 @cache
 def _changes(backend: type[Backend]) -> sa.TextClause:
-    """Providers that are there carry the stamp of their last change; all else is told by records.
+    """Return the query: existing providers carry the stamp of their last change; records have all else.
 
-    A provider that is there was deleted before, if at all, be it in the same transaction. Records are written
-    last in a transaction, while it locks what it changed, so of one thing they are in the order of commits;
-    stamps are taken when a transaction begins to write, and are not.
+    A deletion of a provider that exists now came earlier, perhaps in the same transaction. A transaction
+    writes records last, while it locks what it changed, so records of one thing are in the order of commits.
+    Stamps are not: they are taken when a transaction begins to write.
     """
     provider, record = (
         backend.is_later.format(column=f"{table}.revision") for table in ("provider", "record")
@@ -136,7 +136,7 @@ def _changes(backend: type[Backend]) -> sa.TextClause:
 
 # Records are kept for longer (server.options), by more than any transaction takes.
 _TOKEN_SECONDS = 86_400
-# Whoever missed more is better off reading all again.
+# A caller that missed more does better to read everything again.
 _MOST_CHANGES = 100_000
 _LOOK_EVERY_SECONDS = 0.5
 # Where requests have no deadline.
@@ -148,26 +148,26 @@ _AGAIN = (
 
 
 class TooManyFollowers(Unavailable):
-    """All places in which requests may wait for changes are taken."""
+    """The error that all places for requests that wait for changes are taken."""
 
     code = "placement.events.too_many_followers"
 
 
 class TokenTooOld(Gone):
-    """What changed since a token cannot be told any more."""
+    """The error that the changes since a token are no longer kept."""
 
     code = "placement.events.token_too_old"
 
 
 class News(NamedTuple):
-    """What changed, and the token from which to go on."""
+    """The changes, and the token from which to go on."""
 
     changes: list[Change]
     token: str
 
 
 class Events:
-    """Tells what changed. Few threads may wait at a time, and one of them looks at the database."""
+    """A reader of changes. Few threads may wait at a time, and one at a time looks at the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -177,7 +177,7 @@ class Events:
         self._waiting: Counter[str | None] = Counter()
 
     def now(self) -> News:
-        """Nothing, and the token of this moment. Raises NotFound where no records are kept, Unavailable."""
+        """Return the token of now and no changes. Raises NotFound if no records are kept, Unavailable."""
         self._check_kept()
         return self._look(None)
 
@@ -208,9 +208,9 @@ class Events:
                     del self._waiting[user_id]
 
     def since(self, token: str, wait_seconds: float) -> News:
-        """What changed since the token, waiting so long for something to change.
+        """Return the changes since the token, waiting up to `wait_seconds` for one.
 
-        Raises BadRequest for what is no token, TokenTooOld, NotFound where no records are kept, Unavailable.
+        Raises BadRequest for an invalid token, TokenTooOld, NotFound if no records are kept, Unavailable.
         """
         self._check_kept()
         end = time.monotonic() + wait_seconds
@@ -226,7 +226,7 @@ class Events:
             raise NotFound("Changes are told from audit records, which [audit] enabled switches off here.")
 
     def _look(self, token: str | None) -> News:
-        """One at a time, so that those who wait take one connection from the others."""
+        """Look at the database, one thread at a time, so that waiting requests take only one connection."""
         known = None if token is None else _read(token)
         if not self._looking.acquire(timeout=deadline.remaining(_TURN_SECONDS)):
             raise Unavailable("Others look for changes, and the database is slow; try again.")
@@ -246,7 +246,7 @@ class Events:
         return News(found, fresh)
 
     def close(self) -> None:
-        """Give back the connection."""
+        """Close the connection."""
         self._feed.close()
 
 
@@ -274,7 +274,7 @@ def _read(token: str) -> _Token:
 
 
 def _check(token: _Token, history: str) -> None:
-    """Raises TokenTooOld for a token that is too old or of another history."""
+    """Raise TokenTooOld for a token that is too old or of another history."""
     if token.history != history:
         what = "the database was restarted, promoted, restored or replaced"
         raise TokenTooOld(f"since: {what} since then; {_AGAIN}")
@@ -291,14 +291,14 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Records from the newest to the oldest; `next` is the marker of the following page, None on the last."""
+    """A page of records, newest first; `next` is the marker of the following page, None on the last."""
 
     records: list[StoredRecord]
     next: int | None
 
 
 class AuditTrail:
-    """Reads who changed what."""
+    """A reader of audit records."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -306,13 +306,13 @@ class AuditTrail:
     def heads(
         self, wanted: AuditFilter, marker: int | None, count: int
     ) -> tuple[list[RecordHead], int | None]:
-        """The next records as lists show them, and the marker of the following page."""
+        """Return the next records as lists show them, and the marker of the following page."""
         with self._database.read() as connection:
             found = heads(connection, wanted, marker, count + 1)
         return found[:count], found[count - 1].id if len(found) > count else None
 
     def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
-        """The next records to which all that is wanted applies."""
+        """Return a page of the next records that match all wanted fields."""
         with self._database.read() as connection:
             found = page(connection, wanted, marker, count + 1)
         return AuditPage(found[:count], found[count - 1].id if len(found) > count else None)

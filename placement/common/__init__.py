@@ -1,1 +1,1 @@
-"""What every part of the product reads: documents, manifests, identities of pods, probes, secrets."""
+"""Readers that all parts of the product share: documents, manifests, pod identities, probes, secrets."""

@@ -1,4 +1,4 @@
-"""Documents as text: JSON or YAML, one or several, of bounded depth and size."""
+"""Documents as text: JSON or YAML, one or several, of limited depth and size."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ DEEPEST = 100
 # One Pod or Node has some hundred values.
 MOST_MANIFEST_BYTES = 2**20
 MOST_MANIFEST_VALUES = 50_000
-# A form of the pages holds a manifest at most, and no page has more than 30 fields.
+# A form of the web pages holds one manifest at most, and no page has more than 30 fields.
 MOST_FORM_BYTES, MOST_FORM_FIELDS = 2**20, 100
-# So many times as large may the manifests of many things be.
+# The factor by which manifests of many objects may be larger.
 MOST_MANIFESTS = 16
-# Python needs hundreds of bytes for a value that takes two in the text; real documents have longer ones.
+# Python needs hundreds of bytes for a value that takes two in the text; real documents have longer values.
 _FREE_VALUES, _BYTES_PER_VALUE = 100_000, 24
-# A text that does not end counts as text up to the end: what follows is malformed anyway.
+# An unterminated string reaches to the end: such a document is malformed anyway.
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-# The parser compares each of these with all before.
+# The parser compares each of these with all earlier ones.
 _TAG_DIRECTIVE, _MOST_TAG_DIRECTIVES = "%TAG", 100
 
 
 def check_json(text: bytes) -> None:
-    """Raises BadRequest if the text is nested too deep or consists of too many values for its size."""
+    """Raise BadRequest if the text is nested too deep or has too many values for its size."""
     opened = text.count(b"[") + text.count(b"{")
     if opened + text.count(b",") > _FREE_VALUES + len(text) // _BYTES_PER_VALUE:
         raise BadRequest("Malformed JSON: too many values")
@@ -49,16 +49,16 @@ def _depth(text: bytes) -> int:
 
 
 def check_yaml(text: str, loader: type, most_values: int | None) -> None:
-    """Raises BadRequest for what is nested too deep, for too many values, and for aliases; or YAMLError.
+    """Raise BadRequest for nesting that is too deep, too many values, and aliases; or YAMLError.
 
-    The events of the parser are read one by one, without recursion; building values of them recurses.
+    The events of the parser are read one by one, without recursion; building values from them recurses.
     """
     if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
         raise BadRequest(f"Malformed YAML: more than {_MOST_TAG_DIRECTIVES} directives")
     depth = values = 0
     for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.AliasEvent):
-            # They could blow a small text up to any size.
+            # Aliases could expand a small text to any size.
             raise BadRequest("Malformed YAML: aliases are not supported")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -76,23 +76,23 @@ _TOPOLOGY = "NodeResourceTopology"
 _LONGEST_NUMBER = 100
 # A prefix of 253 characters, a slash and a name of 63.
 _LONGEST_KEY = 317
-# As many digits as a number beyond 64 bits has at least.
+# A number beyond 64 bits has at least this many digits.
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
 class _OddKey:
-    """Stands for a key that is no text: any number of such keys could have the same hash."""
+    """A stand-in for a key that is no text: any number of such keys could have equal hashes."""
 
     def __init__(self, key: object) -> None:
         self.kind = type(key).__name__
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates stay text."""
+    """A loader that reads YAML as Kubernetes does: dates stay text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, with odd keys where a key is no text. Raises YAMLError."""
+        """Return the mapping, with odd keys where a key is no text. Raises YAMLError."""
         if not isinstance(node, yaml.MappingNode):
             return super().construct_mapping(node, deep)
         self.flatten_mapping(node)
@@ -117,7 +117,7 @@ def _text(loader: _Loader, node: yaml.ScalarNode) -> Any:
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
-    # Numbers of base 60 take time that grows with the square of their length.
+    # The time to read base-60 numbers grows with the square of their length.
     if len(loader.construct_scalar(node)) > _LONGEST_NUMBER:
         raise ValueError("a number is too long; put it in quotes if it is text")
     kind = node.tag.rpartition(":")[2]
@@ -130,7 +130,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def parse_json(text: bytes) -> list[Any]:
-    """The one document of a JSON text. Raises BadRequest."""
+    """Return the document of a JSON text, as a list of one. Raises BadRequest."""
     check_json(text)
     try:
         document = orjson.loads(text)
@@ -142,7 +142,7 @@ def parse_json(text: bytes) -> list[Any]:
 
 
 def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
-    """All documents of a YAML text, which may be limited to a number of values. Raises BadRequest."""
+    """Return all documents of a YAML text, of at most `most_values` values. Raises BadRequest."""
     try:
         decoded = text.decode()
         check_yaml(decoded, _Loader, most_values)
@@ -154,19 +154,18 @@ def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
 
 
 def _may_be_odd(text: bytes) -> bool:
-    """Whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
+    """Return whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
 
-    Only what it says no to is certain: then nothing of the text needs to be looked at value by value. The
-    parser takes no number that is not finite.
+    Only False is certain, and saves a check of every value. The parser accepts finite numbers only.
     """
     return rb"\u0000" in text or _LONG_NUMBER.search(text) is not None
 
 
 def _check_storable(documents: list[Any]) -> None:
-    """Raises BadRequest naming the field that JSON or a database could not keep.
+    """Raise BadRequest naming the field that JSON or a database could not store.
 
-    YAML knows kinds of values that JSON does not, and keys that are no texts; neither a NUL character nor a
-    number that is not finite or beyond 64 bits can be stored everywhere.
+    YAML has kinds of values that JSON lacks, and keys that are no texts. Some databases cannot store NUL
+    characters, numbers beyond 64 bits, infinity or NaN.
     """
     waiting: list[tuple[Any, _Place]] = [(document, _Place(_kind(document), None)) for document in documents]
     while waiting:
@@ -181,7 +180,7 @@ def _check_storable(documents: list[Any]) -> None:
 
 
 class _Place(NamedTuple):
-    """Where a value stands; written out only if something is wrong, as there are many values."""
+    """The place of a value; written out only for errors, because there are many values."""
 
     key: str | int
     inside: _Place | None

@@ -1,4 +1,4 @@
-"""Kubernetes objects as parsed documents: fields with their paths, and what is found wrong with them."""
+"""Kubernetes objects as parsed documents: fields with their paths, and the findings about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpuset import CpuListError, CpuSet, parse_cpu_list
 
-# What readers of manifests raise, a subtree of the service's errors, and how they quote a value.
+# Errors of readers of manifests, a subtree of the service's errors, and how they quote a value.
 #
 # BadRequest
 # +-- ManifestError     a manifest breaks rules; carries every finding
@@ -27,7 +27,7 @@ _LONGEST_VALUE = 60
 
 
 class ManifestError(BadRequest):
-    """Manifests that break rules; `findings` are one-line sentences that each start with a field's path."""
+    """The error of manifests that break rules; each of the `findings` is a line that starts with a path."""
 
     def __init__(self, findings: Sequence[str]) -> None:
         shown = list(findings[:_SHOWN])
@@ -38,11 +38,11 @@ class ManifestError(BadRequest):
 
 
 class QuantityError(BadRequest, ValueError):
-    """A value that is not a Kubernetes quantity."""
+    """The error of a value that is not a Kubernetes quantity."""
 
 
 def shown(value: object) -> str:
-    """A short printable form of a parsed value: scalars as written in Python, containers by their kind."""
+    """Return a short printable form of a value: scalars as Python writes them, containers by kind."""
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -62,7 +62,7 @@ def shown(value: object) -> str:
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-# Three digits of exponent reach far beyond any machine; more would let one short text fill the memory.
+# Three digits of exponent exceed any machine; with more, a short text could fill the memory.
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))"
     r"(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[KMGTPE]i|[numkMGTPE]?))"
@@ -70,7 +70,7 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(value: object) -> Fraction:
-    """The exact amount of a quantity such as `4`, `500m`, `1.5Gi` or `1e3`, in the resource's base unit.
+    """Return the exact amount of a quantity such as `4`, `500m`, `1.5Gi` or `1e3`, in the base unit.
 
     Plain numbers, as YAML parses them, are taken as they are. Raises QuantityError for anything else.
     Source: Kubernetes resource quantities.
@@ -97,7 +97,7 @@ _TEXTS = {str}
 
 
 class Report:
-    """Findings and warnings in the order they were met, each once."""
+    """A collection of findings and warnings in the order in which they occurred, each once."""
 
     def __init__(self) -> None:
         self._findings: dict[str, None] = {}
@@ -122,7 +122,7 @@ class Report:
         self._warnings[_one_line(sentence)] = None
 
     def include(self, other: Report) -> bool:
-        """Add what another one has; whether it has anything."""
+        """Add the findings and warnings of another report, and return whether it has any."""
         self._findings |= other._findings
         self._warnings |= other._warnings
         return bool(other._findings or other._warnings)
@@ -134,15 +134,15 @@ class Report:
 
 
 def _one_line(sentence: str) -> str:
-    # Keys of a manifest become part of paths and may hold anything, line ends and lone surrogates included.
+    # Keys of a manifest become part of paths and may hold anything, even line ends and lone surrogates.
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence)
 
 
 class Field:
-    """A value and its path in a manifest; reading it as the wrong type complains and gives nothing.
+    """A value and its path in a manifest; reading it as the wrong type complains and returns nothing.
 
-    A complaint refuses the manifests, or is a warning where the field is `soft`. An absent member has the
-    value None, like one that is null (koordinator.md, "Keys and schemas").
+    A complaint refuses the manifests, or is a warning if the field is `soft`. An absent member has the value
+    None, like one that is null (koordinator.md, "Keys and schemas").
     """
 
     __slots__ = ("_above", "_name", "report", "soft", "value")
@@ -154,8 +154,8 @@ class Field:
 
     @property
     def path(self) -> str:
-        """Where it stands, from the root of the manifest on."""
-        # A pod has a hundred fields, and hardly ever is anything wrong with one of them.
+        """The path of the field from the root of the manifest."""
+        # Computed when needed: a pod has a hundred fields, and hardly any ever has an error.
         name = self._name
         if self._above is None:
             return str(name)
@@ -163,11 +163,11 @@ class Field:
         return f"{self._above.path}.{name}" if plain else f"{self._above.path}[{name}]"
 
     def softly(self) -> Field:
-        """The same field with complaints that are warnings."""
+        """Return this field with complaints that are warnings."""
         return Field(self._name, self.value, self.report, True, self._above)
 
     def reported_to(self, report: Report) -> Field:
-        """The same field, whose complaints go there."""
+        """Return this field with complaints that go to another report."""
         return Field(self._name, self.value, report, self.soft, self._above)
 
     def refuse(self, text: str) -> None:
@@ -175,7 +175,7 @@ class Field:
         self.report.refuse(f"{self.path}: {text}")
 
     def warn(self, text: str) -> None:
-        """Tell the operator about this field."""
+        """Warn the operator about this field."""
         self.report.warn(f"{self.path}: {text}")
 
     def complain(self, text: str) -> None:
@@ -186,11 +186,11 @@ class Field:
             self.refuse(text)
 
     def member(self, key: str) -> Field:
-        """The member of a mapping; absent if there is none."""
+        """Return the member of a mapping; absent if there is none."""
         return self._child(key, self.mapping().get(key))
 
     def members(self) -> dict[str, Field]:
-        """Every member of a mapping by its key."""
+        """Return every member of a mapping by its key."""
         return {key: self._child(key, value) for key, value in self.mapping().items()}
 
     def _child(self, name: str | int, value: Any) -> Field:
@@ -200,10 +200,10 @@ class Field:
         return Field(self._name, value, self.report, self.soft, self._above)
 
     def mapping(self) -> Mapping[str, Any]:
-        """The mapping that stands here; empty if absent."""
+        """Return the mapping in this field; empty if absent."""
         if self.value is None:
             return {}
-        # Most are dictionaries, which is found out several times as fast.
+        # Most are dictionaries, which are checked several times as fast.
         if not isinstance(self.value, dict) and not isinstance(self.value, Mapping):
             self.complain(f"must be a mapping, not {shown(self.value)}")
             return {}
@@ -213,7 +213,7 @@ class Field:
         return self.value
 
     def texts(self) -> dict[str, str]:
-        """Every member of a mapping that is a text by its key; it complains about the others."""
+        """Return every text member of a mapping by its key, and complain about the others."""
         members = self.mapping()
         if set(map(type, members.values())) <= _TEXTS:
             return dict(members)
@@ -221,7 +221,7 @@ class Field:
         return {key: text for key, text in texts.items() if text is not None}
 
     def elements(self) -> list[Field]:
-        """The elements of a list; none if absent."""
+        """Return the elements of a list; none if absent."""
         if self.value is None:
             return []
         if not isinstance(self.value, list):
@@ -230,21 +230,21 @@ class Field:
         return [self._child(index, value) for index, value in enumerate(self.value)]
 
     def text(self) -> str | None:
-        """The text that stands here."""
+        """Return the text in this field; None if absent."""
         if self.value is None or isinstance(self.value, str):
             return self.value
         self.complain(f"must be a text, not {shown(self.value)}")
         return None
 
     def integer(self) -> int | None:
-        """The integer that stands here, which is required."""
+        """Return the integer in this field, which is required."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return self.value
         self.complain(f"must be an integer, not {shown(self.value)}")
         return None
 
     def flag(self, default: bool) -> bool | None:
-        """The boolean that stands here, or the default if absent."""
+        """Return the boolean in this field, or the default if absent."""
         if self.value is None:
             return default
         if isinstance(self.value, bool):
@@ -253,7 +253,7 @@ class Field:
         return None
 
     def quantity(self) -> Fraction | None:
-        """The non-negative Kubernetes quantity that stands here, which is required."""
+        """Return the non-negative Kubernetes quantity in this field, which is required."""
         try:
             amount = parse_quantity(self.value)
         except QuantityError as error:
@@ -265,7 +265,7 @@ class Field:
         return amount
 
     def cpu_list(self) -> CpuSet | None:
-        """The logical CPU ids of the list that stands here; none if absent."""
+        """Return the logical CPU ids of the list in this field; none if absent."""
         try:
             return parse_cpu_list(self.text() or "")
         except CpuListError as error:
@@ -273,7 +273,7 @@ class Field:
             return None
 
     def json(self) -> Field:
-        """What the JSON text that stands here says, at the same path; absent if it does not parse."""
+        """Return the value of the JSON text in this field, at its path; absent if it does not parse."""
         text = self.text()
         if not text:
             return self._saying(None)
@@ -306,18 +306,18 @@ class Manifest:
         return self.root.member("metadata").member("uid")
 
     def label(self, key: str) -> Field:
-        """The label of that key."""
+        """Return the label of that key."""
         return self.root.member("metadata").member("labels").member(key)
 
     def annotation(self, key: str) -> Field:
-        """The annotation of that key, a JSON text still to be parsed."""
+        """Return the annotation of that key, a JSON text still to be parsed."""
         return self.root.member("metadata").member("annotations").member(key)
 
 
 def read_manifest(document: Mapping[str, Any], api_version: str, kind: str, report: Report) -> Manifest:
-    """The object a parsed document describes.
+    """Return the object that a parsed document describes.
 
-    Refused: another kind or apiVersion, no name, labels and annotations that are not texts.
+    Refused are: another kind or apiVersion, no name, labels and annotations that are not texts.
     """
     manifest = Manifest(Field(kind, document, report))
     root = manifest.root
@@ -345,7 +345,7 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 def read_duration(field: Field) -> datetime.timedelta | None:
-    """The duration that stands there; None, and reported, if it is none."""
+    """Return the duration in a field; complain and return None if it is not one."""
     text = field.text() or ""
     parts = _PART.findall(text)
     if text == "0" or (parts and "".join(parts) == text):
@@ -363,11 +363,11 @@ def _seconds(part: str) -> float:
     return float(part.removesuffix(unit)) * _SECONDS[unit]
 
 
-# The two readings of Koordinator; each cluster follows one of them. Commands know them without numpy.
+# The two readings of Koordinator; each cluster follows one. Commands import them without numpy.
 
 
 class Profile(StrEnum):
-    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
+    """A reading: what the design promises, or what koord-scheduler does (koordinator.md, "Profiles")."""
 
     DESIGN = "design"
     KOORD_SCHEDULER = "koord-scheduler"

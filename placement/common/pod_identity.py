@@ -1,4 +1,4 @@
-"""Which pod is which: uids and consumer uuids, and which of two pods of one name was there first."""
+"""The identity of pods: uids and consumer uuids, and which of two pods of one name existed first."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from placement.engine.domain.identifiers import is_dashed_uuid
 ENDED_PHASES = ("Succeeded", "Failed")
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/pod")
-# What of the metadata of a pod decides.
+# The metadata of a pod that decides.
 SUCCESSION = ("creationTimestamp", "resourceVersion")
 _LONGEST_VERSION = 20
 
 
 def derived_uid(cluster: str, namespace: str, name: str) -> str:
-    """The uid of a pod that came without one, the same each time."""
+    """Return the uid, always equal, of a pod that came without one."""
     return str(uuid.uuid5(_NAMESPACE, f"{cluster}/name/{namespace}/{name}"))
 
 
 def canonical_uid(uid: str) -> str:
-    """The one spelling of a uid: if it is a uuid, the letter case of its digits means nothing."""
+    """Return the canonical spelling of a uid; in a uuid the letter case of the digits is irrelevant."""
     return uid.lower() if is_dashed_uuid(uid) else uid
 
 
 def consumer_of(cluster: str, uid: str) -> str:
-    """The consumer that a pod is: its uid if that is a uuid, else one derived from cluster and uid."""
+    """Return the consumer of a pod: its uid if that is a uuid, else one derived from cluster and uid."""
     return canonical_uid(uid) if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))
 
 
 def is_former(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether manifests of two pods of one name but different uids prove that `pod` went before `other` came.
+    """Return whether manifests of two pods of one name prove that `pod` was gone before `other` came.
 
-    A StatefulSet gives the name of a pod that is gone to a new one, often within the same second. So it takes
-    more than creationTimestamp, which counts seconds: resourceVersion counts every change in Kubernetes, and
-    the first of a new pod comes after the last of the one before.
+    Their uids differ. A StatefulSet gives the name of a deleted pod to a new one, often within a second. So
+    creationTimestamp, which counts seconds, is not enough: resourceVersion counts every change in Kubernetes,
+    and the first version of a new pod comes after the last version of its predecessor.
 
-    They do if one sign says so and none denies it: clocks of API servers may differ, and versions begin anew
-    in a Kubernetes that was restored. Signs that one of the two lacks say nothing.
+    One sign that confirms the order is enough if none denies it: clocks of API servers may differ, and
+    versions restart in a restored Kubernetes. A sign that one of the two pods lacks does not count.
     """
     signs = (
         _order(_created_at(pod), _created_at(other)),
@@ -50,7 +50,7 @@ def is_former(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _order(first: Any, second: Any) -> int:
-    """-1, 0 or 1; 0 also if one is unknown."""
+    """Return -1, 0 or 1 as `first` is less, equal or greater; 0 also if one is unknown."""
     if first is None or second is None:
         return 0
     return int(first > second) - int(first < second)
@@ -79,7 +79,7 @@ def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-# A resize in place: what of a pod's status tells that its containers have other amounts than they request.
+# A resize in place: the status of a pod shows that its containers have other amounts than they request.
 #
 # Source: KEP-1287, "In-place Update of Pod Resources".
 
@@ -89,10 +89,10 @@ _AMOUNTS = ("resources", "allocatedResources")
 
 
 def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a pod's status that tell of a resize; none where all is as requested.
+    """Return the members of a pod's status that show a resize; none where all is as requested.
 
-    Kubelet writes the amounts of every container. Only those that differ from the spec are kept: a pod that
-    is not resized is neither reported nor stored with them.
+    Kubelet writes the amounts of every container. Only amounts that differ from the spec are kept, so that a
+    pod without a resize is reported and stored without them.
     """
     spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
     if not status:

@@ -1,6 +1,6 @@
 """Answers to probes: /livez and /readyz as Kubernetes has them, /healthcheck as oslo.middleware has it.
 
-They are texts made of what was found before, so that whoever receives requests can answer at once.
+They are texts made of earlier findings, so that the thread that receives requests can answer at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 
 class Check(NamedTuple):
-    """One thing that has to be well, and what was found."""
+    """A check of one thing that has to be well, and its finding."""
 
     name: str
     ok: bool
@@ -24,9 +24,9 @@ class Check(NamedTuple):
 LIVE, READY, HEALTHCHECK, METRICS = "/livez", "/readyz", "/healthcheck", "/metrics"
 PATHS = frozenset({LIVE, READY, HEALTHCHECK})
 METHODS = frozenset({"GET", "HEAD"})
-# Whoever watches asks for these, without credentials and past those who wait.
+# Monitoring asks for these, without credentials and past requests that wait.
 OPEN_PATHS = frozenset({"", "/", METRICS}) | PATHS
-# What answers is alive.
+# A process that answers is alive.
 _ALIVE = [Check("ping", True, "")]
 _WELL = "OK"
 _PLAIN, _HTML, _JSON = "text/plain", "text/html", "application/json"
@@ -44,7 +44,7 @@ class Probe(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes before the body; an answer without one has no length."""
+        """The headers; an answer without a body has no length."""
         size = {"Content-Length": str(len(self.body.encode()))} if self.body else {}
         return {
             "Content-Type": f"{self.content_type}; charset=UTF-8",
@@ -54,7 +54,7 @@ class Probe(NamedTuple):
 
 
 def answer(method: str, path: str, query: str, accept: str, checks: Callable[[], Sequence[Check]]) -> Probe:
-    """The answer to a request for one of PATHS by one of METHODS; `checks` is asked unless for liveness."""
+    """Answer a request for one of PATHS by one of METHODS; `checks` is called except for liveness."""
     if path == HEALTHCHECK:
         return _healthcheck(method, accept, checks())
     found = _ALIVE if path == LIVE else checks()
@@ -88,7 +88,7 @@ def _healthcheck(method: str, accept: str, checks: Sequence[Check]) -> Probe:
 
 
 def _preferred(accept: str) -> str:
-    """The offered media type that the header prefers; plain text if there is no header or nothing fits."""
+    """Return the offered media type that the header prefers; plain text without a header or a match."""
     qualities: dict[str, float] = {}
     for part in accept.split(","):
         name = part.partition(";")[0].strip().lower()

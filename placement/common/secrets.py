@@ -1,4 +1,4 @@
-"""Passwords of databases: where they come from, and how they are kept secret."""
+"""The passwords of databases: their sources, and how they stay secret."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from urllib.parse import quote
 
 from placement.engine.domain.errors import PlacementError
 
-# Files with secrets, and who may read them.
+# Files with secrets, and their permissions.
 
 
 _ROOT = 0
 
 
 def is_open_to_others(status: os.stat_result) -> bool:
-    """Whether others than its owner may use the file.
+    """Return whether users other than its owner may use the file.
 
-    A file that root lends to the group of this process is not open: so Kubernetes mounts secrets for
-    processes that are not root (fsGroup), and so Debian keeps keys for its servers.
+    A file of root that the group of this process may read is not open: Kubernetes mounts secrets this way for
+    processes that are not root (fsGroup), and Debian keeps keys for its servers this way.
     """
     lent = stat.S_IRGRP if status.st_uid == _ROOT != os.geteuid() else 0
     return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~lent)
@@ -33,19 +33,19 @@ _USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
 
 
 def shown(url: str) -> str:
-    """The URL of a database without user and passwords."""
+    """Return the URL of a database without user and passwords."""
     scheme, separator, rest = url.partition("://")
     return _HIDDEN.sub(r"\1***", f"{scheme}{separator}{rest.rpartition('@')[2]}")
 
 
 def has_password(url: str) -> bool:
-    """Whether there is a password in the URL, before the host or in the query."""
+    """Return whether there is a password in the URL, before the host or in the query."""
     user = _USER.match(url.partition("://")[2])
     return bool(user and user["password"]) or _HIDDEN.search(url) is not None
 
 
 def with_password_of(file: str, url: str) -> str:
-    """The URL with the password in the file. Raises PlacementError if it cannot be read or put there."""
+    """Insert the password of a file into the URL. Raises PlacementError if it cannot be read or inserted."""
     if has_password(url):
         raise PlacementError(
             "[placement_database] connection has a password, and password_file names another: keep one"
@@ -72,7 +72,7 @@ def _read(file: str) -> str:
 
 
 def warn_if_readable(file: str, what: str) -> None:
-    """Say so in the log if others than the owner may read a file with a secret.
+    """Log a warning if users other than the owner may read a file with a secret.
 
     It is used all the same: Kubernetes mounts secrets this way, in a container without other users.
     """

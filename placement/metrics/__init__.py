@@ -1,1 +1,1 @@
-"""What operators watch: every figure of the service by its name, shared by all of its processes."""
+"""Metrics for operators: every figure of the service by its name, shared by all of its processes."""

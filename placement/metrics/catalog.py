@@ -1,7 +1,7 @@
-"""The figures of the service by their names; `synchronization` has its own.
+"""The metrics of the service by their names; the synchronization has its own (`sync.figures`).
 
-Labels have few values: rules of routes, never paths; kinds, never texts. Gauges are written by each process
-now and then (use_cases); `live` ones leave with their process.
+Labels have few values: rules of routes, never paths; kinds, never texts. Each process sets gauges from time
+to time (`use_cases`); `live` gauges disappear with their process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Figures of several worker processes as one: files in a directory that they all map, one set per process.
+"""Metrics of several worker processes as one: files in a directory that they all map, one set per process.
 
-`share` has to come before anything imports prometheus_client, which looks for the directory once. Without a
-directory each process tells of itself only.
+`share` must run before anything imports prometheus_client, which looks for the directory once. Without a
+directory each process reports only itself.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-# Memory, where the system has it as a directory: nobody needs the figures after the service has ended.
+# A directory in memory, where the system has one: figures are not needed after the service has ended.
 _MEMORY = "/dev/shm"
 _PREFIX = "placement-metrics-"
 # Locked as long as any process of the service runs, which no signal can prevent.
 _LOCK = "lock"
-# Processes that ended are kept as one; no process has this number.
+# The number under which all ended processes are kept; no process has it.
 _ENDED = 0
 _KEPT = ("counter", "histogram")
 _ATTEMPTS = 3
 
 
 def share() -> None:
-    """Choose a directory for this process and those it starts, unless there is one; it goes with this one.
+    """Choose a directory for this process and its children, unless there is one; remove it at exit.
 
-    Directories of this user whose processes were all killed are removed.
+    Directories of this user without live processes, which were all killed, are removed.
     """
     if os.environ.get(VARIABLE):
         return
@@ -42,7 +42,7 @@ def share() -> None:
     owner = os.getpid()
 
     def remove() -> None:
-        # Processes that it started inherit this.
+        # Child processes inherit this.
         if os.getpid() == owner:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -52,14 +52,14 @@ def share() -> None:
 def _occupy(directory: Path) -> None:
     """Lock a directory until this process and all that it starts have ended.
 
-    Forked processes share the lock. Process ids would not do: they are given again after a restart, and
+    Forked processes share the lock. Process ids would not do: they are reused after a restart, and
     containers that share the directory have ids of their own.
     """
     unready = directory / f"{_LOCK}.new"
     held = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
     os.set_inheritable(held, True)
-    # Under its name it is locked already, so a process that starts now cannot take it for abandoned.
+    # It gets its name when locked, so a process that starts now cannot take the directory for abandoned.
     unready.rename(directory / _LOCK)
 
 
@@ -72,7 +72,7 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _is_occupied(directory: Path) -> bool:
-    """Return whether a process holds the lock. Raises OSError where there is none to hold."""
+    """Return whether a process holds the lock. Raises OSError if there is no lock file."""
     held = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,7 +84,7 @@ def _is_occupied(directory: Path) -> bool:
 
 
 def exposition(more: Iterable[Any] = ()) -> bytes:
-    """All figures in the text format of Prometheus; `more` are collectors of this process alone."""
+    """Return all metrics in the text format of Prometheus; `more` are collectors of this process alone."""
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, multiprocess
 
     registry = CollectorRegistry() if os.environ.get(VARIABLE) else None
@@ -95,14 +95,14 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
         try:
             return generate_latest(registry or REGISTRY) + collected
         except FileNotFoundError:
-            # A process ended just now, and its figures were put to the others.
+            # A process ended just now, and its figures were added to the figures of ended ones.
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
 
 
 def counts(name: str) -> list[tuple[dict[str, str], int]]:
-    """What a counter of that name has counted in all processes so far: its labels, and how often."""
+    """Return the counts of the counter of that name in all processes so far: labels and number."""
     sample_name = f"{name}_total"
     return [
         (sample.labels, int(sample.value))
@@ -113,14 +113,14 @@ def counts(name: str) -> list[tuple[dict[str, str], int]]:
 
 
 def _counters(sample_name: str) -> list[Any]:
-    """Families of counters, that of the sample among them."""
+    """Return families of counters, including the family of the sample."""
     from prometheus_client import REGISTRY, multiprocess
 
     directory = os.environ.get(VARIABLE)
     if not directory:
         return list(REGISTRY.restricted_registry([sample_name]).collect())
     for _ in range(_ATTEMPTS):
-        # Those of histograms are many times longer.
+        # Only counters: files of histograms are many times longer.
         files = [str(file) for file in Path(directory).glob("counter_*.db")]
         with suppress(FileNotFoundError):
             return list(_untyped(multiprocess).MultiProcessCollector.merge(files, accumulate=True))
@@ -128,7 +128,7 @@ def _counters(sample_name: str) -> list[Any]:
 
 
 def forget(pid: int) -> None:
-    """Keep what a process that ended has counted, together with others that ended, and no more of it."""
+    """Add the counts of an ended process to the counts of other ended ones, and drop the rest of it."""
     from prometheus_client import mmap_dict, multiprocess
 
     files = _untyped(mmap_dict).MmapedDict
@@ -149,5 +149,5 @@ def forget(pid: int) -> None:
 
 
 def _untyped(module: object) -> Any:
-    """A module whose functions have no types."""
+    """Return a module as Any, because its functions have no types."""
     return module

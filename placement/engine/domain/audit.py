@@ -1,6 +1,6 @@
-"""Who changes what: the words of audit records, and who acts in this thread.
+"""Audit records: the terms that they use, and the initiator of the changes of this thread.
 
-Actions, and the fields that are made of all this, are those of DMTF's Cloud Auditing Data Federation (CADF).
+Actions and the fields of events are defined by DMTF's Cloud Auditing Data Federation (CADF).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 KEPT_DAYS = 90
-"""How long records are kept, unless the configuration says otherwise."""
+"""The days for which records are kept, unless the configuration says otherwise."""
 
 
 class Action(StrEnum):
-    """What was done to a target."""
+    """An action on a target."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -25,9 +25,9 @@ class Action(StrEnum):
 
 
 class Kind(StrEnum):
-    """What was changed, and what its id is."""
+    """The kind of a target; comments say what its id is."""
 
-    # The uuid of the provider, for what belongs to it, too.
+    # The uuid of the provider, also for what belongs to it.
     PROVIDER = "resource_provider"
     INVENTORIES = "inventories"
     TRAITS = "traits"
@@ -42,16 +42,16 @@ class Kind(StrEnum):
     NODE = "node"
     POD = "pod"
     RESERVATION = "reservation"
-    # Much of it at once: what moved over, or what was completed.
+    # Much of the database at once: what was migrated, completed or repaired.
     DATABASE = "database"
 
 
 @dataclass(frozen=True, slots=True)
 class Initiator:
-    """Who acts; without a user it is the service itself, or a command on its machine.
+    """The initiator of a change; without a user it is the service itself, or a command on its machine.
 
-    `request_id` is ours, `global_request_id` that of the caller if there is one; `address` is where the
-    request came from.
+    `request_id` is the id that this service gave, `global_request_id` the caller's if there is one; `address`
+    is where the request came from.
     """
 
     user_id: str | None = None
@@ -67,20 +67,20 @@ _initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=NO
 
 
 def act_as(initiator: Initiator) -> None:
-    """Have what this thread (or context) changes from now on recorded under that name."""
+    """Record what this thread (or context) changes from now on under that initiator."""
     _initiator.set(initiator)
 
 
 def initiator() -> Initiator:
-    """Who acts at the moment."""
+    """Return the initiator of the changes that this thread (or context) makes now."""
     return _initiator.get()
 
 
 class Record(NamedTuple):
     """One change: what was done to which target, and what was there `before` and `after`.
 
-    `consumer` is the uuid of the consumer whose allocations the change is about, if any; an update may have
-    any of the two documents, a creation only the second, a deletion only the first.
+    `consumer` is the uuid of the consumer with the changed allocations, if any. An update may have either of
+    the two documents, a creation only the second, a deletion only the first.
     """
 
     action: Action
@@ -93,9 +93,9 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which records are wanted: those to which all that is given applies; times are UTC without a zone.
+    """A filter for records that match all given fields; times are UTC without a zone.
 
-    `request_id` is ours or the caller's; `until` itself is left out; of several `targets` any applies.
+    `request_id` is either id of the request; `until` is exclusive; any of several `targets` matches.
     """
 
     user_id: str | None = None
@@ -110,7 +110,7 @@ class AuditFilter:
 
 
 class StoredRecord(NamedTuple):
-    """A record as it is kept; `before` and `after` are JSON."""
+    """A stored record; `before` and `after` are JSON."""
 
     id: int
     recorded_at: datetime.datetime
@@ -129,7 +129,7 @@ class StoredRecord(NamedTuple):
 
 
 class RecordHead(NamedTuple):
-    """What a list of records shows of each."""
+    """The columns that a list of records shows."""
 
     id: int
     recorded_at: datetime.datetime
@@ -141,9 +141,9 @@ class RecordHead(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A provider or consumer that changed; `generation` of providers that are still there.
+    """A provider or consumer that changed; only providers that still exist have a `generation`.
 
-    `kind` is Kind.DATABASE where so much changed at once that nobody listed it.
+    `kind` is Kind.DATABASE where so much changed at once that no list was recorded.
     """
 
     kind: str

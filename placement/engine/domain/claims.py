@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 UNKNOWN_CONSUMER_TYPE = "unknown"
 MOVE_HEADER = "X-Placement-Move"
-"""The header of a PUT of allocations that says "true" where the consumer asks for the same as before."""
+"""The header of a PUT of allocations that is "true" if the request of the consumer is unchanged."""
 UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
 """The project and user of consumers that were written without one, unless the configuration names others."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnyGeneration:
-    """The caller does not guard the consumer by a generation (before microversion 1.28)."""
+    """A mark that the caller gives no generation of the consumer (before microversion 1.28)."""
 
 
 ANY_GENERATION = AnyGeneration()
@@ -22,12 +22,12 @@ ANY_GENERATION = AnyGeneration()
 
 @dataclass(frozen=True, slots=True)
 class ConsumerClaim:
-    """All that one consumer shall hold from now on; replaces whatever it held.
+    """All that one consumer is to hold from now on; it replaces what the consumer held.
 
     `resources` maps provider uuid -> resource class -> amount; empty means "release everything".
     `generation`: the consumer's generation, None if it must not exist yet, or ANY_GENERATION.
-    `consumer_type` None leaves the type as it is. `request` is what it asked for (engine.domain.groups), None
-    if that is not known; `is_move`: what is kept of that counts on.
+    `consumer_type` None leaves the type as it is. `request` is its request (engine.domain.groups), None if
+    that is not known; `is_move`: the stored request stays valid.
     """
 
     consumer_uuid: str
@@ -42,7 +42,7 @@ class ConsumerClaim:
 
 @dataclass(frozen=True, slots=True)
 class AllocationFilter:
-    """Only allocations to which all that is given applies; `untyped`: of consumers without a type."""
+    """A filter for allocations that match all given fields; `untyped`: of consumers without a type."""
 
     project_id: str | None = None
     user_id: str | None = None

@@ -1,7 +1,7 @@
-"""When the work for a request ends: at its deadline, or earlier where its caller has gone away.
+"""The end of the work for a request: its deadline, or earlier where its caller has gone away.
 
 The deadline is one moment for all attempts and waits of a request; every wait asks here how long it may take.
-Outside of requests there is none.
+Outside of requests there is no deadline.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# Where an HTTP server leaves the moment in the WSGI environment at which a request arrived.
+# The key of the WSGI environment under which an HTTP server leaves the moment at which a request arrived.
 KEY = "placement.arrival"
-# A server that says nothing any more is given up 2.25 s after the deadline; then the answer is made and sent.
+# A server that no longer responds is given up 2.25 s after the deadline; then the answer is made and sent.
 _ANSWERING_SECONDS = 3.0
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
@@ -24,7 +24,7 @@ _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_c
 def of(arrival: float, seconds: float) -> float:
     """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
 
-    Clients that wait for 30 seconds then hear why it was given up. Moments are of the monotonic clock.
+    Clients that wait for 30 seconds then learn why it was given up. Moments are of the monotonic clock.
     """
     return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
 
@@ -35,17 +35,17 @@ def until(moment: float) -> None:
 
 
 def clear() -> None:
-    """Take the deadline from the work of this thread."""
+    """Remove the deadline from the work of this thread."""
     _end.set(math.inf)
 
 
 def at() -> float:
-    """The moment on the monotonic clock at which time is up; infinity without a deadline."""
+    """Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
     return _end.get()
 
 
 def remaining(at_most: float = math.inf) -> float:
-    """The seconds that are left, `at_most` so many, never below 0."""
+    """Return the seconds that are left, at most `at_most` and never below 0."""
     end = _end.get()
     if end == math.inf:
         return at_most
@@ -53,14 +53,14 @@ def remaining(at_most: float = math.inf) -> float:
 
 
 def is_over() -> bool:
-    """Whether time is up."""
+    """Return whether time is up."""
     end = _end.get()
     return end != math.inf and time.monotonic() >= end
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Give the block so many seconds, or what is left if that is less."""
+    """Give the block this many seconds, or what is left if that is less."""
     token = _end.set(min(_end.get(), time.monotonic() + seconds))
     try:
         yield
@@ -69,12 +69,12 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def attend(is_gone: Callable[[], bool] | None) -> None:
-    """Note that this thread works for a caller from now on; `is_gone` tells whether it left (None: never)."""
+    """Note that this thread works for a caller now; `is_gone` returns whether it left (None: never)."""
     _caller_is_gone.set(is_gone)
 
 
 def caller_is_gone() -> bool:
-    """Whether the caller of this thread's work went away. Asks the system: too slow for every loop step."""
+    """Return whether the caller of this thread went away; the system call is too slow for every step."""
     is_gone = _caller_is_gone.get()
     return is_gone is not None and is_gone()
 
@@ -86,14 +86,14 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Full(Exception):
-    """Too many are waiting already."""
+    """The error of a waiting room in which too many threads wait already."""
 
 
 class WaitingRoom:
-    """Lets a number of threads in at once.
+    """A room that lets a number of threads in at once.
 
-    As many others may wait for a moment until one leaves. If one has been inside for longer than that moment,
-    no thread waits, and all others are refused at once.
+    As many others may wait for a second until one leaves. Once a thread has been inside for longer than that,
+    no thread may wait any more: all others are refused at once.
     """
 
     def __init__(self, most: int) -> None:
@@ -104,7 +104,7 @@ class WaitingRoom:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Be inside for the time of the block. Raises Full."""
+        """Stay inside the room while the block runs. Raises Full."""
         with self._changed:
             if not self._has_room():
                 self._queue()

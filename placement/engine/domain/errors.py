@@ -9,8 +9,8 @@ PlacementError
  |    +-- ConcurrentUpdate     another writer was faster; read again and retry
  |    +-- InventoryInUse       an inventory with allocations would disappear
  |    +-- CapacityExceeded     nothing has the amounts, or they break min_unit, max_unit or step_size
- +-- Gone                  what was asked about cannot be told any more
- +-- Unanswered        another server did not say whether it did what it was asked for
+ +-- Gone                  the records that were asked for are no longer kept
+ +-- Unanswered        another server did not say whether it carried out a request
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
       +-- RequestTimeout       the time of the request was up before its work was done
       +-- SearchTimeout        a search took longer than searches may
@@ -24,7 +24,7 @@ UNDEFINED_CODE = "placement.undefined_code"
 
 
 class PlacementError(Exception):
-    """Base of the tree; `str(error)` is the message for the caller."""
+    """The base of all these errors; `str(error)` is the message for the caller."""
 
     code = UNDEFINED_CODE
 
@@ -41,7 +41,7 @@ class BadRequest(PlacementError):
 class Violation(BadRequest):
     """A value breaks its schema.
 
-    `reason` is the sentence for people, `keyword` the broken rule (minimum, pattern, required ...),
+    `reason` is a sentence for the caller, `keyword` the broken rule (minimum, pattern, required ...),
     `schema_path` and `instance_path` lead to it.
     """
 
@@ -78,11 +78,11 @@ class ConcurrentUpdate(Conflict):
 
 
 class Gone(PlacementError):
-    """What was asked about cannot be told any more; the message says what to do instead."""
+    """The records that were asked for are no longer kept; the message says what to do instead."""
 
 
 class Unanswered(PlacementError):
-    """Another server was asked for something, and did not say whether it did it or will."""
+    """Another server got a request, and did not say whether it carried it out or will."""
 
 
 class InventoryInUse(Conflict):
@@ -100,10 +100,10 @@ class Unavailable(PlacementError):
 
 
 class RequestTimeout(Unavailable):
-    """The time of the request was up before its work was done; it may have gone to waiting for others."""
+    """The time of the request was up before its work was done, perhaps because it waited for others."""
 
     def __init__(self, work: str) -> None:
-        """`work` is what was not done in time, as in "the search"."""
+        """Make the error; `work` is what was not done in time, as in "the search"."""
         super().__init__(
             f"The time of the request was up ([api] request_timeout) before {work} was done; "
             "nothing was changed."

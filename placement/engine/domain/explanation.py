@@ -1,7 +1,7 @@
-"""Explanations: the one form in which refusals of candidates, of nodes and of flavors are explained.
+"""Explanations of refusals, in one form for candidates, nodes and flavors.
 
-A request states conditions in a certain order. Providers, trees or nodes that meet one come to the next. The
-first condition that none of them meets is why nothing fits; the ones that came to it almost fitted.
+A request states conditions in a certain order. Providers, trees or nodes that meet one condition come to the
+next. Nothing fits because of the first condition that none of them meets; what came to it almost fitted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 MOST_MISSES = 5
-"""So many near misses an explanation lists at most."""
+"""The most near misses that an explanation lists."""
 
 
 class Kind(StrEnum):
-    """What a condition is about."""
+    """A kind of condition: what it is about."""
 
     # Conditions on one provider, or on a node.
     AMOUNT = "amount"
@@ -52,14 +52,14 @@ class Kind(StrEnum):
 
 
 class Obstacle(NamedTuple):
-    """The first condition that was not met: its kind, and which class or label it is about."""
+    """The first condition that was not met: its kind, and the class or label that it is about."""
 
     kind: Kind
     of: str = ""
 
 
 class Counted(StrEnum):
-    """What is counted at a stage."""
+    """A kind of thing that a stage counts."""
 
     PROVIDERS = "providers"
     TREES = "trees"
@@ -67,7 +67,7 @@ class Counted(StrEnum):
 
 
 class Reason(StrEnum):
-    """What keeps a provider, a tree or a node from serving groups, or a pod."""
+    """A reason that keeps a provider, a tree or a node from serving groups, or a pod."""
 
     AMOUNT = "amount"
     UNITS = "units"
@@ -80,10 +80,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is asked for, in words and as data.
+    """A condition of a request, in words and as data.
 
-    `wanted` units of `resource_class`; of each set in `required` one must be there, and nothing that is
-    `forbidden`: traits, aggregates or labels, as the kind says.
+    It asks for `wanted` units of `resource_class`, for one of each set in `required`, and for nothing that is
+    `forbidden`. These are traits, aggregates or labels, depending on the kind.
     """
 
     kind: Kind
@@ -96,10 +96,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How many providers, trees or nodes came to a condition, how many passed it, and in how many trees.
+    """A stage: how many providers, trees or nodes came to a condition and passed it, in how many trees.
 
-    `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. To the
-    first condition of a group come all that offer the resource class.
+    `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. All
+    providers that offer the resource class come to the first condition of a group.
     """
 
     condition: Condition
@@ -112,15 +112,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What keeps a provider, a tree or a node from serving; amounts in units of the class.
+    """A shortage that keeps a provider, a tree or a node from serving; amounts in units of the class.
 
-    AMOUNT: more of a class is wanted than `provider` has free, or several providers of the tree if it is
-    None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
-    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
-    `provider`, where same_subtree wants the groups. APART: isolated groups take all that could serve. SPLIT:
-    the providers below `provider` (None: of the whole tree) that meet `condition` give too little of an
-    amount that is split; `is_numa` tells that this provider is a NUMA node. TOGETHER: each group could be
-    served alone, but not beside the others; with a `condition`, those that lack least do not meet it.
+    AMOUNT: more of a class is wanted than `provider` has free (None: than several providers of the tree have
+    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. `_nobody`:
+    no provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
+    `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers that
+    could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition` give
+    too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group could
+    be served alone, but not beside the others; with a `condition`, the nearest providers do not meet it.
     """
 
     reason: Reason
@@ -135,7 +135,7 @@ class Shortage:
 
 
 class Alternative(NamedTuple):
-    """A provider below which several have so much of a class free that an amount could be split."""
+    """A provider below which several providers have enough of a class free to split an amount over them."""
 
     provider: str
     resource_class: str
@@ -148,9 +148,9 @@ class Alternative(NamedTuple):
 class Miss:
     """A provider, node or root (its uuid) that came to the first empty stage, and why it did not pass.
 
-    `shortages`: the amounts it lacks. `lacking`: what it lacks of what is required; `unwanted`: what it has
-    that is forbidden; `lacking_groups`: the suffixes that no provider of its tree serves. `words`: how a
-    scheduler says it.
+    `shortages`: the amounts it lacks. `lacking`: what is required and missing; `unwanted`: what it has that
+    is forbidden; `lacking_groups`: the suffixes that no provider of its tree serves. `words`: the reasons as
+    kube-scheduler words them.
     """
 
     provider: str
@@ -165,9 +165,9 @@ class Miss:
 class Explanation:
     """The stages in order, the place of the first that nothing passed, and what came closest there.
 
-    `complete`: everything was gone through; else the search stopped at its limit and the last stage counts
-    what it had seen by then. `names` of providers by uuid, as far as they were looked up. `alternative`:
-    where the amount of the first empty stage could be split.
+    `complete`: the search went through everything; else it stopped at its limit, and the last stage counts
+    what it had seen by then. `names`: the names of providers by uuid, as far as they were looked up.
+    `alternative`: where the amount of the first empty stage could be split.
     """
 
     stages: tuple[Stage, ...]
@@ -191,11 +191,11 @@ class Explanation:
 
 
 def first_empty(stages: tuple[Stage, ...]) -> int | None:
-    """The place of the first stage that nothing passed."""
+    """Return the place of the first stage that nothing passed."""
     return next((at for at, stage in enumerate(stages) if not stage.passed), None)
 
 
-# The sentences of an explanation: the same for candidates, flavors and pods.
+# The sentences of an explanation, which candidates, flavors and pods share.
 
 
 _UNITS = "min_unit, max_unit or step_size"
@@ -204,7 +204,7 @@ Names = Mapping[str, str]
 
 
 def sentences(explanation: Explanation) -> list[str]:
-    """One sentence per stage; after the first stage that nothing passed, what came closest."""
+    """Return a sentence per stage; what came closest follows the first stage that nothing passed."""
     said, empty = [], explanation.first_empty
     for at, stage in enumerate(explanation.stages):
         said.append(told(stage, explanation))
@@ -218,7 +218,7 @@ def sentences(explanation: Explanation) -> list[str]:
 
 
 def _nothing_near(stage: Stage) -> str:
-    """Why there is nothing that came close to a condition."""
+    """Say why nothing came close to a condition."""
     condition = stage.condition
     if condition.resource_class is not None and not stage.came:
         return f"no provider offers {condition.resource_class}"
@@ -235,18 +235,18 @@ def _splitting(found: Alternative, names: Names) -> str:
 
 
 def told(stage: Stage, explanation: Explanation) -> str:
-    """The condition of a stage and how many passed it, in one sentence."""
+    """Return the condition of a stage and how many passed it, in one sentence."""
     return f"{describe(stage)}: {_passed(stage, explanation)}"
 
 
 def describe(stage: Stage) -> str:
-    """The condition of a stage, with the group that states it."""
+    """Return the condition of a stage, with the group that states it."""
     text = stage.condition.text
     return f"group {stage.group}, {text}" if stage.group else text
 
 
 def first_obstacle(explanation: Explanation) -> str:
-    """The first stage that nothing passed and the nearest miss, in one sentence; empty if all passed."""
+    """Return the first stage that nothing passed and its nearest miss as a sentence; empty if all passed."""
     empty = explanation.first_empty
     if empty is None:
         return ""
@@ -269,7 +269,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
-    """Sentences on what a near miss lacked to pass the stage."""
+    """Return sentences on what a near miss lacked to pass the stage."""
     name = names.get(miss.provider, miss.provider)
     if miss.shortages:
         tell = _in_tree if stage.counted is Counted.TREES else _alone
@@ -351,7 +351,7 @@ def _name(shortage: Shortage, names: Names) -> str:
 
 
 def _groups(shortage: Shortage) -> str:
-    """The groups by name, many of them by number."""
+    """Return the groups by name; of many groups the last ones as a number."""
     names = [suffix or "the unsuffixed group" for suffix in shortage.groups]
     if len(names) > _MOST_NAMES:
         names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more groups"]

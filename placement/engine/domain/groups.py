@@ -1,4 +1,4 @@
-"""Request groups: what a caller of allocation candidates asks for, free of any spelling."""
+"""Request groups: what a caller of allocation candidates asks for, in whatever syntax it was written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSUFFIXED = ""
 
 
 class SplitRule(StrEnum):
-    """Which providers give the parts of an amount that is split.
+    """A rule for which providers give the parts of an amount that is split.
 
     Source: placement-api.md, "Split amounts".
     """
@@ -32,8 +32,8 @@ class RequestGroup:
     """One group of a candidates query; the empty suffix is the unsuffixed group.
 
     `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
-    aggregate uuids. `split`: the classes whose amounts may come from several providers, chosen by
-    `split_rule`; the query strings of Placement cannot say it.
+    aggregate uuids. `split`: the classes that several providers, chosen by `split_rule`, may give together;
+    the query strings of Placement cannot express it.
     Source: placement-api.md, "Allocation candidates", "Split amounts".
     """
 
@@ -63,12 +63,12 @@ class RequestGroup:
 class CandidateQuery:
     """A whole candidates query.
 
-    `isolate`: providers of all suffixed groups differ pairwise. `same_subtree`: per constraint the suffixes
-    whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
-    providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
-    `root_member_of` is a conjunction of any-of sets of aggregate uuids that the root itself is in; the query
-    strings of Placement cannot say it. `is_json`: errors name places in a JSON body. `on_core_trees`: what is
-    asked of core trees instead, if they are asked something else; the limit is that of this query.
+    `isolate`: providers of all suffixed groups differ pairwise. `same_subtree`: for each constraint the
+    suffixes; one of their providers must be an ancestor of all others. `one_provider_per_tree`: candidates
+    may not combine providers of one tree (the rule before microversion 1.29). `limit` None means as many as
+    configured. `root_member_of`: a conjunction of any-of sets of aggregates of the root itself; Placement
+    query strings cannot express it. `is_json`: errors name places in a JSON body. `on_core_trees`: the query
+    that core trees get instead, if theirs differs; the limit of this query counts.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -84,14 +84,14 @@ class CandidateQuery:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what all fields say, hashable. The order of classes counts, as answers follow it."""
+        """Return the values of all fields, hashable. The order of classes counts, as answers follow it."""
         groups = tuple((group.suffix, *group.resources, group.condition) for group in self.groups)
         other = None if self.on_core_trees is None else self.on_core_trees.identity
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return tuple((values | {"groups": groups, "on_core_trees": other}).values())
 
     def place(self, group: RequestGroup, member: str) -> str:
-        """How the caller wrote what the group says."""
+        """Return the spelling of a member of a group in the request, for error messages."""
         return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"
 
 
@@ -114,7 +114,7 @@ _PREFIX = "Invalid query string parameters: "
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Which forms of values are understood."""
+    """A microversion's choice of forms of values that are understood."""
 
     forbidden_traits: bool = True
     any_of_traits: bool = True
@@ -140,7 +140,7 @@ class AggregateExpression:
 
 
 def parse_resources(value: str) -> dict[str, int]:
-    """`VCPU:2,MEMORY_MB:1024` as a map of class to amount; the last of a repeated class wins.
+    """Read `VCPU:2,MEMORY_MB:1024` as amounts by class; of a repeated class the last amount wins.
 
     Raises BadRequest naming the offending piece.
     """
@@ -168,7 +168,7 @@ def _parse_amount(name: str, text: str) -> int:
 
 
 def parse_required(values: list[str], grammar: Grammar) -> TraitExpression:
-    """All `required` values of one group; only the last counts where repeating is not understood.
+    """Read all `required` values of one group; only the last counts where repeating is not understood.
 
     Raises BadRequest.
     """
@@ -219,7 +219,7 @@ def _parse_traits(value: str, grammar: Grammar) -> tuple[list[str], set[str]]:
 
 
 def parse_member_of(values: list[str], grammar: Grammar, suffix: str = "") -> AggregateExpression:
-    """All `member_of` values of one group, uuids normalised. Raises BadRequest."""
+    """Read all `member_of` values of one group, uuids normalised. Raises BadRequest."""
     if len(values) > 1 and not grammar.repeated_member_of:
         raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
     required: list[frozenset[str]] = []
@@ -260,7 +260,7 @@ def _parse_aggregates(value: str, given: str) -> frozenset[str]:
 
 
 def parse_in_tree(value: str) -> str:
-    """The provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
+    """Return the provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
     normal = normalize_uuid(value.strip())
     if normal is None:
         raise BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
@@ -268,7 +268,7 @@ def parse_in_tree(value: str) -> str:
 
 
 def parse_same_subtree(value: str) -> frozenset[str]:
-    """The suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
+    """Return the suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
     suffixes = [piece.strip() for piece in value.split(",")]
     if not all(suffixes):
         raise BadRequest(
@@ -279,27 +279,27 @@ def parse_same_subtree(value: str) -> frozenset[str]:
 
 
 def parse_positive(value: str) -> int | None:
-    """A positive decimal number, None if the text is none; leading zeros are refused."""
+    """Return a positive decimal number, or None if the text is not one; leading zeros are refused."""
     if not value.isascii() or not _POSITIVE.fullmatch(value) or value.startswith("0"):
         return None
     return int(value) if len(value) <= 18 else 10**18
 
 
-# The request that a consumer was claimed with, as a text that is kept with it.
+# The request of a consumer's claim, as a text that is stored with the consumer.
 
 
 _FORM = 1
 
 
 class KeptRequest(NamedTuple):
-    """A query; `cluster` is the uuid of the aggregate of the only cluster it is for, if any."""
+    """A stored query; `cluster` is the uuid of the aggregate of the one cluster that it is for, if any."""
 
     query: CandidateQuery
     cluster: str | None
 
 
 def written(query: CandidateQuery, cluster: str | None, *, under_rules: bool = False) -> str:
-    """The text of a request; `under_rules`: rules between consumers, which are not kept, were met, too."""
+    """Return a request as text; `under_rules`: it also met rules between consumers, which are not kept."""
     document = {"form": _FORM, "cluster": cluster, "query": _query(query)}
     if under_rules:
         document["rules"] = True
@@ -307,12 +307,12 @@ def written(query: CandidateQuery, cluster: str | None, *, under_rules: bool = F
 
 
 def is_under_rules(text: str) -> bool:
-    """Whether it was claimed with rules between consumers."""
+    """Return whether the request was claimed with rules between consumers."""
     return "rules" in json.loads(text)
 
 
 def read(text: str) -> KeptRequest | None:
-    """The request of a text; None for one in a form that is not known here."""
+    """Return the request of a text; None if its form is not known here."""
     document = json.loads(text)
     if document.get("form") != _FORM:
         return None

@@ -1,4 +1,4 @@
-"""Uuids as callers spell them and as we store them, and the names of this machine."""
+"""Uuids as callers spell them and as the database stores them, and the names of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def normalize_uuid(text: str) -> str | None:
-    """The lower-case dashed form of anything that reduces to 32 hex digits, else None.
+    """Return the lower-case dashed form of anything that reduces to 32 hex digits, else None.
 
     `urn:`, `uuid:`, braces and dashes are removed first (placement-api.md, "Identifiers, names, numbers").
     """
@@ -26,14 +26,14 @@ def normalize_uuid(text: str) -> str | None:
 
 
 def is_dashed_uuid(text: str) -> bool:
-    """Whether the text is a uuid with its dashes in the canonical places, in any letter case."""
+    """Return whether the text is a uuid with its dashes in the canonical places, in any letter case."""
     return _DASHED.fullmatch(text) is not None
 
 
 # The same few callers come again and again.
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
-    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
+    """Return whether a name or address is loopback on every machine. Source: RFC 6761, section 6.3."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -42,14 +42,14 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-# Many things in portions that a statement, a thread or the memory can take at once.
+# Many items in portions that a statement, a thread or the memory can take at once.
 
 
 Item = TypeVar("Item")
 
 
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in their order, in lists of at most `size`; none is empty. Takes no more than it yields."""
+    """Yield the items in order, in non-empty lists of at most `size`; read only as many as are yielded."""
     rest = iter(items)
     while portion := list(islice(rest, size)):
         yield portion

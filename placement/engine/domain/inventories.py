@@ -11,7 +11,7 @@ MAX_FLOAT = 3.40282e38
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What one provider offers of one resource class, in the units of that class.
+    """An inventory: what one provider offers of one resource class, in the units of that class.
 
     Source: placement-api.md, "Inventories".
     """
@@ -25,24 +25,24 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """What may be handed out at most: (total - reserved) * allocation_ratio cut toward zero."""
+        """The most that may be allocated: (total - reserved) * allocation_ratio cut toward zero."""
         return int((self.total - self.reserved) * self.allocation_ratio)
 
     def admits(self, amount: int) -> bool:
-        """Whether one allocation of `amount` respects min_unit, max_unit and step_size."""
+        """Return whether one allocation of `amount` respects min_unit, max_unit and step_size."""
         return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderInventories:
-    """All that one provider shall offer from now on, by class; `generation` as the caller knows it."""
+    """All that one provider is to offer from now on, by class; `generation` as the caller knows it."""
 
     provider_uuid: str
     generation: int
     inventories: Mapping[str, Inventory]
 
 
-# The wanted state of a provider tree, as a dialect describes it and a service brings it about.
+# The wanted state of a provider tree, as an API describes it and a service applies it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TreeSpec:
         return self.providers[0]
 
 
-# Names of traits that mean something to several rooms.
+# Names of traits that mean something to several packages.
 
 
 NUMA_ROOT = "HW_NUMA_ROOT"

@@ -1,7 +1,7 @@
-"""Which request group got which providers; also worked out again from stored amounts.
+"""The mapping of request groups to providers, also rebuilt from stored amounts.
 
-Allocations do not tell groups. Groups that ask for the same thing may swap their providers, so they are given
-them in order of suffixes and uuids, in the first answer and in every later one.
+Stored allocations do not record groups. Groups that ask for the same thing may swap their providers, so such
+groups get them in order of suffixes and uuids, in the first answer and in every later one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_STEPS = 10_000
 
 
 def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
-    """The mappings of a candidate, with the providers of like groups in order of uuids."""
+    """Return the mappings of a candidate, with the providers of like groups in order of uuids."""
     found = dict(mappings)
     for group in query.groups:
         if group.split:
@@ -31,11 +31,11 @@ def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
 
 
 def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
-    """The mappings of a consumer that holds what the query asks for, as `settled` gave them.
+    """Return the mappings of a consumer that holds what the query asks for, as `settled` gave them.
 
-    `held`: amounts by provider uuid and class, in sum those of the query. None if they fit the groups in
-    several ways, if a group asks for no resources, or if a class that is split is asked for twice: amounts do
-    not tell then.
+    `held`: amounts by provider uuid and class, in sum the amounts of the query. Return None if they
+    fit the groups in several ways, if a group asks for no resources, or if two groups ask for a class that is
+    split: the amounts are ambiguous then.
     """
     if not all(group.resources for group in query.groups):
         return None
@@ -51,7 +51,7 @@ def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
 
 
 def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
-    """The mappings where all of a class that is split serves the one group that asks for it."""
+    """Return the mappings in which all of a split class serves the one group that asks for it."""
     asked = Counter(name for group in query.groups for name in group.resources)
     split = {name: group.suffix for group in query.groups for name in group.split}
     if any(asked[name] > 1 for name in split):
@@ -80,7 +80,7 @@ def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
 
 
 def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
-    """The suffixed groups in order of suffixes, those together that may swap their providers."""
+    """Return the suffixed groups in order of suffixes, in blocks that may swap their providers."""
     blocks: dict[object, list[RequestGroup]] = {}
     for group in sorted(query.groups, key=lambda group: group.suffix):
         if group.suffix != UNSUFFIXED:
@@ -91,7 +91,7 @@ def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Amounts that one provider gives; `follows`: the slot before is of a like group."""
+    """Amounts that one provider gives; `follows`: the slot before belongs to a like group."""
 
     suffix: str
     amounts: Mapping[str, int]
@@ -103,7 +103,7 @@ class _TooManySteps(Exception):
 
 
 class _Fitting:
-    """The ways to split what is held over the groups."""
+    """A search for the ways to split the held amounts over the groups."""
 
     def __init__(self, query: CandidateQuery, held: Held) -> None:
         self._isolate = query.isolate
@@ -114,7 +114,7 @@ class _Fitting:
         self._steps = 0
 
     def walk(self) -> Iterator[Mappings]:
-        """All of them, some more than once. Raises _TooManySteps."""
+        """Yield all mappings, some more than once. Raises _TooManySteps."""
         if len(self._chosen) == len(self._slots):
             yield self._mappings()
             return
@@ -148,7 +148,7 @@ class _Fitting:
 
 
 def _slots(query: CandidateQuery) -> Iterator[_Slot]:
-    """One for each suffixed group, like ones in a row; one for each class of the unsuffixed group."""
+    """Yield a slot per suffixed group, like groups in a row, and one per class of the unsuffixed group."""
     for block in _blocks(query):
         for at, group in enumerate(block):
             yield _Slot(group.suffix, group.resources, follows=at > 0)

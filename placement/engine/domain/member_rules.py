@@ -1,4 +1,4 @@
-"""Rules between the members of a claim: how many of them may be in the same place, or have to be."""
+"""Rules between the members of a claim: how many of them may or must be in the same place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RuleKind(StrEnum):
-    """What a rule asks for."""
+    """The kind of a rule: what it asks for."""
 
     AT_MOST = "at_most"
     TOGETHER = "together"
@@ -15,7 +15,7 @@ class RuleKind(StrEnum):
 
 
 class Per(StrEnum):
-    """What counts as a place: hosts, aggregates of hosts, or providers inside of hosts."""
+    """The unit that counts as a place: hosts, aggregates of hosts, or providers inside of hosts."""
 
     HOST = "host"
     AGGREGATE = "aggregate"
@@ -26,13 +26,13 @@ class Per(StrEnum):
 class MemberRule:
     """One rule, by names.
 
-    `at_most`: at most `count` in a place; `together`: all in one place; `spread`: every place that gets one
-    has at most `max_skew` more than the one that has the fewest. `aggregates`: the places of `per` aggregate
-    (empty: all aggregates). Places of `per` provider are the nearest ones, from what a member takes something
-    of upwards, that offer `resource_class`, have `trait` or stand at `depth` (0 is the root). `members`: the
-    names of those whom it concerns, None for all. `consumers` and `groups`: who counts beside them. `weight`:
-    None if the rule must hold, else how much a breach of it counts against those of others. `place`: where it
-    is in what the caller sent.
+    `at_most`: at most `count` members in a place; `together`: all in one place; `spread`: a place that gets a
+    member has at most `max_skew` more than the emptiest place. `aggregates`: the places of `per` aggregate
+    (empty: all aggregates). Places of `per` provider: from each provider that a member takes from, the
+    nearest one upwards that offers `resource_class`, has `trait` or stands at `depth` (0 is the root).
+    `members`: the names of the members that the rule is about, None for all. `consumers` and `groups` count
+    beside these. `weight`: None if the rule must hold, else how much a breach counts against breaches of
+    other rules. `place`: where the rule is in the request body.
     """
 
     kind: RuleKind

@@ -1,8 +1,8 @@
-"""Which clusters the work at hand may see: all there is, or what some clusters have.
+"""The clusters that the current work may see: everything, or what some clusters have.
 
-The gate says it for each request (`app`, `http.gate`); whatever reads heeds it
-(`providers.scoping`). A request sees nothing before its gate has spoken: a forgotten gate shows nothing.
-Outside of requests everything is seen: commands and threads of the service itself are bound to no cluster.
+The gate sets them for each request (`app`, `http.gate`), and everything that reads heeds them
+(`providers.scoping`). Before its gate ran, a request sees nothing: a forgotten gate shows nothing. Outside of
+requests all is visible: commands and threads of the service itself are bound to no cluster.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 Clusters = frozenset[str] | None
-"""Names of clusters, None for all there is, hosts of no cluster included."""
+"""Names of clusters, None for everything, including hosts that are in no cluster."""
 EVERYTHING: Clusters = None
 NOTHING: Clusters = frozenset()
 _seen: ContextVar[Clusters] = ContextVar("placement_scope", default=EVERYTHING)
@@ -27,6 +27,6 @@ def seen() -> Clusters:
 
 
 def admits(cluster: str | None) -> bool:
-    """Return whether a cluster may be seen; None stands for all there is."""
+    """Return whether a cluster may be seen; None stands for everything."""
     clusters = _seen.get()
     return clusters is None or cluster in clusters

@@ -1,4 +1,4 @@
-"""Growable numpy columns and an index from storage ids to rows, without a Python object per row."""
+"""Growable numpy columns, and an index from storage ids to rows, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from placement.engine.domain.identifiers import portions
 
 Indices = NDArray[np.int32]
-# Rows to look at; the index type of the machine, for numpy converts any other before each use.
+# Rows to read; of the index type of the machine, because numpy converts others before each use.
 Rows = NDArray[np.intp]
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-# Only for comparing what is near; nothing that is answered depends on floating point.
+# Only for comparing near misses; no answer depends on floating point.
 Shares = NDArray[np.float64]
 
 Ratios = NDArray[np.float32]
@@ -26,14 +26,14 @@ Ratios = NDArray[np.float32]
 HUGE = 2**60
 _FIRST_ROWS = 64
 _RECENT = 4096
-# So many are looked up sooner one by one.
+# Up to this many are faster to look up one by one.
 _FEW = 8
-# So that a stream of rows never stands in memory as Python objects.
+# So that a stream of rows is never in memory as a whole as Python objects.
 ROWS_AT_ONCE = 20_000
 
 
 def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
-    """Rows of integers as one (n, width) array."""
+    """Return rows of integers as one (n, width) array."""
     parts = (np.array(some, np.int64) for some in portions(rows, ROWS_AT_ONCE))
     return np.concatenate([np.empty((0, width), np.int64), *parts])
 
@@ -65,7 +65,7 @@ class Columns:
         self.is_shared = False
 
     def copy_rows(self, source: Rows | Indices, rows: Rows) -> None:
-        """Let some rows say what others say."""
+        """Copy the values of the source rows to other rows."""
         for name in self._fields:
             column = getattr(self, name)
             column[rows] = column[source]
@@ -76,12 +76,12 @@ class Columns:
         return sum(getattr(self, name).nbytes for name in self._fields)
 
     def frozen(self) -> Self:
-        """The columns as they are now: the same arrays, which `own` keeps from changing."""
+        """Return the columns as they are now: they share arrays, which `own` keeps from changing."""
         self.is_shared = True
         return copy.copy(self)
 
     def own(self) -> None:
-        """To be called before writing: copies the arrays that snapshots share."""
+        """Copy the arrays that snapshots share; to be called before writing."""
         if self.is_shared:
             for name in self._fields:
                 setattr(self, name, getattr(self, name).copy())
@@ -89,7 +89,7 @@ class Columns:
 
 
 class IdIndex:
-    """From storage id to row: a sorted array for the many, a small dict for recent additions."""
+    """An index from storage id to row: a sorted array for most ids, a small dict for recent additions."""
 
     def __init__(self) -> None:
         self._ids: Amounts = np.empty(0, np.int64)
@@ -104,7 +104,7 @@ class IdIndex:
         self._recent = {}
 
     def get(self, key: int) -> int:
-        """The row of an id, -1 if there is none."""
+        """Return the row of an id, -1 if there is none."""
         row = self._recent.get(key)
         if row is not None:
             return row
@@ -114,7 +114,7 @@ class IdIndex:
         return -1
 
     def rows_of(self, keys: Amounts) -> Indices:
-        """The rows of many ids, -1 where there is none."""
+        """Return the rows of many ids, -1 where there is none."""
         rows = np.full(len(keys), -1, np.int32)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
@@ -129,7 +129,7 @@ class IdIndex:
         return rows
 
     def get_all(self, keys: Sequence[int]) -> list[int]:
-        """The rows of many ids, -1 where there is none."""
+        """Return the rows of many ids, -1 where there is none."""
         if len(keys) <= _FEW:
             return [self.get(key) for key in keys]
         rows: list[int] = self.rows_of(np.array(keys, np.int64)).tolist()
@@ -140,7 +140,7 @@ class IdIndex:
         self.put_all([(key, row)])
 
     def put_all(self, found: Iterable[tuple[int, int]]) -> None:
-        """The same for many ids with their rows."""
+        """Remember many new ids with their rows; row -1 forgets an id."""
         self._recent.update(found)
         if len(self._recent) > _RECENT:
             self._merge()
@@ -157,34 +157,34 @@ class IdIndex:
 
 # Text of many rows at once: tables of characters, one row each, all of one width.
 #
-# Writing thousands of elements that differ in a few places is a handful of array operations this way.
+# This way a handful of array operations writes thousands of elements that differ in a few places.
 
 
 Texts = NDArray[np.uint8]
-# Of any width: int64, or Python's own integers as objects.
+# Of any size: int64, or Python integers as objects.
 Numbers = NDArray[Any]
 TextList = NDArray[np.object_]
 
 _SPACE, _QUOTE = ord(" "), ord('"')
-# Digits are looked up, four at a time: one after the other, with zeros before them, or with spaces instead.
+# Digits are looked up four at a time, padded on the left with zeros, or with spaces.
 _DIGITS, _GROUP = 4, 10_000
 _PADDED, _ALIGNED = (
     np.array([form % number for number in range(_GROUP)]).view(np.uint32) for form in (b"%04d", b"%4d")
 )
-# What stands before other digits: nothing where there is none, all four where there are more before them.
+# A group before other digits: blank if it is zero, all four digits if more digits precede it.
 _LEADING = np.concatenate([_ALIGNED, _PADDED])
 _LEADING[0] = np.frombuffer(b" " * _DIGITS, np.uint32)[0]
 _LAST = np.concatenate([_ALIGNED, _PADDED])
 
-# By these the digits of a number are counted and moved: 64 bits hold 18 of them in any place.
+# Powers count and shift the digits of numbers: 64 bits hold any 18 digits.
 _POWERS = 10 ** np.arange(18)
 _LONG_POWERS = 10 ** np.arange(64, dtype=object)
 
 
 def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
-    """For each row the first piece, the text of the first column, the second piece, and so on.
+    """Return for each row the first piece, the text of the first column, the second piece, and so on.
 
-    `columns` are one fewer than the pieces, of one length and of any widths.
+    There is one column fewer than pieces; columns have equal lengths and any widths.
     """
     gaps = [b" " * column.shape[1] for column in columns]
     record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
@@ -200,7 +200,7 @@ def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
 
 
 def assembled(parts: Sequence[tuple[Rows, Texts]]) -> Texts:
-    """Texts of any widths at their places, with spaces behind the shorter ones."""
+    """Return texts of any widths at their places, shorter ones followed by spaces."""
     count = sum(len(places) for places, _ in parts)
     whole = np.full((count, max((texts.shape[1] for _, texts in parts), default=0)), _SPACE, np.uint8)
     for places, texts in parts:
@@ -209,7 +209,7 @@ def assembled(parts: Sequence[tuple[Rows, Texts]]) -> Texts:
 
 
 def numbers(column: Numbers) -> Texts:
-    """The decimal digits of numbers not below 0, right-aligned to the longest: JSON allows the spaces."""
+    """Return the digits of non-negative numbers, right-aligned to the longest: JSON allows the spaces."""
     width = _width(column)
     if width <= _DIGITS:
         return _ALIGNED.take(column.astype(np.intp)).view(np.uint8).reshape(-1, _DIGITS)[:, -width:]
@@ -225,10 +225,10 @@ def numbers(column: Numbers) -> Texts:
 
 
 def fractions(above: Numbers, below: Numbers) -> Texts:
-    """Fractions as JSON strings, with spaces before and behind; numbers as above."""
+    """Return fractions as JSON strings with spaces around them; the numbers are non-negative."""
     left, behind = numbers(above), _width(below)
     rows, lengths = np.arange(len(above)), _lengths(below, behind)
-    # Zeros on the right move the digits to the left.
+    # Zeros on the right shift the digits to the left.
     right = _digits(below * _powers(behind)[behind - lengths], behind)
     np.putmask(right, np.arange(behind) >= lengths[:, None], _SPACE)
     texts = filled([b" ", b"/", b" "], [left, right])
@@ -239,22 +239,22 @@ def fractions(above: Numbers, below: Numbers) -> Texts:
 
 
 def _width(column: Numbers) -> int:
-    """The digits of the longest number."""
+    """Return the count of digits of the longest number."""
     return len(str(int(column.max(initial=0))))
 
 
 def _lengths(column: Numbers, width: int) -> Rows:
-    """The digits of each number, which has no more than so many."""
+    """Return the count of digits of each number, which has at most `width`."""
     return np.maximum(np.searchsorted(_powers(width), column, side="right"), 1)
 
 
 def _powers(width: int) -> Numbers:
-    """The first powers of ten, so that numbers of so many digits are below one of them."""
+    """Return powers of ten, enough to count the digits of numbers of `width` digits."""
     return _POWERS if width <= len(_POWERS) else _LONG_POWERS
 
 
 def _digits(column: Numbers, width: int) -> Texts:
-    """The last `width` digits of each number, zeros included."""
+    """Return the last `width` digits of each number, zeros included."""
     groups: list[NDArray[np.uint32]] = []
     left = column
     for _ in range(0, width, _DIGITS):
@@ -265,25 +265,25 @@ def _digits(column: Numbers, width: int) -> Texts:
 
 
 def _characters(groups: Sequence[NDArray[np.uint32]], width: int) -> Texts:
-    """The last `width` characters of groups of four."""
+    """Return the last `width` characters of groups of four."""
     texts = groups[0][:, None] if len(groups) == 1 else np.stack(groups, axis=1)
     return texts.view(np.uint8)[:, -width:]
 
 
 def lines(texts: Texts) -> list[bytes]:
-    """Each row by itself; a row must not end with a NUL."""
+    """Return each row as bytes; a row must not end with a NUL."""
     return texts.view(f"S{texts.shape[1]}").ravel().tolist()
 
 
 def objects(texts: Sequence[bytes]) -> TextList:
-    """The texts in the form that columns look them up in."""
+    """Return the texts as an array of objects, for `TextColumn`."""
     table = np.empty(len(texts), object)
     table[:] = texts
     return table
 
 
 class TextColumn:
-    """A text of any width for each of some rows: `which` of the texts each has, -1 for the last one."""
+    """A column that gives each row a text of any width: `which` of the texts, -1 for the last one."""
 
     def __init__(self, texts: TextList, which: Rows) -> None:
         self.of_rows: TextList = texts[which]
@@ -294,12 +294,12 @@ Part = bytes | Texts | TextColumn
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text for each of some rows in pieces: bytes that are the same in all rows, and tables."""
+    """A text per row in pieces: bytes that are equal in all rows, and tables."""
 
     parts: tuple[bytes | Texts, ...]
 
     def at(self, rows: Rows | slice) -> Pieces:
-        """The texts of some of the rows."""
+        """Return the texts of some of the rows."""
         return Pieces(tuple(part if isinstance(part, bytes) else part[rows] for part in self.parts))
 
     @property
@@ -309,7 +309,7 @@ class Pieces:
 
 
 def table(parts: Iterable[Part]) -> Texts:
-    """For each row all the parts, of which bytes are the same in all rows; some are tables, no TextColumn."""
+    """Return the parts joined row by row, bytes equal in all rows; some are tables, none a TextColumn."""
     constants, columns = _apart(parts)
     tables = [column for column in columns if not isinstance(column, TextColumn)]
     assert len(tables) == len(columns)
@@ -317,7 +317,7 @@ def table(parts: Iterable[Part]) -> Texts:
 
 
 def joined(count: int, parts: Iterable[Part]) -> bytes:
-    """The same for so many rows and for parts of any width, row behind row."""
+    """Return the parts of `count` rows joined, row after row; parts may have any width."""
     constants, columns = _apart(parts)
     cells = np.empty((count, len(columns) + len(constants)), object)
     for number, constant in enumerate(constants):
@@ -329,7 +329,7 @@ def joined(count: int, parts: Iterable[Part]) -> bytes:
 
 
 def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | TextColumn]]:
-    """What stands between the columns, and these."""
+    """Return the constants between the columns, and the columns."""
     constants = [b""]
     columns: list[Texts | TextColumn] = []
     for part in parts:
@@ -347,7 +347,7 @@ def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | TextColumn]
 Uuids = NDArray[np.uint8]
 
 _HEX_PAIRS = np.array([f"{value:02x}".encode() for value in range(256)], "S2").view(np.uint16)
-# Two bytes at a time, as this machine reads them, are four characters.
+# Two bytes at a time, in the byte order of this machine, are four characters.
 _HEX = _HEX_PAIRS.take(np.arange(2**16, dtype=np.uint16).view(np.uint8)).view(np.uint32)
 # Where the eight groups of four characters stand in the 36 of the dashed form.
 _PLACES = (0, 4, 9, 14, 19, 24, 28, 32)
@@ -355,18 +355,18 @@ _DASHED = np.dtype({"names": [*"abcdefgh"], "formats": [np.uint32] * 8, "offsets
 
 
 def from_text(uuids: Sequence[str]) -> Uuids:
-    """The raw bytes of dashed uuids, shape (n, 16)."""
+    """Return the raw bytes of dashed uuids, shape (n, 16)."""
     digits = "".join(uuids).replace("-", "")
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
 
 
 def to_text(uuids: Uuids) -> list[str]:
-    """The lower-case dashed form of each of (n, 16) uuids."""
+    """Return the lower-case dashed form of each of (n, 16) uuids."""
     return [text.decode() for text in lines(dashed(uuids))]
 
 
 def dashed(uuids: Uuids) -> Texts:
-    """The same as characters, shape (n, 36)."""
+    """Return the dashed form of uuids as characters, shape (n, 36)."""
     groups = _HEX.take(np.ascontiguousarray(uuids).view(np.uint16))
     text = np.full((len(uuids), 36), ord("-"), np.uint8)
     fields = text.view(_DASHED)[:, 0]

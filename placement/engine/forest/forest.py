@@ -1,7 +1,7 @@
 """The forest: every provider tree of the database as columns of this process.
 
-It is fed with records that were read from the database, also those that this process wrote itself.
-Searches look at a snapshot of it, which stays as it is while the forest goes on.
+It is fed with records from the database, including the ones that this process wrote itself.
+Searches look at a snapshot of it, which does not change when the forest does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from placement.engine.forest.providers import (
 
 
 class Forest:
-    """All providers; rows are small integers that stay with a provider as long as it lives."""
+    """A collection of all providers; a row is a small integer that a provider keeps as long as it exists."""
 
     def __init__(self) -> None:
         self._clear(ProviderColumns(), 0)
@@ -37,14 +37,14 @@ class Forest:
         self.traits = Memberships()
         self.aggregates = Memberships()
         self.inventories: dict[int, InventoryColumn] = {}
-        # Raised when trees, aggregates or traits change, not by mere usage.
+        # Raised when trees, aggregates or traits change, not when only usage does.
         self.shape_version = shape_version
         self._index = IdIndex()
         self._vacant: list[int] = []
-        # The result and the version of the shape that it is of, in one object, for searches run in parallel.
+        # A result and the version of its shape are one object, because searches run in parallel.
         self._known_flat = (-1, True)
         self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
-        # Kept until something changes, with what searches have worked out on it.
+        # Kept until something changes, together with what searches computed on it.
         self._latest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 
@@ -83,7 +83,7 @@ class Forest:
             self.column(class_id).load(rows[chosen], table[chosen, 2:])
 
     def column(self, class_id: int) -> InventoryColumn:
-        """The inventories of one class; created empty when first asked for."""
+        """Return the inventories of one class; create them empty at the first call."""
         column = self.inventories.get(class_id)
         if column is None:
             column = InventoryColumn()
@@ -94,9 +94,9 @@ class Forest:
     # -- snapshots ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Forest:
-        """The forest as it is now, for any number of readers at once, whatever is applied later.
+        """Return the forest as it is now, for any number of readers at once, whatever is applied later.
 
-        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be
+        It shares the arrays: a write while a snapshot is in use copies the array first, once. Must not be
         called while another thread feeds the forest.
         """
         latest = self._latest
@@ -112,7 +112,7 @@ class Forest:
         return latest
 
     def writable_copy(self) -> Forest:
-        """A copy of a snapshot, fed by nobody, that may be altered by `repeat`, `cut` and its columns."""
+        """Return an unfed copy of a snapshot that `repeat`, `cut` and its columns may alter."""
         twin = copy.copy(self)
         twin.providers = self.providers.frozen()
         twin.traits, twin.aggregates = self.traits.frozen(), self.aggregates.frozen()
@@ -121,12 +121,12 @@ class Forest:
         }
         twin._vacant = list(self._vacant)
         twin.providers.own()
-        # It shares arrays, too, also when the snapshot itself is gone.
+        # It shares arrays even after the snapshot itself is gone.
         self._snapshots.add(twin)
         return twin
 
     def repeat(self, root: int, count: int) -> Rows:
-        """Add so many trees like that of a root, on which nobody holds anything; their roots."""
+        """Add `count` trees like that of a root, without allocations, and return their roots."""
         members = np.sort(self.in_trees(np.array([root], np.intp)))
         size, first = len(members), self.count
         source = np.tile(members, count)
@@ -154,22 +154,22 @@ class Forest:
         self.shape_version += 1
 
     def forked(self) -> Forest:
-        """A forest that begins as this snapshot is and that `take` changes: no other forest notices."""
+        """Return a forest that starts as this snapshot and that `take` changes without effect on others."""
         fork = copy.copy(self)
         fork.providers = self.providers.frozen()
         fork.inventories = {id_: column.frozen(self.count) for id_, column in self.inventories.items()}
-        # It shares arrays, too, also when the snapshot itself is gone.
+        # It shares arrays even after the snapshot itself is gone.
         self._snapshots.add(fork)
         return fork
 
     def take(self, row: int, class_id: int, amount: int) -> None:
-        """Let so much more be in use of an inventory that is there; only of a forest that was forked."""
+        """Add an amount to the use of an existing inventory; only in a forked forest."""
         self.inventories[class_id].take(row, amount)
         self.providers.own()
         self.providers.touch(int(self.providers.root[row]))
 
     def begin_writing(self) -> None:
-        """To be called before feeding: from now on it differs from the snapshots that were given away."""
+        """Prepare for feeding: from now on the forest differs from the snapshots that were handed out."""
         if self._latest is not None:
             latest, self._latest = self._latest, None
             self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
@@ -183,21 +183,21 @@ class Forest:
         self.providers.own()
 
     def outdated(self, states: Sequence[tuple[int, int]]) -> list[int]:
-        """The ids among these states, (id, revision), that have not been applied yet; not for snapshots."""
+        """Return the ids of the states, (id, revision), that are not applied yet; not for snapshots."""
         rows = np.array(self._index.get_all([id_ for id_, _ in states]), np.intp)
         known = zip(states, rows.tolist(), self.providers.revision[rows].tolist(), strict=True)
         return [id_ for (id_, wanted), row, present in known if row < 0 or present != wanted]
 
     def rows_of(self, ids: Amounts) -> Rows:
-        """The rows of many providers, NONE where there is none; not for snapshots."""
+        """Return the rows of many providers, NONE for unknown ids; not for snapshots."""
         return self._index.rows_of(ids).astype(np.intp)
 
     def knows(self, provider_id: int) -> bool:
-        """Whether the provider is in the forest as it is fed; not for snapshots."""
+        """Return whether the provider is in the forest as it is fed; not for snapshots."""
         return self._index.get(provider_id) >= 0
 
     def apply(self, records: Iterable[ProviderRecord]) -> None:
-        """Insert or replace providers; their parents and roots must be known or among them."""
+        """Insert or replace providers; parents and roots must be known or among the records."""
         batch = list(records)
         if not batch:
             return
@@ -215,7 +215,7 @@ class Forest:
             self._update(record, row)
 
     def insert(self, uuids: Mapping[int, str]) -> None:
-        """Give providers that are new, by id, rows; they stand in no tree yet and offer nothing."""
+        """Give rows to new providers, uuids by id; they stand in no tree yet and offer nothing."""
         if not uuids:
             return
         reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(uuids)))]
@@ -237,7 +237,7 @@ class Forest:
         if not len(moved):
             return
         rows, parents, roots = rows[moved], parents[moved], roots[moved]
-        # All out first, then into their new trees.
+        # All leave their trees first, then enter the new ones.
         for row in rows[providers.root[rows] != NONE].tolist():
             providers.unlink(row)
         providers.parent[rows] = parents
@@ -283,7 +283,7 @@ class Forest:
     # -- looking ------------------------------------------------------------------------------------
 
     def row_of_uuid(self, uuid: str) -> int:
-        """The row of a provider, -1 if unknown."""
+        """Return the row of a provider, -1 if unknown."""
         wanted = from_text((uuid,)).view(np.uint64)[0]
         halves = self.providers.uuid[: self.count].view(np.uint64)
         found = np.flatnonzero((halves[:, 0] == wanted[0]) & (halves[:, 1] == wanted[1]))
@@ -302,7 +302,7 @@ class Forest:
         return flat
 
     def roots_of(self, rows: Rows) -> Rows:
-        """The root of each provider."""
+        """Return the root of each provider."""
         return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
 
     @property
@@ -318,7 +318,7 @@ class Forest:
         return roots
 
     def in_trees(self, roots: Rows) -> Rows:
-        """All providers of the trees, the roots first."""
+        """Return all providers of the trees, the roots first."""
         if self.is_flat:
             return roots
         found = [roots]
@@ -334,11 +334,11 @@ class Forest:
         return sum(held) + sum(column.bytes for column in list(self.inventories.values()))
 
     def alive(self) -> Mask:
-        """Which rows hold a provider."""
+        """Return which rows hold a provider."""
         return self.providers.id[: self.count] >= 0
 
     def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
-        """All providers of each tree, in order of their ids."""
+        """Return all providers of each tree, in order of their ids."""
         rows = np.asarray(roots, np.int32)
         sizes = self.providers.tree_size[rows]
         found: list[Indices] = [rows[:0]] * len(rows)
@@ -351,7 +351,7 @@ class Forest:
         return found
 
     def _of_size(self, roots: Indices, size: int) -> Indices:
-        """The providers of trees that all have `size` of them, a row for each tree, in order of their ids."""
+        """Return the providers of trees of `size` providers each, one row per tree, in order of ids."""
         columns = [roots]
         for _ in range(size - 1):
             columns.append(self.providers.next[columns[-1]])
@@ -360,10 +360,10 @@ class Forest:
         return np.take_along_axis(table, order, axis=1)
 
 
-# Many changed providers at once: their columns go into those of the forest by a few assignments.
+# Many changed providers at once: a few assignments put their columns into the columns of the forest.
 #
-# It is for what happens to many at a time: hosts come, or more or less of them is in use or on offer. It can
-# never leave the forest in another state than `Forest.apply` would.
+# This is for changes of many providers at a time: new hosts, other usage or other inventories. The forest is
+# left in the state in which `Forest.apply` would leave it.
 
 
 # The parent of a root, in columns of ids.
@@ -371,16 +371,16 @@ _NOBODY = 0
 
 
 def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
-    """The ids of which the forest knows no provider."""
+    """Return the ids that the forest knows no provider of."""
     asked = np.array(ids, np.int64)
     found: list[int] = asked[forest.rows_of(asked) == NONE].tolist()
     return found
 
 
 def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
-    """The ids of those of which more than use may have changed since they were applied.
+    """Return the ids of the providers of which more than usage may have changed since they were applied.
 
-    `providers` are the columns of `ProviderStates`. Anybody of unknown content is among them.
+    `providers` are the columns of `ProviderStates`. Providers of unknown content are always among the ids.
     """
     ids, *_, contents = (np.asarray(column) for column in providers)
     rows = forest.rows_of(ids)
@@ -391,7 +391,7 @@ def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
 
 
 def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
-    """Whether root and parent of each provider are known or come along."""
+    """Return whether the root and the parent of each provider are known or in one of the portions."""
     columns = [each.providers for each in portions]
     coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
     above = np.concatenate(
@@ -402,9 +402,9 @@ def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
 
 
 def apply(forest: Forest, *portions: ProviderStates) -> None:
-    """Insert or replace providers, as `Forest.apply` would; each in one of the portions only.
+    """Insert or replace providers, as `Forest.apply` would; each one is in a single portion.
 
-    Their parents and roots must be known or among them.
+    Their parents and roots must be known or in one of the portions.
     """
     portions = tuple(each for each in portions if len(each.providers[0]))
     if not portions:
@@ -418,14 +418,14 @@ def apply(forest: Forest, *portions: ProviderStates) -> None:
 
 
 def _place(forest: Forest, portions: Sequence[ProviderStates]) -> None:
-    """All of them together: who moves may move below somebody of another portion."""
+    """Place all portions together: a provider may move below a provider of another portion."""
     columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
     own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
     forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
 
 
 def _update(forest: Forest, states: ProviderStates) -> None:
-    """What is known of providers that have rows and stand where they should."""
+    """Write the states of providers that have rows and stand in the right trees."""
     ids, generations, _, _, revisions, contents = (np.asarray(column) for column in states.providers)
     rows = forest.rows_of(ids)
     providers = forest.providers
@@ -437,7 +437,7 @@ def _update(forest: Forest, states: ProviderStates) -> None:
 
 
 def _use(forest: Forest, states: ProviderStates) -> None:
-    """Let so much be in use of those of which nothing else changed; they are known, as is what they offer."""
+    """Set the usage of providers of which nothing else changed; they and their inventories are known."""
     provider, classes, used = (np.asarray(column) for column in states.usage)
     rows = forest.rows_of(provider)
     for class_id in np.unique(classes).tolist():
@@ -446,7 +446,7 @@ def _use(forest: Forest, states: ProviderStates) -> None:
 
 
 def _replace(forest: Forest, states: ProviderStates) -> None:
-    """Replace what the altered ones offer, carry and belong to."""
+    """Replace the inventories, traits and aggregates of the altered providers."""
     rows = forest.rows_of(np.array(states.altered, np.int64))
     if not len(rows):
         return
@@ -459,7 +459,7 @@ def _replace(forest: Forest, states: ProviderStates) -> None:
 def _sets_of(
     forest: Forest, sets: Sequence[tuple[frozenset[int], NumberColumn]], rows: Rows
 ) -> tuple[Rows, list[frozenset[int]]]:
-    """Which set each of the rows has, and the sets, of which the last one is empty."""
+    """Return the number of the set of each row, and the sets; the last one is empty."""
     carriers = [np.asarray(carriers) for _, carriers in sets]
     which = np.full(forest.count, len(sets), np.intp)
     if sets:
@@ -469,7 +469,7 @@ def _sets_of(
 
 
 def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
-    """Let these providers offer the inventories that they are told to have, and no others."""
+    """Let these providers offer the inventories in their states, and no others."""
     provider, classes, *rest = (np.asarray(column) for column in states.inventories)
     rows = forest.rows_of(provider)
     class_ids = np.unique(classes).tolist()

@@ -11,11 +11,11 @@ import numpy as np
 from placement.engine.forest.arrays import HUGE, Amounts, Columns, Indices, Mask, Ratios, Rows, Shares
 from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryRow
 
-# What the inventories of one resource class consist of, as columns.
+# The parts of the inventories of one resource class, as columns.
 
 
 class Entries(Columns):
-    """What searches look at of each entry, and the provider that it is of."""
+    """Columns of what searches read of each entry, and the provider of the entry."""
 
     provider: Indices
     capacity_of: Amounts
@@ -27,7 +27,7 @@ class Entries(Columns):
 
 
 class Offers(Columns):
-    """What makes the capacity of each entry; searches do not look at it, and usage does not change it."""
+    """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
 
     total: Indices
     reserved: Indices
@@ -35,7 +35,7 @@ class Offers(Columns):
 
 
 class Offered(NamedTuple):
-    """Many inventories of one class as columns, in the order of `ProviderStates`."""
+    """Columns of many inventories of one class, in the order of `ProviderStates`."""
 
     total: Amounts
     reserved: Amounts
@@ -47,18 +47,18 @@ class Offered(NamedTuple):
 
 
 def whole(offered: Shares) -> Amounts:
-    """What may be handed out at most, as engine.domain.inventories cuts it, within what columns hold."""
+    """Return capacities, cut as in engine.domain.inventories and within the range of columns."""
     return np.clip(np.trunc(offered), -HUGE, HUGE).astype(np.int64)
 
 
 class EntryOf(Columns):
-    """For each provider its entry."""
+    """A column with the entry of each provider."""
 
     entry: Indices
 
 
 class InventoryColumn:
-    """One entry per inventory of the class, and from each provider row to its entry (-1: none)."""
+    """A column with an entry per inventory of the class, and the entry of each provider row (-1: none)."""
 
     def __init__(self) -> None:
         self.entries = Entries(
@@ -73,15 +73,15 @@ class InventoryColumn:
             }
         )
         self.offers = Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
-        # Entry -1 stands for "none" and is masked out, but must be there to be looked at.
+        # Entry -1 stands for "none" and is masked out, but must exist, because it is read.
         self.entries.ensure(1)
         self.offers.ensure(1)
         self._entry_of = EntryOf({"entry": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
-        # Few classes use units; the filter skips the comparisons that cannot matter.
+        # Few classes use units; the filter skips comparisons that cannot matter.
         self._uses_min = self._uses_max = self._uses_step = False
-        # Whether every entry has the number of its provider, as in a cloud whose hosts all have the class.
+        # Whether every entry has the number of its provider, as in a cloud where all hosts have the class.
         self._aligned = True
 
     def load(self, providers: Indices, rows: Amounts) -> None:
@@ -114,7 +114,7 @@ class InventoryColumn:
         self._uses_step = bool((entries.step_size[:count] > 1).any())
 
     def frozen(self, providers: int) -> InventoryColumn:
-        """A view of the column as it is now, for `providers` rows of the forest; it never changes."""
+        """Return a view of the column as it is now, for `providers` rows of the forest; it never changes."""
         self.reach(providers)
         twin = copy.copy(self)
         twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
@@ -122,7 +122,7 @@ class InventoryColumn:
         return twin
 
     def writable_copy(self, providers: int) -> InventoryColumn:
-        """A copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
+        """Return a copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
         twin = self.frozen(providers)
         twin._vacant = list(self._vacant)
         for columns in (twin.entries, twin.offers, twin._entry_of):
@@ -130,7 +130,7 @@ class InventoryColumn:
         return twin
 
     def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
-        """Another ratio or reserved amount, where there is an inventory.
+        """Set another ratio or reserved amount of existing inventories.
 
         Source: placement-api.md, "Inventories".
         """
@@ -141,14 +141,14 @@ class InventoryColumn:
             offers.ratio[at] = ratio
         if reserved is not None:
             offers.reserved[at] = reserved
-        # The columns hold ratios as short numbers: what was written had as many digits as this.
+        # The columns hold 32-bit ratios; rounding restores the digits that were written.
         exact = np.round(offers.ratio[at].astype(np.float64), 6) if ratio is None else ratio
         entries.capacity_of[at] = whole((offers.total[at].astype(np.float64) - offers.reserved[at]) * exact)
         entries.free[at] = entries.capacity_of[at] - entries.used[at]
         self._uses_max |= bool((entries.max_unit[at] < entries.capacity_of[at]).any())
 
     def repeat(self, source: Rows, rows: Rows) -> None:
-        """Inventories for new providers like those of the sources, of which nothing is used."""
+        """Give new providers unused inventories that equal the inventories of the sources."""
         self.reach(int(rows[-1]) + 1)
         at = self.entries_of(source)
         offered = at >= 0
@@ -167,13 +167,13 @@ class InventoryColumn:
         self._aligned &= bool((new == rows).all())
 
     def empty(self) -> None:
-        """Let nothing be in use."""
+        """Set all usage to 0."""
         at, entries = self.occupied(), self.entries
         entries.used[at] = 0
         entries.free[at] = entries.capacity_of[at]
 
     def cut(self, providers: Rows) -> None:
-        """No inventories for these providers any more."""
+        """Remove the inventories of these providers."""
         at = self.entries_of(providers)
         providers, at = providers[at >= 0], at[at >= 0]
         if not len(at):
@@ -186,11 +186,11 @@ class InventoryColumn:
         self._vacant.extend(at.tolist())
 
     def unshare(self) -> None:
-        """Note that no snapshot is in use any more, so that writing need not copy."""
+        """Note that no snapshot is in use, so that writing need not copy."""
         self.entries.is_shared = self._entry_of.is_shared = self.offers.is_shared = False
 
     def reach(self, providers: int) -> None:
-        """Let looking for any of the first `providers` rows change nothing."""
+        """Make room for `providers` rows, so that looking for any of these changes nothing."""
         self._entry_of.ensure(providers)
 
     def put(self, provider: int, row: InventoryRow) -> None:
@@ -235,7 +235,7 @@ class InventoryColumn:
             offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
 
     def put_all(self, providers: Rows, offered: Offered) -> None:
-        """Insert or replace the inventories of many providers, each once, as `put` does for one."""
+        """Insert or replace the inventories of many distinct providers, as `put` does for one."""
         if not len(providers):
             return
         at, entries = self._entries_for(providers), self.entries
@@ -259,14 +259,14 @@ class InventoryColumn:
             offers.total[at], offers.reserved[at], offers.ratio[at] = offered.total, offered.reserved, ratio
 
     def use_all(self, providers: Rows, used: Amounts) -> None:
-        """Let so much be in use of the inventories of many providers, which there must be, each once."""
+        """Set the usage of the inventories, which must exist, of many distinct providers."""
         at, entries = self.entries_of(providers), self.entries
         entries.own()
         entries.used[at] = used
         entries.free[at] = entries.capacity_of[at] - used
 
     def _entries_for(self, providers: Rows) -> Indices:
-        """The entries of providers, new ones where there were none, to be written to."""
+        """Return the entries of providers for writing; create missing ones."""
         at = self.entries_of(providers)
         self.entries.own()
         new = np.flatnonzero(at < 0)
@@ -283,7 +283,7 @@ class InventoryColumn:
         return at
 
     def take(self, provider: int, amount: int) -> None:
-        """Let so much more be in use of the inventory of a provider, which there must be."""
+        """Add an amount to the use of the inventory of a provider, which must exist."""
         entries, entry = self.entries, self._entry_of.entry[provider]
         entries.own()
         entries.used[entry] += amount
@@ -307,16 +307,16 @@ class InventoryColumn:
         self._vacant.append(entry)
 
     def entry_of(self, provider: int) -> int:
-        """The entry of one provider, -1 if it has no inventory of the class."""
+        """Return the entry of one provider, -1 if it has no inventory of the class."""
         return int(self._entry_of.entry[provider]) if provider < self._entry_of.capacity else -1
 
     def entries_of(self, providers: Indices | Rows) -> Indices:
-        """The entries of many providers, -1 where there is no inventory."""
+        """Return the entries of many providers, -1 where there is no inventory."""
         self._entry_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
         return self._entry_of.entry[providers]
 
     def fitting(self, amount: int) -> Rows:
-        """The providers that can take one allocation of `amount` now.
+        """Return the providers that can take one allocation of `amount` now.
 
         Source: placement-api.md, "When does an allocation fit".
         """
@@ -324,7 +324,7 @@ class InventoryColumn:
         return chosen if self._aligned else self.entries.provider[chosen].astype(np.intp)
 
     def fitting_flags(self, amount: int, providers: int) -> Mask:
-        """The same, as one flag for each of the first `providers` rows of the forest, which are all."""
+        """Return the providers of `fitting` as a flag for each of the `providers` rows of the forest."""
         fits = self._fitting_entries(amount)
         if self._aligned and len(fits) == providers:
             return fits
@@ -333,13 +333,13 @@ class InventoryColumn:
         return flags
 
     def _fitting_entries(self, amount: int) -> Mask:
-        """Which of the entries can take one allocation of `amount` now."""
+        """Return which of the entries can take one allocation of `amount` now."""
         fits: Mask = self.entries.free[: self._count] >= amount
         self._keep_admitting(fits, np.s_[: self._count], amount)
         return fits
 
     def among_fitting(self, providers: Rows, amount: int) -> Mask:
-        """Which of the given providers can take one allocation of `amount` now."""
+        """Return which of the given providers can take one allocation of `amount` now."""
         at = self.entries_of(providers)
         fits: Mask = (at >= 0) & (self.entries.free[at] >= amount)
         self._keep_admitting(fits, at, amount)
@@ -355,17 +355,17 @@ class InventoryColumn:
             fits &= amount % entries.step_size[at].astype(np.int64) == 0
 
     def free_of(self, providers: Indices | Rows) -> Amounts:
-        """How much is left at each provider, below zero if it is over-full; 0 if it has no inventory."""
+        """Return what is left at each provider, below 0 if it is overfull; 0 without an inventory."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.free[at], 0)
 
     def has_free(self, provider: int, amount: int) -> bool:
-        """Whether so much is left at one provider."""
+        """Return whether one provider has that amount left."""
         entry = self.entry_of(provider)
         return entry >= 0 and int(self.entries.free[entry]) >= amount
 
     def admits(self, provider: int, amounts: Sequence[int]) -> bool:
-        """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
+        """Return whether the units of one provider allow these amounts of one consumer, whatever is left."""
         at = self.entry_of(provider)
         entries = self.entries
         return sum(amounts) <= entries.max_unit[at] and all(
@@ -373,20 +373,20 @@ class InventoryColumn:
         )
 
     def headroom(self, providers: Indices | Rows) -> Amounts:
-        """How much each provider can take in one consumer's sum: free, but at most max_unit; 0 if none."""
+        """Return what each provider can give one consumer in sum: free, at most max_unit; 0 if none."""
         at = self.entries_of(providers)
         room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
         return np.where(at >= 0, room, 0)
 
     def most(self, providers: Indices | Rows) -> Amounts:
-        """How much one consumer may take from each provider in sum, whatever is free; 0 if none."""
+        """Return how much one consumer may take from each provider in sum, regardless of use; 0 if none."""
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
 
     def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
-        """What each provider can give of an amount that is split: `headroom`, min_unit, step_size, whole.
+        """Return what each provider can give to a split amount: `headroom`, min_unit, step_size, whole.
 
-        `whole` is the capacity where nothing of it is in use and one consumer may have it all, 0 elsewhere.
+        `whole` is the capacity if it is unused and one consumer may have all of it, else 0.
         """
         at, entries = self.entries_of(providers), self.entries
         unused = (at >= 0) & (entries.used[at] == 0) & (entries.max_unit[at] >= entries.capacity_of[at])
@@ -405,5 +405,5 @@ class InventoryColumn:
         return self.occupied() if self._vacant else np.s_[: self._count]
 
     def occupied(self) -> Rows:
-        """The entries that hold an inventory."""
+        """Return the entries that hold an inventory."""
         return np.flatnonzero(self.entries.provider[: self._count] >= 0)

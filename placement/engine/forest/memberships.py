@@ -1,7 +1,7 @@
-"""Which providers carry which traits (or are in which aggregates), dictionary-encoded.
+"""The traits that providers carry (or the aggregates that they are in), dictionary-encoded.
 
-Providers share few distinct sets: each provider stores the number of its set, each trait a bitmap over
-the sets. A condition is decided once per distinct set and then gathered to the providers.
+Providers share few distinct sets: each provider stores the number of its set, each trait the numbers of the
+sets that have it. A condition is decided once per distinct set and then gathered to the providers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _SetNumbers(Columns):
 
 
 class Memberships:
-    """The sets of ids (traits or aggregates) that providers carry."""
+    """A store of the sets of ids (traits or aggregates) that providers carry."""
 
     def __init__(self) -> None:
         self._numbers = _SetNumbers({"number": (np.int32, _EMPTY_SET)})
@@ -33,14 +33,14 @@ class Memberships:
         self._sets_are_shared = False
 
     def frozen(self) -> Memberships:
-        """A view of the memberships as they are now; it never changes."""
+        """Return a view of the memberships as they are now; it never changes."""
         self._sets_are_shared = True
         twin = copy.copy(self)
         twin._numbers = self._numbers.frozen()
         return twin
 
     def unshare(self) -> None:
-        """Note that no snapshot is in use any more, so that writing need not copy."""
+        """Note that no snapshot is in use, so that writing need not copy."""
         self._numbers.is_shared = self._sets_are_shared = False
 
     def _own_sets(self) -> None:
@@ -50,13 +50,13 @@ class Memberships:
             self._sets_are_shared = False
 
     def repeat(self, source: Rows, rows: Rows) -> None:
-        """New rows with the sets of the sources; not in a forest that is fed."""
+        """Give new rows the sets of the sources; not in a forest that is fed."""
         self._numbers.own()
         self.ensure(int(rows[-1]) + 1)
         self._numbers.number[rows] = self._numbers.number[source]
 
     def clear(self, rows: Rows) -> None:
-        """Rows without any id; not in a forest that is fed."""
+        """Empty the sets of rows; not in a forest that is fed."""
         self._numbers.own()
         self._numbers.number[rows] = _EMPTY_SET
 
@@ -65,11 +65,11 @@ class Memberships:
         self._numbers.ensure(rows)
 
     def of(self, row: int) -> frozenset[int]:
-        """The set of one provider."""
+        """Return the set of one provider."""
         return self._sets[int(self._numbers.number[row])]
 
     def numbers(self, rows: Indices) -> list[int]:
-        """The set numbers of many providers; `members` resolves them."""
+        """Return the set numbers of many providers; `members` resolves them."""
         return [int(number) for number in self._numbers.number[rows].tolist()]
 
     @property
@@ -83,11 +83,11 @@ class Memberships:
         return self._sets
 
     def numbers_of(self, count: int) -> Indices:
-        """The set numbers of the first `count` rows."""
+        """Return the set numbers of the first `count` rows."""
         return self._numbers.number[:count]
 
     def members(self, number: int) -> frozenset[int]:
-        """The ids in a numbered set."""
+        """Return the ids in a numbered set."""
         return self._sets[number]
 
     def assign(self, row: int, ids: frozenset[int]) -> None:
@@ -102,7 +102,7 @@ class Memberships:
         self._release(old)
 
     def assign_all(self, rows: Rows, which: Rows, sets: Sequence[frozenset[int]]) -> bool:
-        """Give `rows[i]` the set `sets[which[i]]`, each row once; whether any of them had another one."""
+        """Give `rows[i]` the set `sets[which[i]]`, each row once; return whether any set changed."""
         wanted = np.array([self._number_of.get(ids, _UNKNOWN_SET) for ids in sets], np.int32)
         changed = self._numbers.number[rows] != wanted[which]
         rows, which = rows[changed], which[changed]
@@ -176,7 +176,7 @@ class Memberships:
     def satisfying(
         self, rows: Indices | Rows, required: Iterable[Iterable[int]], forbidden: Iterable[int] = ()
     ) -> Mask:
-        """Which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
+        """Return which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
         fine = ~self._sets_with(forbidden)
         for any_of in required:
             fine &= self._sets_with(any_of)
@@ -185,7 +185,7 @@ class Memberships:
         return fine[self._numbers.number[rows]]
 
     def rows_with(self, ids: Iterable[int], count: int) -> Indices:
-        """All of the first `count` rows that carry at least one of the ids, ascending."""
+        """Return all of the first `count` rows that carry at least one of the ids, ascending."""
         found = self._sets_with(ids)
         if not found.any():
             return np.empty(0, np.int32)

@@ -27,16 +27,16 @@ from placement.engine.forest.arrays import (
 
 MILLION = 1_000_000
 LARGEST_RATIO = 1e9
-"""What is watched of a ratio; capacities are computed from all of it."""
+"""The largest ratio that is reported; capacities are computed from the full ratio."""
 NumberColumn: TypeAlias = "array[int] | array[float]"
-"""64-bit integers, or floats, one behind the other."""
+"""An array of 64-bit integers or floats."""
 
 
 class InventoryRow(NamedTuple):
     """One inventory; `capacity` and `used` in units of the class.
 
-    Searches look at nothing else; what makes the capacity (`total`, `reserved`, ratio in millionths) is for
-    who watches.
+    Searches do not read what the capacity is made of (`total`, `reserved`, ratio in millionths); it is for
+    operators.
     """
 
     class_id: int
@@ -60,12 +60,12 @@ class ProviderRow(NamedTuple):
     root_id: int
     revision: int
     content: int = 0
-    """Of two states with the same one within a history of writes, more than use is the same; 0: not known."""
+    """Two states with equal content, in one history of writes, differ in usage at most; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRecord:
-    """One provider with everything a search looks at; replaces what the forest knew of it."""
+    """One provider with everything that a search reads; it replaces what the forest knew of it."""
 
     row: ProviderRow
     inventories: tuple[InventoryRow, ...]
@@ -88,12 +88,12 @@ class Snapshot(NamedTuple):
 class ProviderStates(NamedTuple):
     """Many providers, as they were at one moment, as columns.
 
-    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content; `uuids` are those
-    of the ones that nothing is known of yet, by id. Of those that are
-    not `altered` nothing else changed but their use: `usage` is provider id, class_id and used. Of those that
-    are, `inventories` are provider id, class_id, total, reserved, min_unit, max_unit, step_size, used and
-    allocation ratio, each class of a provider once, and the memberships are sets of trait or aggregate ids,
-    each with the providers that carry it; a set may come more than once, a provider may not.
+    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content; `uuids` are the
+    uuids of unknown providers, by id. Providers that are not `altered` changed only in usage: `usage` is
+    provider id, class_id and used. For `altered` ones, `inventories` are provider id, class_id, total,
+    reserved, min_unit, max_unit, step_size, used and allocation ratio, each class of a provider once. Their
+    memberships are sets of trait or aggregate ids, each with the providers that carry it; a set may come more
+    than once, a provider may not.
     """
 
     providers: Sequence[NumberColumn]
@@ -115,7 +115,7 @@ NONE = -1
 
 
 class ProviderColumns(Columns):
-    """A row for each provider; the rows of a tree are a doubly linked list that starts at its root."""
+    """Columns with a row per provider; the rows of a tree form a doubly linked list from its root on."""
 
     id: Amounts
     uuid: Uuids
@@ -147,14 +147,14 @@ class ProviderColumns(Columns):
                 "tree_stamp": (np.int64, 0),
             }
         )
-        # Row NONE is masked out, but must be there to be looked at.
+        # Row NONE is masked out, but must exist, because it is read.
         self.ensure(1)
         self.stamp = stamp
 
     def load(self, rows: Iterable[ProviderRow], index: IdIndex) -> int:
-        """Take over all providers in the order of their ids, into columns and an index that are empty.
+        """Take over all providers, in the order of their ids, into empty columns and an empty index.
 
-        Returns how many they are.
+        Return how many there are.
         """
         numbers, uuids = [np.empty((0, 6), np.int64)], [from_text(())]
         for chunk in portions(rows, ROWS_AT_ONCE):
@@ -184,11 +184,11 @@ class ProviderColumns(Columns):
         return count
 
     def repeat(self, source: Rows, rows: Rows, size: int) -> None:
-        """New rows like the sources, in trees of `size` rows that stand together, with ids of their own."""
+        """Fill new rows like the sources, with new ids; the `size` rows of each tree are adjacent."""
         self.ensure(int(rows[-1]) + 1)
         self.copy_rows(source, rows)
         for numbers in (self.parent, self.root, self.next, self.previous):
-            # The rows of a tree keep their order, so each row that is named stands as far away as before.
+            # The rows of a tree keep their order, so references keep their distance.
             found = np.searchsorted(source[:size], numbers[rows])
             moved = rows[0] + found + size * (np.arange(len(rows)) // size)
             numbers[rows] = np.where(numbers[rows] >= 0, moved, NONE)
@@ -201,7 +201,7 @@ class ProviderColumns(Columns):
         self.tree_stamp[roots] = self.stamp
 
     def link(self, rows: Rows, roots: Indices | Rows) -> None:
-        """Put providers that are in no tree into those of these roots; new roots come along."""
+        """Put providers that are in no tree into the trees of these roots; new roots are among the rows."""
         self.root[rows] = roots
         np.add.at(self.tree_size, roots, 1)
         below = rows != roots
@@ -211,7 +211,7 @@ class ProviderColumns(Columns):
         order = np.lexsort((rows, roots))
         rows, roots = rows[order], roots[order]
         begins = np.r_[True, roots[1:] != roots[:-1]]
-        # Each follows the one before it, the first of a tree its root, and the last precedes who did so far.
+        # New rows follow the root one by one; the last one precedes the row that followed the root so far.
         first, last, begun = rows[begins], rows[np.r_[begins[1:], True]], roots[begins]
         after = self.next[begun]
         followed = after != NONE

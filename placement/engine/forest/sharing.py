@@ -1,4 +1,4 @@
-"""Which trees a sharing provider serves beside its own."""
+"""Sharing providers, and the trees that each serves beside its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.engine.forest.forest import Forest
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """All sharing providers, and one pair per foreign tree that each serves.
+    """A table of all sharing providers, with one pair per foreign tree that each serves.
 
     `providers` ascending; `pair_provider[i]` serves the tree of `pair_anchor[i]`, which is not its own.
     """
@@ -27,24 +27,24 @@ class Sharing:
         return not len(self.providers)
 
     def mask(self, count: int) -> Mask:
-        """Which of the first `count` rows share."""
+        """Return which of the first `count` rows share."""
         shares = np.zeros(count, bool)
         shares[self.providers] = True
         return shares
 
 
 class SharingMap:
-    """The sharing of a forest, worked out again only when trees, aggregates or traits have changed."""
+    """A cache of the sharing of a forest, computed again only when trees, aggregates or traits change."""
 
     def __init__(self) -> None:
         self._known = (-1, Sharing(*(np.empty(0, np.int32),) * 3))
 
     def of(self, forest: Forest, sharing_trait: int) -> Sharing:
-        """The present sharing of the forest."""
+        """Return the present sharing of the forest."""
         version, sharing = self._known
         if version != forest.shape_version:
             sharing = _work_out(forest, sharing_trait)
-            # In one step, for searches on older and newer snapshots run in parallel.
+            # In one step, because searches on older and newer snapshots run in parallel.
             self._known = (forest.shape_version, sharing)
         return sharing
 

@@ -1,7 +1,7 @@
-"""Sums over groups of trees: what is offered and used of each resource class, at the cost of a few passes.
+"""Sums over groups of trees: what is offered and used of each resource class, in a few passes.
 
-Every tree is in one group, that of the oldest aggregate of its root which is in `preferred`, else of the
-oldest one, so the groups together are the whole.
+Every tree is in one group: that of the oldest aggregate of its root that is in `preferred`, else that of the
+oldest one. So the groups together are the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_AGGREGATE = -1
 
 
 class Sums(NamedTuple):
-    """What one group has of one class; `ratio` is the mean, weighed by total - reserved."""
+    """The sums of one group for one class; `ratio` is the mean, weighted by total - reserved."""
 
     group: int
     class_id: int
@@ -29,7 +29,7 @@ class Sums(NamedTuple):
 
 
 def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
-    """The sums by aggregate of the roots; the group of trees in none is NO_AGGREGATE."""
+    """Return the sums by aggregate of the roots; trees in no aggregate are the group NO_AGGREGATE."""
     count = forest.count
     numbers = forest.aggregates.numbers_of(count)
     groups, group_of_set = groups_of_sets(forest, preferred)
@@ -38,14 +38,14 @@ def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
 
 
 def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
-    """The groups that there are, and for each distinct set of aggregates which of them it belongs to."""
+    """Return all groups, and for each distinct set of aggregates the place of its group."""
     chosen = np.array([_chosen(ids, preferred) for ids in forest.aggregates.sets], np.int64)
     groups, group_of_set = np.unique(chosen, return_inverse=True)
     return groups.tolist(), group_of_set
 
 
 def by_root(forest: Forest) -> list[Sums]:
-    """The sums of each tree; its group is the storage id of the root."""
+    """Return the sums of each tree; its group is the storage id of the root."""
     roots, place = forest.roots, np.zeros(forest.count, np.intp)
     place[roots] = np.arange(len(roots))
     of_row = place[np.maximum(forest.providers.root[: forest.count], 0)]
@@ -80,22 +80,22 @@ def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[Sums]:
     return found
 
 
-# The whole fleet at one look: a number for every tree, by what it uses, has left, or has left in vain.
+# The whole fleet: a number for every tree, by what it uses, has left, or has left but cannot use.
 #
 # Trees come in the order of `Fleet.roots`; every array of this module has one entry for each of them.
 
 
 NOTHING = 255
-"""The level of a tree that has nothing of what is shown."""
+"""The level of a tree that has none of what is shown."""
 _MOST_LEVEL = 200
 _ENDLESS = 2**62
 
 
 class Fleet(NamedTuple):
-    """Trees in the order of their groups, in each by storage id.
+    """A list of trees in the order of their groups, in each group by storage id.
 
-    `groups` are the aggregates that trees are counted for (capacity.by_aggregate), `group_of` which one of
-    these each tree has.
+    `groups` are the aggregates that trees are counted for (`by_aggregate`); `group_of` is the place of each
+    tree's group among these.
     """
 
     roots: Rows
@@ -114,7 +114,7 @@ class Fleet(NamedTuple):
         return not len(self.ids) or int(self.ids.max()) < 2**32
 
     def counts(self) -> list[tuple[int, int]]:
-        """How many trees each group has."""
+        """Return how many trees each group has."""
         counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
         return list(zip(self.groups, counts, strict=True))
 
@@ -150,15 +150,15 @@ class Shares(NamedTuple):
         return int(np.count_nonzero(self.whole))
 
     def totals(self) -> tuple[int, int]:
-        """The parts and the wholes of all trees together."""
+        """Return the parts and the wholes of all trees together."""
         return int(self.part.sum()), int(self.whole.sum())
 
     def at(self, place: int) -> tuple[int, int]:
-        """The part and the whole of one tree."""
+        """Return the part and the whole of one tree."""
         return int(self.part[place]), int(self.whole[place])
 
     def ranked(self, *, rising: bool) -> list[int]:
-        """The places of the trees by level, those that have nothing last; equal ones as they are."""
+        """Return the places of the trees by level, trees without a level last; ties keep their order."""
         levels = self.levels
         order = levels if rising else -levels
         ranked = np.argsort(np.where(levels == NOTHING, 2 * _MOST_LEVEL, order), kind="stable")
@@ -167,13 +167,13 @@ class Shares(NamedTuple):
 
 
 def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None) -> Fleet:
-    """All trees, or those whose root is in the aggregate `only`; `preferred` as in capacity.by_aggregate."""
+    """Return all trees, or trees with a root in aggregate `only`; `preferred` as in `by_aggregate`."""
     groups, group_of_set = groups_of_sets(forest, preferred)
     roots = forest.roots
     if only is not None:
         roots = roots[forest.aggregates.satisfying(roots, (frozenset((only,)),), frozenset())]
     group_of = group_of_set[forest.aggregates.numbers_of(forest.count)[roots]]
-    # Of groups without trees among these nothing is told.
+    # Groups without any of these trees are left out.
     present, group_of = np.unique(group_of, return_inverse=True)
     groups = [groups[place] for place in present.tolist()]
     ids = forest.providers.id[roots]
@@ -182,7 +182,7 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
 
 
 def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
-    """What is used of the capacity of a class."""
+    """Return what is used of the capacity of a class."""
     column = forest.column(class_id)
     held = column.held
     place = _places(forest, fleet)[column.entries.provider[held]]
@@ -193,10 +193,10 @@ def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
 
 
 def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
-    """How many whole cores nobody has anything of, of all that can be given away.
+    """Return how many whole cores are untouched, of all that can be allocated.
 
-    A core is a provider of the class `cpus` below another one, without memory of its own; where CPUs are
-    given by what has memory, each of them counts.
+    A core is a provider of the class `cpus` below another one, without memory of its own. Where a provider
+    with memory offers the CPUs, each CPU counts.
     """
     cores = _cores(forest, cpus, memory)
     place = _places(forest, fleet)[cores.provider]
@@ -204,9 +204,9 @@ def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
 
 
 def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request: tuple[int, int]) -> Shares:
-    """How many free cores are beside too little: of `request` = (cores, amount of the class memory).
+    """Return how many free cores are stranded: beside them `request`, (cores, memory), does not fit.
 
-    What is beside each other is below one provider with memory. The whole is all that is free.
+    Cores and memory below one provider with memory are beside each other. The whole is all free cores.
     """
     cores = _cores(forest, cpus, memory)
     beside = _with_memory(forest, cores.provider, memory)
@@ -220,7 +220,7 @@ def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request
 
 
 def overfull(forest: Forest) -> list[tuple[int, int, int, int]]:
-    """Inventories with more in use than their capacity: (storage id of the provider, class, used, capacity).
+    """Return inventories with more in use than capacity: (storage id of the provider, class, used, capacity).
 
     Nothing fits there until something is released.
     """
@@ -236,7 +236,7 @@ def overfull(forest: Forest) -> list[tuple[int, int, int, int]]:
 
 
 def places_of(fleet: Fleet, ids: Sequence[int]) -> list[int | None]:
-    """Where the trees with these storage ids are, None for those that are not there."""
+    """Return the places of the trees with these storage ids, None for ids that are not in the fleet."""
     order = np.argsort(fleet.ids, kind="stable")
     ascending = fleet.ids[order]
     found = np.searchsorted(ascending, np.array(ids, np.int64))
@@ -267,7 +267,7 @@ def _cores(forest: Forest, cpus: int, memory: int) -> _Cores:
 
 
 def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
-    """The nearest of each provider and those above it that offers memory; its root if none does."""
+    """Return for each provider the nearest one, from itself upwards, that offers memory; else its root."""
     column, parents = forest.column(memory), forest.providers.parent
     at = rows.copy()
     while True:
@@ -278,7 +278,7 @@ def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
 
 
 def _places(forest: Forest, fleet: Fleet) -> Rows:
-    """The place of the tree of each row; one past the last for rows of other trees."""
+    """Return the place of the tree of each row; one past the last for rows of other trees."""
     place = np.full(forest.count + 1, len(fleet.roots), np.intp)
     place[fleet.roots] = np.arange(len(fleet.roots))
     roots = forest.providers.root[: forest.count]

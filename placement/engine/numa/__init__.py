@@ -1,1 +1,1 @@
-"""Logical CPUs, cores and NUMA nodes of a host: which of them a pod gets."""
+"""The choice of logical CPUs, cores and NUMA nodes of a host for a pod."""

@@ -1,4 +1,4 @@
-"""Choosing logical CPUs for a pod, under the bind policy that it or the host requires."""
+"""The choice of logical CPUs for a pod, under the bind policy that it or the host requires."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from placement.engine.numa.demand import (
 )
 from placement.engine.numa.host import CpuUse
 
-# One run of the CPU accumulator: what is free, what is taken, what is still needed.
+# One run of the CPU accumulator: the CPUs that are free, taken and still needed.
 
 
 class Run:
-    """The moving parts of a run that looks for `need` CPUs among those of the mask `free`."""
+    """The state of a run that looks for `need` CPUs in the mask `free`."""
 
     __slots__ = ("demand", "free", "layout", "need", "rules", "taken", "use")
 
@@ -50,11 +50,11 @@ class Run:
         self.need -= cpus.bit_count()
 
     def by_size(self, size: int) -> int:
-        """A sort key that puts the places the strategy prefers first."""
+        """Return a sort key that puts the places that the strategy prefers first."""
         return size if self.rules.fullest_first else -size
 
     def count_groups(self, cpus: int) -> Iterator[int]:
-        """The CPUs split by how often they are held, least first; one group if counts do not matter."""
+        """Yield the CPUs split by how often they are held, least first; one group if counts do not matter."""
         if self.shares:
             for layer in self.use.counts:
                 yield cpus & ~layer
@@ -62,19 +62,19 @@ class Run:
         yield cpus
 
     def in_cpu_order(self, cpus: int) -> Iterator[int]:
-        """The CPUs one by one: by their count if it matters, then by id."""
+        """Yield the CPUs one by one: by their count if it matters, then by id."""
         for group in self.count_groups(cpus):
             yield from members_of(group)
 
     def first_cpus(self, cpus: int, count: int) -> int:
-        """The first `count` of these CPUs in CPU order, or all of them."""
+        """Return the first `count` of these CPUs in CPU order, or all of them."""
         chosen = 0
         for group in self.count_groups(cpus):
             chosen |= lowest_bits(group, count - chosen.bit_count())
         return chosen
 
     def first_threads(self, cpus: int, cores: tuple[int, ...]) -> int:
-        """Of each core the first of these CPUs in CPU order."""
+        """Return the first of these CPUs, in CPU order, of each core."""
         first = 0
         for core in cores:
             rest = cpus & core
@@ -83,9 +83,9 @@ class Run:
         return first
 
     def avoided(self, *, cores: bool, numa_nodes: bool) -> list[int]:
-        """The CPUs to leave out in each honouring pass of a step that honours these levels, best pass first.
+        """Return the CPUs to avoid in each pass of a step that honours these levels, best pass first.
 
-        Neighbours count that were recorded with the requester's own level, and the CPUs of this run.
+        Neighbours are CPUs that were recorded with the requester's own level, and the CPUs of this run.
         Source: koordinator.md, "Exclusivity", "Profiles".
         """
         level, use = self.demand.exclusive, self.use
@@ -105,10 +105,10 @@ class Run:
 
 
 def deal_over_numa_nodes(run: Run) -> Mapping[int, int]:
-    """How many of the needed CPUs each NUMA node gives, ids ascending; empty if one of them can hold all.
+    """Return how many CPUs each NUMA node gives, ids ascending; empty if one of them can hold all.
 
-    As few NUMA nodes as can hold the request take part, those with most room, or all that have room. CPUs
-    without exclusive neighbours are dealt first, in whole cores or on a core each if the policy asks for
+    The fewest NUMA nodes that can hold the request take part, the ones with most room, or all that have room.
+    CPUs without exclusive neighbours are dealt first, in whole cores or on a core each if the policy asks for
     that; any free CPU will do in the end. Expects as many free CPUs as are needed.
     Source: koordinator.md, "DistributeEvenly".
     """
@@ -124,7 +124,7 @@ def deal_over_numa_nodes(run: Run) -> Mapping[int, int]:
 
 
 def _offers(run: Run) -> Iterator[tuple[int, int]]:
-    """CPUs that may be dealt, and how many of them stay together; any free CPU comes last."""
+    """Yield CPUs that may be dealt, and how many of them stay together; all free CPUs come last."""
     layout = run.layout
     for avoided in dict.fromkeys((*run.avoided(cores=True, numa_nodes=True), 0)):
         usable = run.free & ~avoided
@@ -136,7 +136,7 @@ def _offers(run: Run) -> Iterator[tuple[int, int]]:
 
 
 def _participants(run: Run, usable: int, grain: int) -> dict[int, int]:
-    """The room in each NUMA node to deal over, ids ascending; empty if all together have too little room."""
+    """Return the room in each NUMA node to deal over, ids ascending; empty if all have too little."""
     rooms = {numa: (usable & mask).bit_count() for numa, mask in run.layout.numa_nodes.items()}
     missing = -(-run.need // grain) * grain
     if sum(rooms.values()) < missing:
@@ -162,7 +162,7 @@ def _deal(run: Run, rooms: Mapping[int, int], grain: int) -> Mapping[int, int]:
 
 
 def even_shares(rooms: list[int], units: int) -> list[int]:
-    """Units dealt over places with that much room as evenly as possible, remainders to the first places.
+    """Deal units over places with this room as evenly as possible, remainders to the first places.
 
     Expects no more units than there is room.
     """
@@ -178,7 +178,7 @@ def even_shares(rooms: list[int], units: int) -> list[int]:
     return shares
 
 
-# The part of the CPU accumulator that takes what is left, wherever it is.
+# The part of the CPU accumulator that takes leftovers, wherever they are.
 
 
 def take_leftovers(run: Run) -> None:
@@ -192,7 +192,7 @@ def take_leftovers(run: Run) -> None:
 
 
 def leftover_order(run: Run, usable: int) -> Iterator[int]:
-    """All CPUs of a mask in the order in which they are taken as leftovers."""
+    """Return all CPUs of a mask in the order in which they are taken as leftovers."""
     cores = [list(run.in_cpu_order(core)) for core in _ordered_cores(run, usable)]
     if usable.bit_count() <= run.layout.threads:
         return chain.from_iterable(cores)
@@ -217,7 +217,7 @@ def _ordered_cores(run: Run, usable: int) -> list[int]:
 
 
 def _spread(cores: list[list[int]]) -> Iterator[int]:
-    """First threads of all cores in turn, then second threads, and so on."""
+    """Yield the first threads of all cores in turn, then the second threads, and so on."""
     for sweep in range(max(map(len, cores), default=0)):
         for core in cores:
             if sweep < len(core):
@@ -239,7 +239,7 @@ def take_spread(run: Run) -> None:
 
 
 def _passes(avoided: list[int]) -> Iterator[tuple[int, bool]]:
-    """What to avoid in each pass, and whether a place must offer as many cores as CPUs."""
+    """Yield the CPUs to avoid in each pass, and whether a place must offer as many cores as CPUs."""
     yield from ((cpus, True) for cpus in avoided)
     yield 0, False
 
@@ -285,7 +285,7 @@ def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
 
 
 def _first_spread(run: Run, cpus: int, cores: tuple[int, ...]) -> int:
-    """The first needed CPUs of a list in CPU order after spreading it.
+    """Return the first needed CPUs of a list in CPU order, after spreading it over cores.
 
     Source: koordinator.md, "Spreading a list".
     """
@@ -365,7 +365,7 @@ def _cores_of_socket(run: Run, whole: int, socket: int) -> Iterator[int]:
 
 
 def _in_core_order(run: Run, whole: int, cores: tuple[int, ...]) -> Iterator[int]:
-    """The whole cores among these, the least shared first."""
+    """Return the whole cores among these, the least shared first."""
     rests = (rest for core in cores if (rest := whole & core))
     return iter(sorted(rests, key=run.use.sum_of_counts)) if run.shares else rests
 
@@ -381,7 +381,7 @@ def _first_cpus(cores: Iterable[int], count: int) -> int:
 
 
 def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
-    """The available CPUs that a strict policy leaves: of complete cores, or the lowest one of every core.
+    """Return the available CPUs under a strict policy: of complete cores, or the lowest one of each core.
 
     Source: koordinator.md, "Strict bind policy".
     """
@@ -408,9 +408,9 @@ def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
 def take_cpus(
     layout: CpuLayout, use: CpuUse, available: int, demand: CpuDemand, rules: PickRules, preferred: int = 0
 ) -> int:
-    """The mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones before all others.
+    """Return a mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones first.
 
-    The same arguments give the same CPUs. `strict` has no effect here (but in `thinned`). Raises Refused if
+    Equal arguments give equal CPUs. `strict` has no effect here (but in `thinned`). Raises Refused if
     there are not enough CPUs. Source: koordinator.md, "CPU accumulator", "Preferred CPUs".
     """
     first = available & preferred

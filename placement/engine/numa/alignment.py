@@ -1,4 +1,4 @@
-"""Aligning a pod to NUMA nodes of a host."""
+"""The alignment of a pod to NUMA nodes of a host."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from placement.engine.numa.host import NumaNeighbours, demand_costs
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy, scorer_for
 from placement.engine.scoring.rule import BEST
 
-# NUMA policies: which affinity the hints of all providers lead to, and whether the pod is admitted.
+# NUMA policies: the affinity that the hints of all providers lead to, and whether the pod is admitted.
 
 
 class Selection(NamedTuple):
-    """The chosen mask of NUMA ids (None: no affinity), what it is worth, and why it is not admitted."""
+    """A chosen mask of NUMA ids (None: no affinity), its merits, and reasons if it is not admitted."""
 
     affinity: int | None
     preferred: bool = False
@@ -43,7 +43,7 @@ class Selection(NamedTuple):
 
 
 def admits(policy: NumaPolicy, preferred: bool) -> bool:
-    """Whether a policy admits a pod whose merged hint is preferred, or is not.
+    """Return whether a policy admits a pod, given whether its merged hint is preferred.
 
     Source: koordinator.md, "Policies".
     """
@@ -53,7 +53,7 @@ def admits(policy: NumaPolicy, preferred: bool) -> bool:
 def select_affinity(
     policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection:
-    """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
+    """Return the affinity that a policy makes of all hints on a host with these NUMA nodes (a mask).
 
     A selection with reasons is not admitted.
     Source: koordinator.md, "Policies".
@@ -74,7 +74,7 @@ def select_affinity(
 def select_preferred(
     policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection | None:
-    """What `select_affinity` would select if that is preferred, found more cheaply; else None."""
+    """Return the selection of `select_affinity` if it is preferred, else None; this is cheaper."""
     best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, ranking)
     return None if best is None else _selected(policy, best, numa_ids)
 
@@ -95,7 +95,7 @@ def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
 
 
 def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeighbours) -> bool:
-    """Whether a mask of NUMA ids respects required exclusivity; one that is only preferred always does.
+    """Return whether a mask of NUMA ids respects required exclusivity; preferred exclusivity allows all.
 
     Several NUMA nodes may not include one with pods of its own, and a single one may not be shared.
     Source: koordinator.md, "NUMA exclusivity".
@@ -107,7 +107,7 @@ def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeig
 
 
 def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours, best: int = BEST) -> int:
-    """A score of 0 to `best` drawn halfway towards the share of these NUMA nodes that have no bound pods.
+    """Return a score, 0 to `best`, moved halfway to the share of these NUMA nodes without bound pods.
 
     Source: koordinator.md, "Preferred NUMA exclusivity".
     """
@@ -119,9 +119,9 @@ def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours, best: int
 
 
 def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) -> Score:
-    """How well a pod would sit on any NUMA nodes: what is used there and its request against the capacity.
+    """Return a scorer of NUMA nodes for a pod, by the use there and its request against the capacity.
 
-    `idle_counts`: those without bound pods score higher.
+    `idle_counts`: NUMA nodes without bound pods score higher.
     Source: koordinator.md, "Hints", "Preferred NUMA exclusivity".
     """
     host, weighted = allocator.host, [resource for resource, _ in scoring.resources]
@@ -151,7 +151,7 @@ MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
 
 
 class Alignment(NamedTuple):
-    """How a pod is to be aligned: the effective policy, exclusivity, and how NUMA nodes are scored.
+    """Parameters of alignment: the effective policy, exclusivity, and how NUMA nodes are scored.
 
     `favours_idle`: preferred exclusivity lets NUMA nodes without bound pods score higher.
     """
@@ -170,9 +170,9 @@ class Alignment(NamedTuple):
 def choose_affinity(
     allocator: NumaAllocator, alignment: Alignment, fits: Fits | None = None
 ) -> tuple[int, ...] | None:
-    """The ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
+    """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
-    `fits` answers for the allocator where not all that it sees as free can be used together. Raises Refused
+    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises Refused
     if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
     """
     host = allocator.host
@@ -185,7 +185,7 @@ def choose_affinity(
 
 
 class _Search:
-    """The hints of one pod on one host, and what they are judged by."""
+    """A search over the hints of one pod on one host, with the criteria for them."""
 
     def __init__(self, allocator: NumaAllocator, alignment: Alignment, fits: Fits) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
@@ -194,7 +194,7 @@ class _Search:
         if allocator.host.rules.isolation_first:
             fitness, score = fitness_of(allocator, score), _unscored
         elif alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
-            # Wider combinations are only looked at to say why the pod is refused.
+            # Wider combinations only serve to say why the pod is refused.
             score = partial(_score_of_one, score)
         self.widest_first = spreads_wide(allocator, alignment.policy)
         self.table = HintTable(allocator, fits, score, all_preferred=restricted or self.widest_first)
@@ -204,7 +204,7 @@ class _Search:
         self.ranking = Ranking(allowed, fitness, self.widest_first)
 
     def sizes(self) -> Iterable[int]:
-        """The sizes of combinations, those first that are best."""
+        """Return the sizes of combinations, the best first."""
         sizes = self.table.sizes()
         return reversed(list(sizes)) if self.widest_first else sizes
 
@@ -221,7 +221,7 @@ def _select(search: _Search) -> Selection:
     aligned = (search.policy, [search.table.hints], search.numa_ids, search.ranking)
     for size in search.sizes():
         search.table.add_combinations(size)
-        # A preferred affinity only ever gives way to one of a better size, and all of those are known by now.
+        # Only one of a better size beats a preferred affinity, and all of these are known by now.
         if all(search.table.hints.values()):
             selection = select_preferred(*aligned)
             if selection is not None:

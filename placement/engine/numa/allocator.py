@@ -1,4 +1,4 @@
-"""What a pod gets of the CPUs and NUMA nodes of a host."""
+"""Allocation of the CPUs and NUMA nodes of a host to a pod."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from placement.engine.numa.host import FACE_VALUE, HostState, numa_available, nu
 def split_amount(
     amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int = 1
 ) -> dict[int, int]:
-    """What each NUMA node of an affinity gives: the poorest first, an equal share of what is left.
+    """Return what each NUMA node of an affinity gives: from the poorest on, an equal share of the rest.
 
     Shares are multiples of `grain` unless there is less room. They add up to less than the amount if it does
-    not fit; `rooms` is what each NUMA node has. Source: koordinator.md, "Splitting a request".
+    not fit; `rooms` is what each NUMA node has left. Source: koordinator.md, "Splitting a request".
     """
     shares = {}
     nodes = len(affinity)
@@ -45,9 +45,9 @@ def split_amount(
 
 
 def deal_amount(amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int) -> dict[int, int]:
-    """An amount dealt evenly over an ascending affinity in multiples of `grain`, remainders to the first.
+    """Deal an amount evenly over an ascending affinity in multiples of `grain`, remainders to the first.
 
-    Empty if the affinity has too little room for that. Source: koordinator.md, "DistributeEvenly".
+    Return nothing if the affinity has too little room for that. Source: koordinator.md, "DistributeEvenly".
     """
     units = [rooms.get(numa, 0) // grain for numa in affinity]
     if amount % grain or sum(units) * grain < amount:
@@ -58,10 +58,10 @@ def deal_amount(amount: int, rooms: Mapping[int, int], affinity: Sequence[int], 
 
 @dataclass(frozen=True, slots=True)
 class ReservedCredit:
-    """What a pod may use although it is recorded as used.
+    """Reserved CPUs and amounts that a pod may use although they are recorded as used.
 
-    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
-    back once. `limits`: of the resources named in it NUMA nodes give that, whatever else is recorded.
+    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts count as
+    freed once. `limits`: what NUMA nodes give of the resources in it, whatever else is recorded.
     Source: koordinator.md, "Available CPUs and the view", "Per-NUMA accounts", "Reservations".
     """
 
@@ -76,14 +76,14 @@ NO_CREDIT = ReservedCredit()
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a pod gets: a mask of logical CPUs of its own, and amounts on NUMA nodes if it is aligned."""
+    """A mask of logical CPUs for one pod, and its amounts on NUMA nodes if it is aligned."""
 
     cpus: int = 0
     amounts: NumaAmounts = NOTHING
 
 
 class NumaAllocator:
-    """A pod on a host, with the same view of what is free for every affinity that is tried."""
+    """An allocator for a pod on a host, with one view of what is free for all affinities that are tried."""
 
     def __init__(self, host: HostState, demand: PodDemand, credit: ReservedCredit = NO_CREDIT) -> None:
         self.host = host
@@ -93,7 +93,7 @@ class NumaAllocator:
 
     @cached_property
     def free_cpus(self) -> int:
-        """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
+        """The CPUs that the pod may get, as a mask; a strict bind policy leaves only some of them."""
         free, cpus = self.host.free_cpus(self._use), self.demand.cpus
         if cpus is not None and cpus.group:
             free &= ~self.host.barred_cpus(cpus.group, cpus.exclusive)
@@ -101,7 +101,7 @@ class NumaAllocator:
 
     @cached_property
     def available(self) -> dict[int, dict[str, int]]:
-        """What NUMA nodes can give to the pod (koordinator.md, "Per-NUMA accounts")."""
+        """The amounts that NUMA nodes can give to the pod (koordinator.md, "Per-NUMA accounts")."""
         used = numa_used(self.host, self._use, self._credit.reusable)
         available = numa_available(self.host, used)
         cpus = self.demand.cpus
@@ -113,7 +113,7 @@ class NumaAllocator:
 
     @cached_property
     def rooms(self) -> Mapping[str, Mapping[int, int]]:
-        """What each NUMA node can give of the requested resources, by name."""
+        """The amounts that each NUMA node can give of the requested resources, by name."""
         return {
             resource: {numa: left.get(resource, 0) for numa, left in self.available.items()}
             for resource in self.known_requests
@@ -128,7 +128,7 @@ class NumaAllocator:
         }
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
+        """Allocate on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
 
         Raises Refused. Source: koordinator.md, "Splitting a request", "Strict bind policy".
         """
@@ -148,7 +148,7 @@ class NumaAllocator:
         return Allocation(taken, NumaAmounts(shares))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `allocate` would succeed; counts instead of trying wherever counting suffices."""
+        """Return whether `allocate` would succeed; count instead of trying wherever counting suffices."""
         cpus = self.demand.cpus
         if not self.has_room(affinity):
             return False
@@ -169,7 +169,7 @@ class NumaAllocator:
         return True
 
     def has_room(self, affinity: Iterable[int]) -> bool:
-        """Whether these NUMA nodes together have all the amounts, without which nothing can be allocated."""
+        """Return whether these NUMA nodes together have all the amounts, which `allocate` needs."""
         for resource, amount in self.known_requests.items():
             if sum(map(self.rooms[resource].__getitem__, affinity)) < amount:
                 return False
@@ -177,7 +177,7 @@ class NumaAllocator:
 
     @cached_property
     def fewest_numa_nodes(self) -> int:
-        """How many NUMA nodes it takes at least to have room; one more than there are if all are too few."""
+        """The least number of NUMA nodes that can have room; one more than exist if all are too few."""
         fewest = 1
         for resource, amount in self.known_requests.items():
             largest_first = sorted(self.rooms[resource].values(), reverse=True)
@@ -198,7 +198,7 @@ class NumaAllocator:
         }
 
     def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
-        """What each NUMA node gives of every requested resource."""
+        """Return what each NUMA node gives of every requested resource."""
         by_numa: dict[int, dict[str, int]] = {}
         missing = []
         for resource, amount in self.known_requests.items():
@@ -231,8 +231,9 @@ class NumaAllocator:
     def _share_whole_cores(
         self, amount: int, rooms: Mapping[int, int], affinity: Sequence[int], core: int
     ) -> dict[int, int]:
-        """The request dealt in whole cores that are free, the odd rest on another one; empty if there are
-        too few of them (koordinator.md, "Whole cores over NUMA nodes").
+        """Deal the request in free whole cores, with an odd rest on one more core; empty if they are too few.
+
+        Source: koordinator.md, "Whole cores over NUMA nodes".
         """
         whole = self.host.layout.whole_cores(self.free_cpus)
         rooms = {
@@ -254,12 +255,12 @@ class NumaAllocator:
         return shares
 
     def _counts(self, milli: Mapping[int, int]) -> dict[int, int]:
-        """How many CPUs to take on each NUMA node."""
+        """Return how many CPUs to take on each NUMA node."""
         free = self._free_counts
         return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
 
     def _counts_decide(self, cpus: CpuDemand, counts: Mapping[int, int]) -> bool:
-        """Whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
+        """Return whether enough CPUs are also suitable CPUs; only a need for whole cores can fail."""
         if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
             return True
         whole = not any(count % self.host.layout.threads for count in counts.values())
@@ -277,13 +278,13 @@ class NumaAllocator:
         return take_cpus(self.host.layout, self._use, free, cpus, self.host.rules, self._credit.preferred)
 
 
-# Designated allocations: another scheduler has decided on them already.
+# Designated allocations: another scheduler has already chosen them.
 
 
 def allocate_designated(host: HostState, demand: PodDemand, designated: Allocation) -> Allocation:
-    """The designated CPUs, and the request split over the designated amounts.
+    """Return the designated CPUs, and the request split over the designated amounts.
 
-    Raises Refused unless the pod would get exactly these CPUs and finds its amounts in these.
+    Raises Refused unless the pod would get exactly these CPUs and its request fits these amounts.
     Source: koordinator.md, "Designated allocation".
     """
     given = replace(host, capacity=designated.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)

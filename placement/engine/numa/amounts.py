@@ -1,4 +1,4 @@
-"""Amounts of resources per NUMA node, and what they cost on hosts that advertise more CPU than they have."""
+"""Amounts of resources per NUMA node, and their costs on hosts that advertise more CPU than they have."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CPU = "cpu"
 MILLI = 1000
 
 Amounts = Mapping[str, int]
-"""By Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
+"""Amounts by Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
 
 AmountsByNuma = Mapping[int, Amounts]
 
 
 class NumaAmounts(Mapping[int, Amounts]):
-    """Amounts by NUMA id, ids ascending. Does not change, so that it can be part of a key."""
+    """An immutable mapping of NUMA ids, ascending, to amounts, so that it can be part of a key."""
 
     __slots__ = ("_by_numa", "_hash")
 
@@ -49,7 +49,7 @@ NOTHING = NumaAmounts()
 
 
 def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
-    """All parts added up, NUMA node by NUMA node."""
+    """Return the sum of all parts by NUMA node."""
     total: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for part in parts:
         for numa, amounts in part.items():
@@ -59,7 +59,7 @@ def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
 
 
 def bound_cost(milli: int, ratio: Fraction) -> int:
-    """The millicores that bound CPUs of this many millicores cost, rounded up.
+    """Return the cost in millicores of bound CPUs of this many millicores, rounded up.
 
     Source: koordinator.md, "CPU amplification".
     """
@@ -67,7 +67,7 @@ def bound_cost(milli: int, ratio: Fraction) -> int:
 
 
 def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
-    """The millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
+    """Return the millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
 
     Nothing changes unless the requests cover the bound CPUs. Source: koordinator.md, "CPU amplification".
     """
@@ -76,5 +76,5 @@ def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
 
 
 def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
-    """The amounts times their ratios, rounded up in the units of the amounts."""
+    """Return the amounts times their ratios, rounded up in the units of the amounts."""
     return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}

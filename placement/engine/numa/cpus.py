@@ -1,4 +1,4 @@
-"""The logical CPUs of one host, how they sit on cores, NUMA nodes and sockets, and the same as bit masks."""
+"""The logical CPUs of one host, and their cores, NUMA nodes and sockets, also as bit masks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeVar
 from placement.engine.numa.cpuset import CpuSet, mask_of
 
 CoreId = tuple[int, int]
-"""A physical core: (socket, core). Core numbers alone may repeat from socket to socket."""
+"""A physical core: (socket, core), because core numbers may repeat from socket to socket."""
 
 _Place = TypeVar("_Place", int, CoreId)
 
 
 class LogicalCpu(NamedTuple):
-    """One hardware thread and where it sits; four non-negative ids."""
+    """A hardware thread and its place, as four non-negative ids."""
 
     cpu: int
     core: int
@@ -34,7 +34,7 @@ class LogicalCpu(NamedTuple):
 class CpuTopology:
     """The logical CPUs of a host in ascending order of id; no rows means that nothing is known.
 
-    Expects rows without inconsistencies (`consistency.find_inconsistencies`).
+    Expects rows without inconsistencies (`find_inconsistencies`).
     """
 
     rows: tuple[LogicalCpu, ...] = ()
@@ -162,7 +162,7 @@ class CpuLayout:
         }
 
     def whole_cores(self, free: int) -> int:
-        """The CPUs of `free` on cores that have exactly `threads` of them."""
+        """Return the CPUs of `free` on cores that have exactly `threads` of them."""
         threads, whole = self.threads, 0
         for core in self.cores:
             rest = free & core
@@ -171,7 +171,7 @@ class CpuLayout:
         return whole
 
     def lowest_threads(self, free: int) -> int:
-        """The lowest CPU of `free` on each core."""
+        """Return the lowest CPU of `free` on each core."""
         lowest = 0
         for core in self.cores:
             rest = free & core
@@ -179,15 +179,15 @@ class CpuLayout:
         return lowest
 
     def cores_touching(self, cpus: int) -> int:
-        """All CPUs of the cores that have any of these."""
+        """Return all CPUs of the cores that have any of these."""
         return _union_touching(self.cores, cpus)
 
     def numa_nodes_touching(self, cpus: int) -> int:
-        """All CPUs of the NUMA nodes that have any of these."""
+        """Return all CPUs of the NUMA nodes that have any of these."""
         return _union_touching(tuple(self.numa_nodes.values()), cpus)
 
     def numa_ids(self, cpus: int) -> int:
-        """The NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
+        """Return the NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
         return mask_of(numa for numa, place in self.numa_nodes.items() if place & cpus)
 
 
@@ -202,11 +202,11 @@ def _union_touching(places: tuple[int, ...], cpus: int) -> int:
 
 @lru_cache(maxsize=_LAYOUTS_KEPT)
 def layout_of(topology: CpuTopology) -> CpuLayout:
-    """The layout of a topology; hosts that are built alike share one."""
+    """Return the layout of a topology; hosts with equal topologies share one."""
     return CpuLayout(topology)
 
 
-# What makes a reported CPU topology unusable.
+# Checks of reported CPU topologies.
 
 
 MAX_ID = 4096
@@ -214,7 +214,7 @@ MAX_NUMA_NODES = 64
 
 
 class Inconsistency(NamedTuple):
-    """What is wrong with a row: its position, the offending field of LogicalCpu, and a sentence."""
+    """A fault of a row: its position, the offending field of LogicalCpu, and a sentence."""
 
     row: int
     field: str
@@ -222,10 +222,10 @@ class Inconsistency(NamedTuple):
 
 
 def find_inconsistencies(rows: Sequence[LogicalCpu]) -> list[Inconsistency]:
-    """Everything that contradicts itself in rows of any four integers, in the order of the rows.
+    """Return all inconsistencies in rows of any four integers, in the order of the rows.
 
-    Negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two sockets,
-    more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
+    These are: negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two
+    sockets, more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
     """
     return sorted([*_bad_ids(rows), *_repeated_cpus(rows), *_scattered(rows), *_too_many_numa_nodes(rows)])
 
@@ -270,7 +270,7 @@ def _too_many_numa_nodes(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
             return
 
 
-# The pools of CPUs that pods without CPUs of their own run on.
+# The pools of CPUs for pods that have no CPUs of their own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +283,11 @@ class SharedPool:
 
 
 def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> tuple[SharedPool, ...]:
-    """The pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
+    """Return the pools of a host by socket and NUMA node, without exclusive and withheld CPUs.
 
-    Exclusive are kubelet-managed CPUs and, for the LS pools, those of every pod with a list of its own, for
-    the BE pools those of LSE pods only. Withheld are the node's reservation and an exclusive SYSTEM list.
-    NUMA nodes that are wholly exclusive have no pool; the others have one, even if nothing is left in it.
+    Exclusive are kubelet-managed CPUs and the CPUs of pods: for the LS pools of every pod with a list of its
+    own, for the BE pools of LSE pods only. Withheld are the node's reservation and an exclusive SYSTEM list.
+    NUMA nodes that are wholly exclusive have no pool; the others have one, even if it is empty.
     Source: koordinator.md, "Pools".
     """
     pools = (SharedPool(socket, numa, cpus - exclusive) for socket, numa, cpus in topology.places)

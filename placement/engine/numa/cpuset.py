@@ -1,4 +1,4 @@
-"""Sets of CPUs: as frozen sets, as bits of an integer (bit i is CPU or NUMA node i), as Linux writes them."""
+"""Sets of CPUs: as frozen sets, as bits of an integer (bit i is CPU or NUMA node i), as Linux lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from placement.engine.domain.errors import BadRequest
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """The mask that has the bits of these non-negative numbers."""
+    """Return the mask that has the bits of these non-negative numbers."""
     mask = 0
     for member in members:
         mask |= 1 << member
@@ -17,7 +17,7 @@ def mask_of(members: Iterable[int]) -> int:
 
 
 def members_of(mask: int) -> Iterator[int]:
-    """The numbers whose bits are set, ascending."""
+    """Yield the numbers of the set bits, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -25,7 +25,7 @@ def members_of(mask: int) -> Iterator[int]:
 
 
 def lowest_bits(mask: int, count: int) -> int:
-    """The `count` lowest set bits of a mask; all of them if it has no more."""
+    """Return the `count` lowest set bits of a mask; all of them if it has no more."""
     if mask.bit_count() <= count:
         return mask
     rest = mask
@@ -38,7 +38,7 @@ CpuSet = frozenset[int]
 
 MAX_RANGE_END = 4096
 
-# Eighteen digits always fit 64 bits; what is longer cannot be a CPU and would only cost memory.
+# Eighteen digits always fit 64 bits; a longer number cannot be a CPU and would only cost memory.
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
@@ -47,7 +47,7 @@ class CpuListError(BadRequest, ValueError):
 
 
 def parse_cpu_list(text: str) -> CpuSet:
-    """The logical CPU ids that a list such as `0-3,8` names; the empty text names none.
+    """Return the logical CPU ids that a list such as `0-3,8` names; the empty text names none.
 
     Parts may come in any order and repeat; a descending range is empty. Raises CpuListError for blanks,
     empty or non-decimal parts, and ranges that end above 4096. Source: koordinator.md, "CPU list syntax".
@@ -72,7 +72,7 @@ def _parse_part(part: str) -> range:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """The canonical list of logical CPU ids: ascending, neighbours joined (`0-3,8,10-11`), none = empty text.
+    """Return the canonical list of logical CPU ids: ascending, joined (`0-3,8,10-11`), none = empty text.
 
     Raises CpuListError for a negative id. Source: koordinator.md, "CPU list syntax".
     """

@@ -1,4 +1,4 @@
-"""What is asked of the CPUs of a host: the policies, the demand of a pod, the rules by which hosts choose."""
+"""Demands on the CPUs of a host: the policies, the demand of a pod, the rules by which hosts choose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placement.engine.numa.amounts import Amounts
 
 
 class BindPolicy(StrEnum):
-    """How bound CPUs lie on physical cores; `NONE` does not care."""
+    """A policy for how bound CPUs lie on physical cores; `NONE` has no preference."""
 
     NONE = ""
     FULL_PCPUS = "FullPCPUs"
@@ -20,7 +20,7 @@ class BindPolicy(StrEnum):
 
 
 class ExclusiveLevel(StrEnum):
-    """Which neighbours of its own level a pod would rather not have."""
+    """A level at which a pod prefers not to have neighbours of that level."""
 
     NONE = "None"
     PCPU_LEVEL = "PCPULevel"
@@ -28,7 +28,7 @@ class ExclusiveLevel(StrEnum):
 
 
 class NumaPolicy(StrEnum):
-    """How strictly the resources of a pod are aligned to NUMA nodes."""
+    """A policy for how strictly the resources of a pod are aligned to NUMA nodes."""
 
     NONE = "None"
     BEST_EFFORT = "BestEffort"
@@ -37,7 +37,7 @@ class NumaPolicy(StrEnum):
 
 
 class NumaStrategy(StrEnum):
-    """Which NUMA node of a host is used first."""
+    """A strategy for which NUMA node of a host is used first."""
 
     MOST_ALLOCATED = "MostAllocated"
     LEAST_ALLOCATED = "LeastAllocated"
@@ -45,7 +45,7 @@ class NumaStrategy(StrEnum):
 
 
 class NumaExclusivity(StrEnum):
-    """Whether pods on one NUMA node and pods over several may meet on a NUMA node."""
+    """A rule for whether pods on one NUMA node and pods over several may share a NUMA node."""
 
     NONE = ""
     PREFERRED = "Preferred"
@@ -53,7 +53,7 @@ class NumaExclusivity(StrEnum):
 
 
 class Distribution(Enum):
-    """Over how many NUMA nodes CPUs are dealt out evenly: none at all, as few as can hold them, all."""
+    """The NUMA nodes over which CPUs are dealt evenly: none at all, the fewest that can hold them, all."""
 
     PACKED = auto()
     OVER_NEEDED = auto()
@@ -61,9 +61,9 @@ class Distribution(Enum):
 
 
 class CpuDemand(NamedTuple):
-    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow.
+    """A demand of `need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow.
 
-    It shares no core, or NUMA node, with others of its `group`.
+    The pod shares no core, or no NUMA node, with other pods of its `group`.
     """
 
     need: int
@@ -74,12 +74,12 @@ class CpuDemand(NamedTuple):
 
 
 class PickRules(NamedTuple):
-    """How a host chooses among its CPUs.
+    """The rules by which a host chooses among its CPUs.
 
     A CPU may be held `share_limit` times. `fullest_first` prefers full NUMA nodes and sockets to empty ones.
-    `downgrades`: without a clean NUMA node NUMANodeLevel avoids exclusive neighbours on cores instead.
-    `isolation_first`: among NUMA nodes to which a pod may be aligned alike, those come first where it gets
-    what it prefers of its CPUs, then those that the strategy names; whole cores stay whole.
+    `downgrades`: without a clean NUMA node, NUMANodeLevel avoids exclusive neighbours on cores instead.
+    `isolation_first`: among NUMA nodes that suit the alignment equally, NUMA nodes that meet the pod's CPU
+    preferences come first, then the ones that the strategy prefers; whole cores stay whole.
     """
 
     share_limit: int = 1
@@ -91,13 +91,13 @@ class PickRules(NamedTuple):
 
 @dataclass(frozen=True)
 class PodDemand:
-    """What a pod asks of a host: amounts as the pod states them and, for a bound pod, CPUs of its own."""
+    """A pod's demand on a host: amounts as the pod states them and, for a bound pod, CPUs of its own."""
 
     amounts: Amounts
     cpus: CpuDemand | None = None
 
 
-# Why a host cannot take a pod.
+# Reasons why a host cannot take a pod.
 
 
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
@@ -105,7 +105,7 @@ INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
 
 
 class RefusalClass(StrEnum):
-    """Whether a refusal may go away when other pods leave, will not, or is an error."""
+    """A class of refusals: preemption may help, cannot help, or the refusal is an error."""
 
     UNSCHEDULABLE = "Unschedulable"
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
@@ -117,9 +117,9 @@ NO_CPUS, UNALIGNED = Obstacle(Kind.CPUS), Obstacle(Kind.NUMA)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The words that people search for, at least one, and their class (koordinator.md, "Filter").
+    """The reasons in the words of the scheduler, at least one, and their class (koordinator.md, "Filter").
 
-    `obstacle` is the condition that the host failed; CPUs unless something else is told.
+    `obstacle` is the condition that the host failed; by default CPUs.
     """
 
     reasons: tuple[str, ...]

@@ -14,13 +14,13 @@ from placement.engine.numa.cpuset import mask_of, members_of
 from placement.engine.numa.demand import Distribution, NumaPolicy, Refused
 from placement.engine.numa.host import MISSED, CpuPreference, missed
 
-# Hosts of eight NUMA nodes have 255 combinations. Beyond this many only narrow ones and the whole host are
-# looked at: nothing real is built that way, and a made-up topology must not stop the service.
+# Hosts of eight NUMA nodes have 255 combinations. Beyond this limit only narrow ones and the whole host are
+# examined: no real host needs more, and a made-up topology must not stop the service.
 MOST_HINTS = 4096
 
 
 class Hint(NamedTuple):
-    """One way to align: a mask of NUMA ids (None: does not care), and what the provider thinks of it."""
+    """One way to align: a mask of NUMA ids (None: any), and how the provider rates it."""
 
     affinity: int | None
     preferred: bool
@@ -29,16 +29,16 @@ class Hint(NamedTuple):
 
 
 Hints = dict[str, list[Hint]]
-"""By resource; an empty list cannot be satisfied, a missing resource does not care."""
+"""Hints by resource; an empty list cannot be satisfied, a missing resource has no preference."""
 
 Fits = Callable[[Sequence[int]], bool]
 Score = Callable[[Sequence[int]], int]
 
 
 class HintTable:
-    """The hints of a pod on a host, found for ever wider combinations of NUMA nodes.
+    """A table of the hints of a pod on a host, found for ever wider combinations of NUMA nodes.
 
-    `fits` answers whether the whole pod can be allocated on exactly these NUMA nodes, `score` how well.
+    `fits` returns whether the whole pod can be allocated on exactly these NUMA nodes, `score` how well.
     Source: koordinator.md, "Hints".
     """
 
@@ -55,7 +55,7 @@ class HintTable:
         }
 
     def sizes(self) -> Iterator[int]:
-        """The sizes of combinations that could have hints, ascending."""
+        """Yield the sizes of combinations that could have hints, ascending."""
         nodes, looked_at = len(self._numa_ids), 0
         for size in range(self._fewest, nodes + 1):
             looked_at += comb(nodes, size)
@@ -63,7 +63,7 @@ class HintTable:
                 yield size
 
     def add_combinations(self, size: int) -> None:
-        """Add the hints of all combinations of that many NUMA nodes; expects narrower ones to be there."""
+        """Add the hints of all combinations of `size` NUMA nodes; narrower ones must be there already."""
         rows = [
             (hints, self._exhausted[resource], self._all_preferred or not hints)
             for resource, hints in self.hints.items()
@@ -81,21 +81,21 @@ class HintTable:
 
 
 ProviderHints = Mapping[str, Sequence[Hint] | None]
-"""What one provider of resources says, by resource; nothing at all and None stand for no opinion."""
+"""The hints of one provider of resources, by resource; empty or None means no preference."""
 
 _DO_NOT_CARE = Hint(None, preferred=True)
 _UNSATISFIED = Hint(None, preferred=False, unsatisfied=True)
 
 
 class HintRows(NamedTuple):
-    """Rows of hints in the order of providers, then resources, and what cannot be satisfied."""
+    """Rows of hints in the order of providers, then resources, and reasons for unsatisfied resources."""
 
     rows: tuple[Sequence[Hint], ...]
     reasons: tuple[str, ...]
 
 
 def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
-    """One row for every resource of every provider, and one for each provider without an opinion.
+    """Return one row for every resource of every provider, and one per provider without a preference.
 
     Source: koordinator.md, "Merge".
     """
@@ -117,7 +117,7 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
 
 
 def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
-    """Preferred and possible NUMA nodes of each resource, in words (koordinator.md, "Policies")."""
+    """Return the preferred and possible NUMA nodes of each resource in words (koordinator.md, "Policies")."""
     return sorted(
         _summary(resource, hints)
         for provider in providers
@@ -127,7 +127,7 @@ def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
 
 
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
-    """The rows reduced to preferred hints that do not care or name exactly one NUMA node.
+    """Return the rows reduced to preferred hints for any or for exactly one NUMA node.
 
     Source: koordinator.md, "Policies".
     """
@@ -144,20 +144,20 @@ def _summary(resource: str, hints: Sequence[Hint]) -> str:
 
 
 def _binary(affinity: int | None) -> str:
-    """A mask in binary with at least two digits and an even number of them."""
+    """Return a mask in binary with at least two digits and an even number of them."""
     if affinity is None:
         return "<nil>"
     digits = max(2, affinity.bit_length() + affinity.bit_length() % 2)
     return f"{affinity:0{digits}b}"
 
 
-# Making one affinity out of the hints of all resources.
+# The merge of the hints of all resources into one affinity.
 
 
 Row = Sequence[Hint]
 Allowed = Callable[[int], bool]
 Fitness = Callable[[int], tuple[int, ...]]
-"""How well an affinity suits, to be compared with that of others."""
+"""The fitness of an affinity, to be compared with the fitness of others."""
 
 # Rows of hints multiply. More combinations than this are cut down by leaving out the widest hints, which
 # could only win where no narrower ones agree.
@@ -165,7 +165,7 @@ MOST_COMBINATIONS = 20_000
 
 
 class Merged(NamedTuple):
-    """A merged affinity (mask of NUMA ids) and what it is worth."""
+    """A merged affinity (mask of NUMA ids) and its merits."""
 
     affinity: int
     preferred: bool = False
@@ -174,14 +174,14 @@ class Merged(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many NUMA nodes it is."""
+        """How many NUMA nodes the affinity has."""
         return self.affinity.bit_count()
 
 
 class Ranking(NamedTuple):
-    """What decides among merged affinities.
+    """The criteria that decide among merged affinities.
 
-    `allowed` says which may be preferred. `fitness` decides among those of one size, without it their
+    `allowed` returns which may be preferred. `fitness` decides among affinities of one size; without it their
     scores do. `widest_first`: more NUMA nodes are better than fewer.
     """
 
@@ -190,7 +190,7 @@ class Ranking(NamedTuple):
     widest_first: bool = False
 
     def replaces(self, merged: Merged, best: Merged) -> bool:
-        """Whether an affinity that comes later is better than the best so far.
+        """Return whether a later affinity is better than the best so far.
 
         Source: koordinator.md, "Merge", "The NUMA strategy under alignment".
         """
@@ -209,17 +209,17 @@ class Ranking(NamedTuple):
 
 
 def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
-    """The best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
+    """Return the best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
 
     `numa_ids` is the mask of the host's NUMA nodes. Source: koordinator.md, "Merge".
     """
-    # Once there is a preferred combination no other one counts, and those are few and easy to find.
+    # Once there is a preferred combination no other one counts, and preferred ones are few and easy to find.
     preferred = merge_preferred(rows, numa_ids, ranking)
     return preferred or _best(product(*_narrowed(rows)), numa_ids, ranking)
 
 
 def merge_preferred(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged | None:
-    """The best combination of one hint per row if that is preferred; else None."""
+    """Return the best combination of one hint per row if that is preferred; else None."""
     best = _best(_preferred_combinations(rows), numa_ids, ranking)
     return best if best.preferred else None
 
@@ -257,7 +257,7 @@ def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | N
 
 
 def _preferred_combinations(rows: Sequence[Row]) -> Iterator[Sequence[Hint]]:
-    """The combinations of preferred hints with a common affinity, in the order of the cartesian product."""
+    """Yield the combinations of preferred hints with a common affinity, in cartesian order."""
     places = [_preferred_places(row) for row in rows]
     chosen: set[tuple[int, ...]] = set()
     for affinity in set().union(*places):
@@ -267,7 +267,7 @@ def _preferred_combinations(rows: Sequence[Row]) -> Iterator[Sequence[Hint]]:
 
 
 def _preferred_places(row: Row) -> dict[int | None, list[int]]:
-    """Where in a row the preferred hints of each affinity are."""
+    """Return the places in a row of the preferred hints of each affinity."""
     places: dict[int | None, list[int]] = {}
     for place, hint in enumerate(row):
         if hint.preferred:
@@ -290,17 +290,17 @@ def _width(hint: Hint) -> int:
     return 0 if hint.affinity is None else hint.affinity.bit_count()
 
 
-# What decides among sets of NUMA nodes to which a pod may be aligned alike: isolation, then the strategy.
+# The choice among sets of NUMA nodes that suit the alignment equally: isolation, then the strategy.
 
 
 _WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
 
 
 def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
-    """How well any NUMA nodes (a mask) suit a pod: what it gets of what it prefers, then the score.
+    """Return a function of how well NUMA nodes (a mask) suit a pod: by missed preferences, then by score.
 
-    Equal scores are decided by what is left of their CPU, in millicores, as the host prefers full or empty
-    NUMA nodes. Source: koordinator.md, "The NUMA strategy under alignment", "Isolation".
+    Equal scores are decided by what is left of their CPU, in millicores; the host prefers full or empty NUMA
+    nodes. Source: koordinator.md, "The NUMA strategy under alignment", "Isolation".
     """
     sign = -1 if allocator.host.rules.fullest_first else 1
 
@@ -314,7 +314,7 @@ def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
 
 
 def spreads_wide(allocator: NumaAllocator, policy: NumaPolicy) -> bool:
-    """Whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
+    """Return whether the CPUs of a pod are distributed over all NUMA nodes that its policy admits.
 
     Source: koordinator.md, "DistributeEvenly".
     """

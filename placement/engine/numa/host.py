@@ -1,4 +1,4 @@
-"""The state of a host, as far as the choice of CPUs and NUMA nodes depends on it: used, left, shared."""
+"""The state of a host that the choice of CPUs and NUMA nodes depends on: used, left, shared."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from placement.engine.numa.cpuset import CpuSet, mask_of
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PickRules, PodDemand
 from placement.engine.scoring.order import Order, sum_scorer
 
-# Which pods hold what on a host, and how often each CPU is held.
+# The holdings of pods on a host, and how often each CPU is held.
 
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
     """The held CPUs of a host as masks.
 
-    `counts[i]` are the CPUs held at least i + 1 times, without empty masks at the end; `pcpu_level` and
-    `numa_level` are held CPUs whose last recorded pod has that exclusive level.
+    `counts[i]` are the CPUs held at least i + 1 times, without empty masks at the end. `pcpu_level` and
+    `numa_level` are the held CPUs for which the last recorded pod has that exclusive level.
     Source: koordinator.md, "Sharing", "Exclusivity".
     """
 
@@ -47,11 +47,11 @@ class CpuUse:
         return self.counts[0] if self.counts else 0
 
     def saturated(self, limit: int) -> int:
-        """The CPUs held `limit` times or more."""
+        """Return the CPUs held `limit` times or more."""
         return self.counts[limit - 1] if len(self.counts) >= limit else 0
 
     def plus(self, cpus: int, level: ExclusiveLevel = ExclusiveLevel.NONE) -> CpuUse:
-        """The use after one more pod of that level holds these CPUs."""
+        """Return the use after one more pod of that level holds these CPUs."""
         counts, carried = [], cpus
         for layer in self.counts:
             counts.append(layer | carried)
@@ -65,7 +65,7 @@ class CpuUse:
         )
 
     def without(self, returned: Iterable[int]) -> CpuUse:
-        """The use as if each of these sets of CPUs were held once less; CPUs without a holder are free.
+        """Return the use as if each set of CPUs were held once less; CPUs without a holder are free.
 
         Source: koordinator.md, "Available CPUs and the view".
         """
@@ -79,7 +79,7 @@ class CpuUse:
         return CpuUse(counts, self.pcpu_level & held, self.numa_level & held)
 
     def sum_of_counts(self, cpus: int) -> int:
-        """How often these CPUs are held, summed over them."""
+        """Return how often these CPUs are held, summed over them."""
         return sum((layer & cpus).bit_count() for layer in self.counts)
 
 
@@ -88,10 +88,10 @@ _NUMA_LEVEL = ExclusiveLevel.NUMA_NODE_LEVEL
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one pod holds: logical CPUs of its own, and amounts on NUMA nodes.
+    """The holding of one pod: logical CPUs of its own, and amounts on NUMA nodes.
 
     `shares_with_best_effort`: best-effort pods may run on these CPUs too, which LSE alone forbids.
-    `group`: other pods of it never get CPUs of the same cores, or NUMA nodes.
+    `group`: other pods of this group never get CPUs of the same cores, or NUMA nodes.
     """
 
     cpus: CpuSet = frozenset()
@@ -103,7 +103,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class NumaNeighbours:
-    """Masks of NUMA ids: where only bound pods of that one NUMA node live, and where some span several.
+    """Masks of NUMA ids: where bound pods use only that NUMA node, and where some span several.
 
     NUMA nodes in neither are idle. Source: koordinator.md, "NUMA exclusivity".
     """
@@ -113,7 +113,7 @@ class NumaNeighbours:
 
 
 class GroupedCpus(NamedTuple):
-    """The CPUs that no further pod of a group may have, by its level: PCPULevel or none, NUMANodeLevel."""
+    """The CPUs barred to further pods of a group: of PCPULevel or no level, and of NUMANodeLevel."""
 
     group: str
     on_cores: int
@@ -124,14 +124,14 @@ class GroupedCpus(NamedTuple):
 class HostLedger:
     """The holdings of a host by pod, in the order in which they were recorded; never changed in place.
 
-    CPUs may overlap, and may be unknown to the host: those count as soon as its topology has them.
+    CPUs may overlap. CPUs that the host does not know count as soon as its topology has them.
     Source: koordinator.md, "Sharing", "Recovery from pods".
     """
 
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
     def cpu_use(self, layout: CpuLayout) -> CpuUse:
-        """How the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
+        """Return how the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
         use = CpuUse()
         for holding in self.holdings.values():
             if holding.cpus:
@@ -139,11 +139,11 @@ class HostLedger:
         return use
 
     def amounts(self) -> NumaAmounts:
-        """What the pods hold on each NUMA node."""
+        """Return what the pods hold on each NUMA node."""
         return summed(holding.amounts for holding in self.holdings.values())
 
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
-        """Which NUMA nodes have bound pods of which kind."""
+        """Return which NUMA nodes have bound pods of which kind."""
         one, several = 0, 0
         for holding in self.holdings.values():
             numa_ids = layout.numa_ids(mask_of(holding.cpus)) if holding.cpus else 0
@@ -154,7 +154,7 @@ class HostLedger:
         return NumaNeighbours(single=one & ~several, shared=several)
 
     def grouped_cpus(self, layout: CpuLayout) -> tuple[GroupedCpus, ...]:
-        """What is barred to each group that has pods on the host, by name; the stricter of two levels counts.
+        """Return the CPUs barred to each group with pods on the host, by name; the stricter level counts.
 
         Source: koordinator.md, "Exclusivity groups".
         """
@@ -169,7 +169,7 @@ class HostLedger:
         return tuple(barred[group] for group in sorted(barred))
 
     def unlendable_cpus(self) -> CpuSet:
-        """CPUs of pods with which best-effort pods may not share."""
+        """Return the CPUs of pods that best-effort pods may not share with."""
         return frozenset().union(
             *(holding.cpus for holding in self.holdings.values() if not holding.shares_with_best_effort)
         )
@@ -183,14 +183,14 @@ DEFAULT_RULES = PickRules()
 
 @dataclass(frozen=True)
 class HostState:
-    """All that the choice of CPUs and NUMA nodes depends on, and no names: alike hosts are equal.
+    """The state that the choice of CPUs and NUMA nodes depends on, without names: like hosts are equal.
 
     `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of
-    the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may be given,
-    `pool` those that unbound pods may run on as long as no pod is bound (masks). `cpu_ratio` is what a bound
-    CPU costs. `groups`: what is barred to further pods of exclusivity groups. Answers about a host can be
-    remembered by its state: the hash is computed once, and the comparison of a state with itself is free, so
-    keep one object for equal hosts.
+    the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may get, `pool`
+    the ones that unbound pods may run on while no pod is bound (masks). `cpu_ratio` is the cost of a bound
+    CPU. `groups`: the CPUs barred to further pods of exclusivity groups. Answers about a host can be cached
+    by its state: the hash is computed once, and comparing a state with itself is free, so keep one object for
+    equal hosts.
     """
 
     layout: CpuLayout
@@ -214,18 +214,18 @@ class HostState:
 
     @property
     def has_cpus(self) -> bool:
-        """Whether CPUs are known at all; without them no pod can be bound."""
+        """Whether any CPUs are known; without them no pod can be bound."""
         return bool(self.layout.cpus)
 
     def free_cpus(self, use: CpuUse) -> int:
-        """The CPUs that may still be given to a pod if the host is used like that.
+        """Return the CPUs that a pod may still get under this use of the host.
 
         Source: koordinator.md, "Available CPUs and the view".
         """
         return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 
     def barred_cpus(self, group: str, level: ExclusiveLevel) -> int:
-        """The CPUs that a pod of a group may not be given at that level.
+        """Return the CPUs that a pod of a group may not get at that level.
 
         Source: koordinator.md, "Exclusivity groups".
         """
@@ -236,7 +236,7 @@ class HostState:
 
     @property
     def shared_pool(self) -> int:
-        """The CPUs that unbound pods run on, that is the pool without the CPUs of bound pods."""
+        """The CPUs that unbound pods run on: the pool without the CPUs of bound pods."""
         return self.pool & ~self.use.held
 
 
@@ -244,7 +244,7 @@ _EMPTY: Amounts = {}
 
 
 def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int, dict[str, int]]:
-    """What counts as used on NUMA nodes that have any record: held amounts less reusable ones, at least 0.
+    """Return the used amounts on NUMA nodes with any record: held less reusable, at least 0.
 
     Bound CPUs cost more than their face value where the host is amplified.
     Source: koordinator.md, "Per-NUMA accounts".
@@ -271,7 +271,7 @@ def _surcharges(host: HostState, use: CpuUse) -> dict[int, int]:
 
 
 def numa_available(host: HostState, used: AmountsByNuma) -> dict[int, dict[str, int]]:
-    """What is left of the capacity of every NUMA node, at least 0.
+    """Return what is left of the capacity of every NUMA node, at least 0.
 
     Source: koordinator.md, "Per-NUMA accounts".
     """
@@ -287,7 +287,7 @@ def _left(capacity: Amounts, used: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class HostTotals:
-    """What a host as a whole can give, amplified, and what all pods on it have requested."""
+    """The totals of a host: what it can give, amplified, and what all its pods have requested."""
 
     allocatable: Amounts
     requested: Amounts
@@ -305,9 +305,9 @@ Scorer = Callable[[HostTotals], int]
 
 
 def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: bool = False) -> Scorer:
-    """The score of a pod for which the host as a whole counts, by the totals of the host.
+    """Return a scorer, by the totals of the host, for a pod to which the host as a whole counts.
 
-    That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
+    That is a pod without a NUMA policy, or one with a policy (`is_aligned`) that got no NUMA nodes.
     Source: koordinator.md, "Score".
     """
     costs, held = demand_costs(host, demand), host.use.held.bit_count()
@@ -330,9 +330,9 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: 
 
 
 def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa_ids: Collection[int]) -> int:
-    """The score of a pod that would use these NUMA nodes: nothing else of the host counts.
+    """Return the score of a pod that would use these NUMA nodes: nothing else of the host counts.
 
-    Except that for a bound pod all CPUs that are bound on the host count as used.
+    There is one exception: for a bound pod, all bound CPUs of the host count as used.
     Source: koordinator.md, "Score".
     """
     used = numa_used(host, host.use, NOTHING)
@@ -344,7 +344,7 @@ def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa
 
 
 def demand_costs(host: HostState, demand: PodDemand) -> Amounts:
-    """What a pod costs on a host: CPUs of its own cost the ratio of the host."""
+    """Return the cost of a pod on a host, where CPUs of its own are multiplied by the ratio."""
     if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
         return demand.amounts
     return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}
@@ -354,26 +354,26 @@ def _sum(parts: list[Amounts]) -> dict[str, int]:
     return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
 
 
-# How far the CPUs of a pod are from what it prefers.
+# The distance of the CPUs of a pod from its preferences.
 
 
 MISSED = 2
-"""What a policy counts that is not met at all."""
+"""The cost of a policy that is not met at all."""
 STEPPED_DOWN = 1
-"""What NUMANodeLevel counts where it is met on cores only."""
+"""The cost of NUMANodeLevel where it is met on cores only."""
 
 
 class CpuPreference(NamedTuple):
-    """What a pod would rather have of its CPUs."""
+    """The preferences of a pod for its CPUs."""
 
     bind: BindPolicy
     exclusive: ExclusiveLevel
 
 
 def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
-    """How much of what a pod prefers it misses on these CPUs (a mask), 0 if nothing; `host` is without it.
+    """Return the cost, at least 0, of what a pod prefers and misses on CPUs; `host` is without the pod.
 
-    A bind policy that is not met counts `MISSED`, and so does an exclusive policy, or `STEPPED_DOWN`.
+    A bind policy that is not met costs `MISSED`; an exclusive policy costs `MISSED` or `STEPPED_DOWN`.
     Source: koordinator.md, "Isolation".
     """
     is_bound = preference.bind is BindPolicy.NONE or _is_bound(host, cpus, preference.bind)
@@ -382,7 +382,7 @@ def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
 
 
 def clean_cpus(host: HostState, level: ExclusiveLevel) -> list[tuple[int, int]]:
-    """What is missed and where, best first: the free CPUs beside which a pod of that level avoids nobody.
+    """Return costs and free CPUs without neighbours that a pod of that level avoids, best first.
 
     Source: koordinator.md, "Exclusivity", "Isolation".
     """

@@ -1,6 +1,6 @@
-"""Reservations: CPUs and amounts held for pods that are to come, and a pod that may use them.
+"""Reservations: CPUs and amounts held for future pods, and a pod that may use them.
 
-What a reservation gives to a pod reaches the allocator as `ReservedCredit`.
+The share that a reservation gives to a pod reaches the allocator as `ReservedCredit`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PREFIX = "Reservation(s) "
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What a reservation holds in total, and what of that its owners have left.
+    """A reservation: what it holds in total, and what its owners have left of that.
 
-    `cpus` is the mask of remaining CPUs, `milli_cpus` what is left of its request of the host as a whole. A
-    `restricted` one gives nothing beyond what remains.
+    `cpus` is the mask of remaining CPUs, `milli_cpus` what is left of its CPU request on the whole host. A
+    `restricted` reservation gives nothing beyond what remains.
     """
 
     cpus: int = 0
@@ -36,7 +36,7 @@ class Reservation:
 
 
 def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
-    """What a reservation has left, from what it holds in total and what its owners took out of it.
+    """Return what a reservation has left, from what it holds in total and what its owners took out of it.
 
     Source: koordinator.md, "Reservations".
     """
@@ -52,7 +52,7 @@ def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
 
 
 def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
-    """What is left of amounts by name after others were taken, without those of which nothing is."""
+    """Return what is left of amounts by name after others were taken, without used-up resources."""
     return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
 
 
@@ -60,8 +60,8 @@ def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
 class Reservations:
     """The reservations of a host that a pod may use.
 
-    `nominated` is the place in `matched` of the one it has to use. `required`: it must use one of them.
-    `ignored`: it takes whatever is reserved as if it were free.
+    `nominated` is the place in `matched` of the one that it must use. `required`: it must use one of them.
+    `ignored`: the pod treats everything reserved as free.
     """
 
     matched: tuple[Reservation, ...] = ()
@@ -74,14 +74,14 @@ NO_RESERVATIONS = Reservations()
 
 
 class Found(NamedTuple):
-    """What a pod would get, and the place of the matched reservation it would come from, if from any."""
+    """An allocation that a pod would get, and the place of the matched reservation behind it, if any."""
 
     allocation: Allocation
     reservation: int | None = None
 
 
 class Placing:
-    """A pod on a host where some of what is held is reserved for it.
+    """The allocation of a pod on a host that holds reservations for it.
 
     Source: koordinator.md, "Reservations".
     """
@@ -97,11 +97,11 @@ class Placing:
 
     @property
     def widest_allocator(self) -> NumaAllocator:
-        """The allocator that sees everything as free which could be used in any way."""
+        """The allocator that sees everything as free that the pod could use in any way."""
         return self._on_everything or self._on_free_capacity
 
     def explore(self, affinity: Sequence[int] | None) -> Found:
-        """What the pod gets from the first matched reservation that will do, else from free capacity.
+        """Return what the pod gets from the first matched reservation that fits, else from free capacity.
 
         Raises Refused.
         """
@@ -119,7 +119,7 @@ class Placing:
         return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `explore` would succeed."""
+        """Return whether `explore` would succeed."""
         if self._on_everything is None and not self._reservations.required:
             return self._on_free_capacity.fits(affinity)
         try:
@@ -129,7 +129,7 @@ class Placing:
         return True
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets in the end: from the nominated reservation, or from free capacity.
+        """Return what the pod gets in the end: from the nominated reservation, or from free capacity.
 
         Raises Refused; a nominated reservation that cannot be used never leads to free capacity.
         """
@@ -146,9 +146,9 @@ class Placing:
             raise Refused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
 
     def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets out of one of the matched reservations.
+        """Return what the pod gets out of one of the matched reservations.
 
-        Raises Refused if that cannot be nominated.
+        Raises Refused if that reservation cannot be nominated.
         """
         try:
             return self._allocate_from(self._reservations.matched[place], affinity)
@@ -170,14 +170,14 @@ class Placing:
         return self._only_from(reservation).allocate(affinity)
 
     def _together(self, reservations: Reservations) -> NumaAllocator:
-        """Everything that any of the matched reservations gives."""
+        """Return an allocator that sees as free everything that any matched reservation gives."""
         first, *others = reservations.matched
         if reservations.required and first.restricted and not others:
             return self._only_from(first)
         return self._allocator(reservations.matched)
 
     def _only_from(self, reservation: Reservation) -> NumaAllocator:
-        """Free is what the reservation has left, whoever else is recorded with CPUs of it."""
+        """Return an allocator for what the reservation has left, whichever pods are recorded on its CPUs."""
         host = self._host
         others = host.layout.cpus & ~reservation.cpus
         credit = ReservedCredit(
@@ -201,7 +201,7 @@ class Placing:
 
 
 def _limits(reservation: Reservation) -> NumaAmounts:
-    """What remains of every resource that the reservation holds, 0 where that is nothing."""
+    """Return what remains of every resource that the reservation holds, 0 for used-up ones."""
     resources = set().union(*(reservation.total or reservation.remaining).values())
     numa_ids = reservation.total.keys() | reservation.remaining.keys()
     return NumaAmounts(

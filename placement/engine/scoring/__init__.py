@@ -1,7 +1,7 @@
-"""Scores: how good a host would be for a request, by strategies that Kubernetes knows.
+"""Scores: how good a host would be for a request, by strategies of Kubernetes.
 
-Small pure functions, the same for candidates and for pods. Each strategy is one module with a `Rule` and one
-line in `registry`. `shape`, `weights`, `strategy` and `order` read parameters; `vectors` scores many hosts at
-once and `host` a single one, with the same result. Nothing depends on floating point.
+They are small pure functions for candidates and for pods. Each strategy is a `Rule` in `strategies`, listed
+in its `RULES`. `rule` and `order` read parameters; `order.score_hosts` scores many hosts at once and
+`order.score_host` a single one, with equal results. Nothing depends on floating point.
 Source: scoring.md, "Scoring and ordering of candidates".
 """

@@ -32,7 +32,7 @@ from placement.engine.scoring.rule import (
 )
 from placement.engine.scoring.strategies import RULES
 
-# Strategies as parameters: which kind of score, over which classes. Source: scoring.md, "Parameters".
+# Strategies as parameters: the kind of score, and its classes. Source: scoring.md, "Parameters".
 
 
 # Scores of several strategies are summed; this keeps the sums far from 64 bits.
@@ -42,10 +42,10 @@ _FIELDS = {"type", "shape", "max_score", "resources", "weight", "scope"}
 
 
 class Scope(StrEnum):
-    """Which providers make the host of a candidate.
+    """A choice of the providers that make the host of a candidate.
 
-    TREE: its whole tree, and sharing providers of other trees that it draws on. ALLOCATED: per class only
-    those it takes the class from, which tells NUMA nodes or ports of one tree apart.
+    TREE: its whole tree, and sharing providers of other trees that it uses. ALLOCATED: per class only the
+    providers that it takes the class from, which distinguishes NUMA nodes or ports of one tree.
     """
 
     TREE = "tree"
@@ -54,7 +54,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One way to score; `weight` is its weight beside other strategies.
+    """A way to score; `weight` is its weight beside other strategies.
 
     `type` is the name of a rule; not every rule has a shape.
     """
@@ -67,21 +67,21 @@ class Strategy:
 
     @property
     def max_score(self) -> int:
-        """The upper end of the scale, whose lower end is 0."""
+        """The upper end of the scale that starts at 0."""
         return self.shape.max_score if self.shape else BEST
 
     @property
     def rule(self) -> Rule:
-        """What the strategy computes."""
+        """The rule that the strategy computes."""
         return RULES[self.type]
 
 
 DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memory", 1)))
-"""How pods are scored on hosts and NUMA nodes unless their cluster says otherwise."""
+"""The scoring of pods on hosts and NUMA nodes unless their cluster configures another."""
 
 
 def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:
-    """The strategy of a JSON object, of this `scope` if it names none.
+    """Read the strategy of a JSON object; `scope` applies if it names none.
 
     Raises ScoringRefused naming the field.
     """
@@ -103,7 +103,7 @@ def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TRE
 
 
 def parse_scope(given: Any, where: str = "scope") -> Scope:
-    """The scope of this name. Raises ScoringRefused."""
+    """Read the name of a scope. Raises ScoringRefused."""
     if not isinstance(given, str) or given not in set(Scope):
         raise ScoringRefused("scope_invalid", where, f"must be one of {', '.join(Scope)}, not {given!r}")
     return Scope(given)
@@ -126,7 +126,7 @@ def _parse_own_shape(rule: Rule, given: dict[str, Any], where: str) -> Shape | N
     return None
 
 
-# Counted even where the request asks for none: the same things as Placement, nodes and pods name them.
+# Counted even if not requested: the basic resources, as Placement, nodes and pods name them.
 ALWAYS_COUNTED = frozenset(
     {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
     | {"CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"}
@@ -135,26 +135,26 @@ ALWAYS_COUNTED = frozenset(
 
 
 class Skipped(StrEnum):
-    """Why a listed resource does not count on a host."""
+    """A reason why a listed resource does not count on a host."""
 
     NO_CAPACITY = "no_capacity"
     NOT_REQUESTED = "not_requested"
 
 
 def counts(name: str, request: Mapping[str, int]) -> bool:
-    """Whether a listed resource counts on hosts that have any of it."""
+    """Return whether a listed resource counts on hosts that have any of it."""
     return bool(request.get(name, 0)) or name in ALWAYS_COUNTED
 
 
 def counted(resources: Sequence[Weighted], request: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """(name, weight, what the request asks for) of the resources that count on hosts that have any."""
+    """Yield (name, weight, requested amount) of the resources that count on hosts that have any."""
     for name, weight in resources:
         if counts(name, request):
             yield name, weight, request.get(name, 0)
 
 
 def is_idle(resources: Sequence[Weighted], request: Mapping[str, int]) -> bool:
-    """Whether the request asks for none of the listed resources."""
+    """Return whether the request asks for none of the listed resources."""
     return not any(request.get(name, 0) for name, _ in resources)
 
 
@@ -163,9 +163,9 @@ MOST_STRATEGIES = 16
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Best first by the sum of the strategies; no strategies mean that nothing is ordered by them.
+    """An order by the sum of the strategies, best first; without strategies it orders nothing.
 
-    Each strategy has a scope; that of the order is for preferences.
+    Each strategy has a scope; the scope of the order is for preferences.
     """
 
     strategies: tuple[Strategy, ...]
@@ -173,26 +173,26 @@ class Order:
 
     @property
     def plain(self) -> Order:
-        """Return an equal order in which a single strategy has the weight 1, which changes no score."""
+        """An equal order in which a single strategy has the weight 1, which changes no score."""
         alone = self.strategies[0] if len(self.strategies) == 1 else None
         return self if alone is None else replace(self, strategies=(replace(alone, weight=1),))
 
     @property
     def max_score(self) -> int:
-        """Return the upper end of the scale of the sum, whose lower end is 0."""
+        """The upper end of the scale of the sum; the scale starts at 0."""
         return best_possible(self.strategies)
 
     @property
     def by_tree(self) -> bool:
-        """Whether nothing but the tree decides as long as candidates stay inside it."""
+        """Whether the tree alone decides as long as candidates stay inside it."""
         return {self.scope, *(strategy.scope for strategy in self.strategies)} == {Scope.TREE}
 
     def with_names(
         self, name_of: Callable[[str], str], where: str = "order_by", *, stored: bool = False
     ) -> Order:
-        """The same order with every resource called what `name_of` makes of its name.
+        """Return the order with every resource renamed by `name_of`.
 
-        Raises ScoringRefused where two with different weights become one, unless the order was `stored`.
+        Raises ScoringRefused if two with different weights become one, unless the order was `stored`.
         """
         single = len(self.strategies) == 1
         places = (where if single else f"{where}[{at}]" for at in range(len(self.strategies)))
@@ -205,9 +205,9 @@ class Order:
         return replace(self, strategies=tuple(strategies))
 
     def for_trees(self, name_of: Callable[[str], str]) -> Order:
-        """Return the order whose strategies of scope `tree` call resources what `name_of` makes of them.
+        """Return the order with the resources of strategies of scope `tree` renamed by `name_of`.
 
-        Where two become one, the weight of the one that had the name already counts.
+        If two become one, the weight of the one that already had the name counts.
         """
         strategies = (
             replace(each, resources=renamed(each.resources, name_of, stored=True))
@@ -224,7 +224,7 @@ def _ramp(low: int, high: int) -> Order:
 
 
 POD_SCORING = Order((DEFAULT_SCORING,))
-"""How pods are scored unless their cluster says otherwise."""
+"""The scoring of pods unless their cluster configures another."""
 UNORDERED = "none"
 NAMED: Mapping[str, Order | None] = {
     UNORDERED: None,
@@ -236,9 +236,9 @@ NAMED: Mapping[str, Order | None] = {
 
 
 def parse_order(given: Any, where: str = "order_by") -> Order:
-    """The order of a JSON value: a strategy, a list of them, or {"strategies": [...], "scope": ...}.
+    """Read the order of a JSON value: a strategy, a list of them, or {"strategies": [...], "scope": ...}.
 
-    The scope given there is that of all strategies that have none of their own. Raises ScoringRefused naming
+    The scope given there applies to all strategies without a scope of their own. Raises ScoringRefused naming
     the field.
     """
     scope = Scope.TREE
@@ -258,7 +258,7 @@ def parse_order(given: Any, where: str = "order_by") -> Order:
 
 
 def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bool = True) -> Any:
-    """The sum of scores, numbers or arrays: each brought to 0..100 and multiplied by its weight.
+    """Return the sum of scores, numbers or arrays, each scaled to 0..100 and multiplied by its weight.
 
     A single strategy that stands `alone` keeps its plain score.
     """
@@ -271,24 +271,24 @@ def combined(strategies: Sequence[Strategy], scores: Sequence[Any], *, alone: bo
 
 
 def best_possible(strategies: Sequence[Strategy], *, alone: bool = True) -> int:
-    """The upper end of the scale of `combined`."""
+    """Return the upper end of the scale of `combined`."""
     total: int = combined(strategies, [strategy.max_score for strategy in strategies], alone=alone)
     return total
 
 
-# The score of one host, without arrays, and the best score of a host whose use is not known exactly.
+# The score of one host, without arrays, and the best score of a host with inexactly known use.
 #
-# Equal to `vectors.score_hosts` host by host. Amounts are by resource name, in one unit per resource; absent
+# Scores equal `score_hosts` host by host. Amounts are by resource name, in one unit per resource; absent
 # means 0.
 
 
 Amounts = Mapping[str, int]
 Use = tuple[int, int]
-"""(what would be in use, the capacity) of one resource."""
+"""(amount that would be in use, capacity) of one resource."""
 
 
 def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
-    """The score of a host with `requested` of its `capacity` in use if `request` were added.
+    """Return the score of a host with `requested` of its `capacity` in use if `request` were added.
 
     Source: scoring.md, "Scoring and ordering of candidates"; koordinator.md, "Score".
     """
@@ -296,7 +296,7 @@ def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, reques
 
 
 def scorer_for(strategy: Strategy, request: Amounts) -> Callable[[Amounts, Amounts], int]:
-    """`score_host` for one request: many hosts are asked, and the request is looked at once."""
+    """Return `score_host` for one request, which is read once for many hosts."""
     rule, shape = strategy.rule, strategy.shape
     if rule.skips_idle and is_idle(strategy.resources, request):
         return lambda requested, capacity: 0
@@ -332,10 +332,10 @@ def sum_scorer(order: Order, request: Amounts) -> Callable[[Amounts, Amounts], i
 
 
 def best_score(strategy: Strategy, uses: Mapping[str, tuple[Use, Use]], request: Amounts) -> int:
-    """The score that a host cannot exceed whose use with the request is between the lowest and the highest.
+    """Return an upper bound of the score of a host, given its lowest and highest use with the request.
 
-    `uses` has both for each listed resource, with capacity above 0; where one that counts is absent nothing
-    is known, and the host may have the best score there is.
+    `uses` has both for each listed resource, with capacity above 0. If a counted resource is absent from it,
+    nothing is known, and the bound is the best possible score.
     """
     rule = strategy.rule
     if rule.skips_idle and is_idle(strategy.resources, request):
@@ -349,7 +349,7 @@ def best_score(strategy: Strategy, uses: Mapping[str, tuple[Use, Use]], request:
 
 
 def favours_full(strategy: Strategy) -> bool:
-    """Whether a full host scores higher than an empty one."""
+    """Return whether a full host scores higher than an empty one."""
     names = [name for name, _ in strategy.resources]
     full, one = dict.fromkeys(names, BEST), dict.fromkeys(names, 1)
     return score_host(strategy, {}, full, full) > score_host(strategy, {}, full, one)
@@ -359,13 +359,13 @@ def favours_full(strategy: Strategy) -> bool:
 
 
 Columns = Mapping[str, tuple[ArraysAmounts, ArraysAmounts]]
-"""Per resource what is in use and the capacity, one amount per host each."""
+"""The amounts in use and the capacities per resource, each with one amount per host."""
 
 
 def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> ArraysAmounts:
-    """One score per host for one request; a listed resource without columns is on no host.
+    """Return one score per host for one request; a listed resource without columns is on no host.
 
-    All columns, one at least, are of one length. Source: scoring.md, "Scoring and ordering of candidates".
+    Columns, one at least, have equal lengths. Source: scoring.md, "Scoring and ordering of candidates".
     """
     return _scores(strategy, _loads(strategy, columns, request), request)
 
@@ -379,9 +379,9 @@ def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, i
 
 
 class ClassParts(NamedTuple):
-    """What one class adds per host: its figures where `counted`, else why it is skipped.
+    """The part of one class in the scores of hosts: its figures where `counted`, else why it is skipped.
 
-    `weight` is None where a strategy knows none.
+    `weight` is None if the strategy has no weights.
     """
 
     name: str
@@ -391,14 +391,14 @@ class ClassParts(NamedTuple):
     has_capacity: Mask
 
     def skipped(self, at: int) -> Skipped:
-        """Why the class does not count on a host."""
+        """Return why the class does not count on a host."""
         return Skipped.NOT_REQUESTED if self.has_capacity[at] else Skipped.NO_CAPACITY
 
 
 def score_with_parts(
     strategy: Strategy, columns: Columns, request: Mapping[str, int]
 ) -> tuple[ArraysAmounts, list[ClassParts]]:
-    """The same, and what each listed class adds."""
+    """Return the scores of `score_hosts`, and the part of each listed class in them."""
     rule = strategy.rule
     loads = _loads(strategy, columns, request)
     parts = [

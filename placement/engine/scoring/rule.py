@@ -1,4 +1,4 @@
-"""What a scoring strategy consists of: one rule for columns of hosts, one host, and the best of many uses."""
+"""The parts of a scoring strategy: functions for columns of hosts, for one host, and for upper bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAFE = 2**62 // 100
 
 @dataclass(frozen=True)
 class LoadColumn:
-    """A resource that some strategy lists; where it is not `counted` the amounts mean nothing.
+    """A resource that a strategy lists; where it is not `counted` the amounts are meaningless.
 
     `capacity` is at least 1 everywhere, so that dividing by it is safe.
     """
@@ -37,12 +37,12 @@ class LoadColumn:
 
     @cached_property
     def percent_taken(self) -> Amounts:
-        """The percentage that would be in use, cut, 100 where more would be in use than there is."""
+        """The percentage that would be in use, cut; 100 if more than the capacity would be in use."""
         return percent_of(np.minimum(self.total, self.capacity), self.capacity)
 
 
 class Figure(NamedTuple):
-    """A number of what a resource adds to a score, per host; a fraction if there is something `below`."""
+    """A number that explains what a resource adds to a score, per host; with `below` it is a fraction."""
 
     name: str
     amounts: Scores
@@ -50,7 +50,7 @@ class Figure(NamedTuple):
 
 
 def percent_of(part: Scores, whole: Scores) -> Amounts:
-    """part * 100 // whole for 0 <= part <= whole, exact whatever the size."""
+    """Return part * 100 // whole for 0 <= part <= whole, exact at any size."""
     if part.dtype != object and len(whole) and int(whole.max()) > _SAFE:
         part, whole = part.astype(object), whole.astype(object)
     percent: Amounts = (part * 100 // whole).astype(np.int64, copy=False)
@@ -58,7 +58,7 @@ def percent_of(part: Scores, whole: Scores) -> Amounts:
 
 
 def cut_mean(columns: Sequence[LoadColumn], percents: Iterable[Amounts]) -> Scores:
-    """The weighted mean of one percentage per resource over those that count, cut; 0 where none does."""
+    """Return the cut weighted mean of the percentages of the resources that count; 0 without any."""
     numerator = np.zeros(len(columns[0].total), np.int64)
     denominator = np.zeros_like(numerator)
     for column, percent in zip(columns, percents, strict=True):
@@ -72,14 +72,14 @@ def cut_mean(columns: Sequence[LoadColumn], percents: Iterable[Amounts]) -> Scor
     return scores
 
 
-# What is wrong with the parameters of a score.
+# Errors in the parameters of a score.
 
 
 class ScoringRefused(BadRequest):
-    """Parameters that cannot be used.
+    """The error of parameters that cannot be used.
 
     `code` is stable: shape_invalid, weight_invalid, resource_duplicate, resource_invalid, strategy_unknown,
-    strategy_invalid, shape_not_allowed, scope_invalid. `reasons` tells more for shape_invalid, sorted:
+    strategy_invalid, shape_not_allowed, scope_invalid. `reasons`, sorted, details shape_invalid:
     empty, type, max_score, order, utilization_range, score_range.
     """
 
@@ -89,7 +89,7 @@ class ScoringRefused(BadRequest):
 
 
 def is_integer(value: object) -> bool:
-    """Whether a JSON value is an integer; `true` is none."""
+    """Return whether a JSON value is an integer; `true` is not one."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -111,13 +111,13 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Points (utilization in percent, score), ascending; scores are between 0 and `max_score`."""
+    """A shape: ascending points (utilization in percent, score), with scores between 0 and `max_score`."""
 
     points: tuple[tuple[int, int], ...]
     max_score: int
 
     def score(self, utilization: int) -> int:
-        """The height of the line, its fraction cut toward zero; flat outside the points."""
+        """Return the height of the line, its fraction cut toward zero; flat outside the points."""
         first, last = self.points[0], self.points[-1]
         if utilization <= first[0]:
             return first[1]
@@ -128,19 +128,19 @@ class Shape:
 
     @property
     def enlarged(self) -> Shape:
-        """The same line between 0 and 100, as Kubernetes reads points between 0 and 10."""
+        """This shape enlarged to 0 to 100, as Kubernetes reads points between 0 and 10."""
         factor = LARGE_SCALE // self.max_score
         return Shape(tuple((at, score * factor) for at, score in self.points), LARGE_SCALE)
 
 
 def _cut(numerator: int, denominator: int) -> int:
-    """The quotient cut toward zero: `//` would go the wrong way where the line falls."""
+    """Return the quotient cut toward zero: `//` rounds the wrong way where the line falls."""
     quotient = abs(numerator) // denominator
     return quotient if numerator >= 0 else -quotient
 
 
 def parse_shape(given: Any, max_score: Any = None, where: str = "shape") -> Shape:
-    """The shape of a JSON list of points. Raises ScoringRefused with all reasons.
+    """Read the shape of a JSON list of points. Raises ScoringRefused with all reasons.
 
     Without `max_score` the scale is 0 to 10, or 0 to 100 as soon as a point is above 10.
     """
@@ -183,17 +183,17 @@ def _refused(where: str, reasons: Iterable[str], max_score: int = SMALL_SCALE) -
 
 
 BEST = 100
-"""The best score of strategies without a shape, and of everything that pods are scored by."""
+"""The best score of strategies without a shape, and of all scores of pods."""
 
 Load = tuple[int, int, int]
 """(weight, total, capacity) of a counted resource: `total` would be in use of `capacity`, which is above 0.
 
-A plain tuple, for the NUMA nodes of a host are scored in tight loops.
+A plain tuple, because tight loops score the NUMA nodes of a host.
 """
 
 
 class Span(NamedTuple):
-    """How full a counted resource may become: (total, capacity) at the least and at the most."""
+    """The range of use of a counted resource: (total, capacity) at the least and at the most."""
 
     weight: int
     lowest: tuple[int, int]
@@ -201,7 +201,7 @@ class Span(NamedTuple):
 
 
 class Leaning(Enum):
-    """What the score of a strategy is the mean of: what is in use, or what is free."""
+    """The base of the mean that a strategy scores by: what is in use, or what is free."""
 
     FULL = auto()
     FREE = auto()
@@ -210,10 +210,10 @@ class Leaning(Enum):
 class Rule(NamedTuple):
     """A strategy by its name in Kubernetes. All functions get the shape, None if the strategy has none.
 
-    `of_columns` says what the scores are; `of_host` is the same for one host, without arrays. `bound` is
-    a score that no use inside the spans exceeds. `figures` are the numbers behind the scores, resource by
+    `of_columns` computes the scores; `of_host` computes the score of one host, without arrays. `bound`
+    returns a score that no use inside the spans exceeds. `figures` are the numbers behind the scores, by
     resource. `has_weights`: resources may differ in weight. `skips_idle`: a request that asks for none of the
-    listed resources scores 0. `leaning` is None where the score is no mean.
+    listed resources scores 0. `leaning` is None if the score is no mean.
     """
 
     name: str
@@ -227,7 +227,7 @@ class Rule(NamedTuple):
     leaning: Leaning | None = None
 
 
-# Which resource classes count for a score, and how much. Source: scoring.md, "Resources and weights".
+# The resource classes that count for a score, and their weights. Source: scoring.md, "Resources and weights".
 
 
 HEAVIEST = 100
@@ -244,9 +244,9 @@ DEFAULT = (Weighted("VCPU", 1), Weighted("MEMORY_MB", 1))
 
 
 def parse_resources(given: Any, *, equal: bool = False, where: str = "resources") -> tuple[Weighted, ...]:
-    """The classes of a JSON list, VCPU and MEMORY_MB if it is absent or empty. Raises ScoringRefused.
+    """Read the classes of a JSON list, VCPU and MEMORY_MB if it is absent or empty. Raises ScoringRefused.
 
-    `equal`: the strategy knows no weight but 1.
+    `equal`: the strategy allows no weight but 1.
     """
     if given is None or given == []:
         return DEFAULT
@@ -270,10 +270,10 @@ def renamed(
     *,
     stored: bool = False,
 ) -> tuple[Weighted, ...]:
-    """The same weights by other names; two that become one count once.
+    """Return the weights by other names; two that become one count once.
 
-    Raises ScoringRefused if their weights differ. Of `stored` ones, which were taken when they were written,
-    the one that had the name already counts, else the first.
+    Raises ScoringRefused if their weights differ, except for `stored` ones, which were accepted when written:
+    of these the one that already had the name counts, else the first.
     """
     own = {name: weight for name, weight in resources if name_of(name) == name}
     found: dict[str, int] = {}
@@ -300,7 +300,7 @@ def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:
 
 
 def parse_weight(given: Any, where: str, heaviest: int = HEAVIEST) -> int:
-    """A weight; 0 means 1, as Kubernetes reads it. Raises ScoringRefused."""
+    """Read a weight; 0 means 1, as in Kubernetes. Raises ScoringRefused."""
     if not is_integer(given) or not 0 <= given <= heaviest:
         raise ScoringRefused("weight_invalid", where, f"must be an integer from 1 to {heaviest}")
     return int(given) or 1

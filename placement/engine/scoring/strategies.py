@@ -1,4 +1,4 @@
-"""LeastAllocated: the cut mean of what would be free, in percent.
+"""The scoring strategies; the first is LeastAllocated, the cut mean of what would be free, in percent.
 
 Source: scoring.md, "LeastAllocated and MostAllocated".
 """
@@ -95,7 +95,7 @@ MOST_ALLOCATED = Rule(
 # BalancedAllocation: resources used evenly. Source: scoring.md, "BalancedAllocation".
 #
 # The result is the largest k of 0..100 with ((100 - k) / 100)^2 >= variance of the used fractions, so no root
-# is ever drawn: binary floating point would be wrong on about one input in a thousand.
+# is computed: binary floating point would be wrong on about one input in a thousand.
 
 
 _SQUARES = BEST**2
@@ -105,7 +105,7 @@ _SAFE_PRODUCT = 2**63 // BEST
 
 
 def _root(tenthousandths: int) -> int:
-    """The smallest m with m * m >= the variance in ten-thousandths."""
+    """Return the smallest m with m * m >= the variance in ten-thousandths."""
     return isqrt(tenthousandths - 1) + 1 if tenthousandths > 0 else 0
 
 
@@ -118,7 +118,7 @@ def _balanced_allocation_of_columns(columns: Sequence[LoadColumn], _shape: Shape
 
 
 def _score_pairs(one: LoadColumn, other: LoadColumn) -> Scores:
-    """Of two fractions the standard deviation is half their distance, so there is no root to draw."""
+    """Score two resources: the standard deviation is half the distance of the fractions, without a root."""
     capacities = [one.capacity, other.capacity]
     if int(one.capacity.max(initial=0)) * int(other.capacity.max(initial=0)) > _SAFE_PRODUCT:
         capacities = [capacity.astype(object) for capacity in capacities]
@@ -129,7 +129,7 @@ def _score_pairs(one: LoadColumn, other: LoadColumn) -> Scores:
 
 
 def _score_many(columns: Sequence[LoadColumn]) -> Scores:
-    """Integers of any length: the product of all capacities leaves 64 bits soon."""
+    """Score resources in integers of any length, because products of capacities soon leave 64 bits."""
     capacities = [np.where(column.counted, column.capacity, 1).astype(object) for column in columns]
     counted = [column.counted.astype(object) for column in columns]
     common = np.prod(np.stack(capacities), axis=0)
@@ -156,9 +156,9 @@ def _balanced_allocation_of_host(loads: Sequence[Load], _shape: Shape | None) ->
 
 
 def _balanced_allocation_bound(spans: Sequence[Span], _shape: Shape | None) -> int:
-    """Evenly used if the spans overlap; else two of n fractions are apart by the gap at least.
+    """Bound the score: even use if the spans overlap, else two of n fractions differ by the gap at least.
 
-    The variance is then at least that of these two about their middle, which is half the gap squared by n.
+    The variance is then at least the one of these two about their middle: half the squared gap, divided by n.
     """
     if not spans:
         return BEST
@@ -171,7 +171,7 @@ def _share(total: int, capacity: int) -> Fraction:
 
 
 def _balanced_allocation_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
-    """The fractions in lowest terms."""
+    """Return the fractions in lowest terms."""
     found = []
     for column in columns:
         part = np.minimum(column.total, column.capacity)
@@ -193,12 +193,12 @@ BALANCED_ALLOCATION = Rule(
 
 # RequestedToCapacityRatio: the fuller the better, or any other shape. Source: scoring.md, "RTCR".
 #
-# The mean is rounded, halves upward, and a resource that scores 0 leaves it altogether with its weight.
+# The mean is rounded, halves upward; a resource that scores 0 is left out of it together with its weight.
 
 
 def _requested_to_capacity_ratio_of_columns(columns: Sequence[LoadColumn], shape: Shape | None) -> Scores:
     curve = _curve(shape)
-    # A few hundred resources of the heaviest weight stay far below 32 bits, which are faster to divide.
+    # A few hundred resources of the heaviest weight fit 32 bits, which are faster to divide.
     numerator = np.zeros(len(columns[0].total), np.int32)
     denominator = np.zeros_like(numerator)
     for column in columns:
@@ -225,9 +225,9 @@ def _requested_to_capacity_ratio_of_host(loads: Sequence[Load], shape: Shape | N
 
 
 def _requested_to_capacity_ratio_bound(spans: Sequence[Span], shape: Shape | None) -> int:
-    """Each resource at the highest place of the curve that it may reach.
+    """Bound the score: each resource counts at the highest point of the curve that it may reach.
 
-    One that may score 0 may leave the mean: it is only taken in while that lifts the mean.
+    One that may score 0 may leave the mean: it is included only while it raises the mean.
     """
     heights = _heights(shape)
     numerator = denominator = 0
@@ -267,7 +267,7 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 @lru_cache(maxsize=256)
 def _heights(shape: Shape | None) -> tuple[int, ...]:
-    """The shape as a table, for utilization is a whole number from 0 to 100."""
+    """Return the shape as a table, because utilization is a whole number from 0 to 100."""
     assert shape is not None
     return tuple(shape.score(utilization) for utilization in range(FULL + 1))
 
@@ -287,7 +287,7 @@ REQUESTED_TO_CAPACITY_RATIO = Rule(
 )
 
 
-# The strategies by name; each is one module with a rule, and one line here.
+# The strategies by name; each has a rule above and an entry here.
 
 
 RULES: Mapping[str, Rule] = {
