@@ -43,7 +43,7 @@ def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
 
 
 class _Asked(NamedTuple):
-    """What the parameters say, whatever there is of it."""
+    """The content of the parameters, whether or not what they name exists."""
 
     query: CandidateQuery
     order_by: str | None
@@ -74,7 +74,7 @@ def _flag(value: str | None) -> bool:
 
 
 def parse_preferences(values: Sequence[str], *, is_json: bool = False) -> tuple[SoftCondition, ...]:
-    """All `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
+    """Parse all `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
     places = (f"prefer[{at}]" if is_json else "prefer" for at in range(len(values)))
     found = tuple(soft for place, value in zip(places, values, strict=True) for soft in _parsed(value, place))
     if len(found) > _MOST_PREFERENCES:
@@ -164,7 +164,7 @@ def _sets(lists: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
 
 
 def _check(query: CandidateQuery, policy: str | None) -> None:
-    """The combinations that the query string refuses, too."""
+    """Raise BadRequest for combinations that the query string refuses, too."""
     if not any(group.resources for group in query.groups):
         raise BadRequest("groups: at least one must ask for resources")
     named = frozenset().union(*query.same_subtree)
@@ -193,11 +193,11 @@ def _check_whole(query: CandidateQuery, policy: str | None) -> None:
         raise BadRequest("group_policy: is required where several groups have suffixes")
 
 
-# What is to be different in a question what would be, from a parameter or a part of a body.
+# What-if questions: what is to be different, from a parameter or a part of a body.
 
 
 def world_of_text(text: str | None) -> WorldRequest:
-    """What is to be different, by a parameter. Raises BadRequest."""
+    """Return what is to be different according to a parameter. Raises BadRequest."""
     try:
         given = {} if text is None else orjson.loads(text)
     except ValueError as error:
@@ -206,7 +206,7 @@ def world_of_text(text: str | None) -> WorldRequest:
 
 
 def world_of(given: Mapping[str, Any]) -> WorldRequest:
-    """What is to be different, by a part of a body that keeps to its schema."""
+    """Return what is to be different according to a part of a body that keeps to its schema."""
     inventories = tuple(
         Reoffered(
             each["resource_class"],

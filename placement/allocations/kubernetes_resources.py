@@ -59,7 +59,7 @@ _NUMA_ONLY = frozenset(kind.name for kind in _NUMA_CLASSES.values())
 
 
 def base_amount(resource: str, quantity: Fraction) -> int:
-    """A quantity in base units: millicores (rounded up) for `cpu`, else whole bytes or pieces (floored)."""
+    """Return a quantity in base units: millicores (rounded up) for `cpu`, else bytes or pieces (floored)."""
     return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
 
 
@@ -109,13 +109,13 @@ def is_built_in(resource: str) -> bool:
 
 
 class ResourceNames:
-    """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
+    """The Kubernetes resource that each of our classes stands for on one host; no class stands for two."""
 
     def __init__(self) -> None:
         self._names = class_names()
 
     def admit(self, field: Field, resource: str, resource_class: str) -> bool:
-        """Whether the class may stand for the resource at that field; refuses the field otherwise."""
+        """Return whether the class may stand for the resource at a field; refuse the field otherwise."""
         if not resource:
             field.refuse("a resource needs a name")
         elif len(resource_class) > _LONGEST_CLASS:
@@ -140,7 +140,7 @@ def is_class(name: str) -> bool:
 
 
 def class_of(name: str) -> str:
-    """The class that candidates are scored by; a name that is one already stays."""
+    """Return the class that candidates are scored by; a name that is a class already stays."""
     core = _CLASS_OF.get(name.lower())
     if core is not None:
         return core
@@ -148,7 +148,7 @@ def class_of(name: str) -> str:
 
 
 def resource_of(name: str) -> str:
-    """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
+    """Return the Kubernetes name that pods are scored by; a name that is none of our classes stays."""
     return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
 
 

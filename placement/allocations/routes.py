@@ -72,11 +72,11 @@ _MANY = Mapping(fields.UUID, Object(Allocations), least=1)
     "GET",
     f"{_RULE}list",
     gives_json=True,
-    # Nobody who is called something else than a uuid holds anything.
+    # Any text is allowed, as a consumer that is not named by a uuid holds nothing.
     described=Operation({200: ConsumerAllocations}, path={"consumer": {"type": "string"}}),
 )
 def show(consumer: str) -> Response:
-    """All that one consumer holds; a valid PUT body at the same version from 1.12 on."""
+    """Return all that one consumer holds; from 1.12 on a valid PUT body at the same version."""
     found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
     if found is None:
         return json_response({"allocations": {}})
@@ -117,7 +117,7 @@ def show(consumer: str) -> Response:
     ),
 )
 def replace(consumer: str) -> Response:
-    """Replace all that one consumer holds; what is kept of its request outlives moves only."""
+    """Replace all that one consumer holds; the request that is kept with it survives only a move."""
     uuid = normalize_uuid(consumer)
     if uuid is None:
         raise BadRequest(f"Malformed consumer_uuid: {consumer}")
@@ -216,7 +216,7 @@ _PARAMETERS = described_by(UsagesQuery)
 
 
 def _project() -> dict[str, str]:
-    """Readers may ask about their own project, so the rule has to see which one it is."""
+    """Return the project for the policy rule, as readers may ask about their own."""
     values = request.args.getlist("project_id")
     return {"project_id": values[-1]} if values else {}
 
@@ -312,7 +312,7 @@ _PROVIDERS = (
     described=Operation({200: ConsumerPage}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
-    """Allocations by consumer, its project, user and type, provider and cluster; `limit` counts consumers."""
+    """Return allocations by consumer, project, user, type, provider and cluster; `limit` counts consumers."""
     given = parameters()
     refuse_unknown(given, names_of(_CONSUMERS, NEWEST))
     kind = single(given, "consumer_type")
@@ -339,7 +339,7 @@ def allocations() -> Response:
     described=Operation({200: ProviderPage}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
-    """Providers with their inventories, usages, traits and aggregates, as far as included."""
+    """Return providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()
     refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
     include = _include(given)
