@@ -69,7 +69,7 @@ def classes() -> Response:
     described=Operation({201: EMPTY}, errors=[409], body=ResourceClass),
 )
 def create_class() -> Response:
-    """A new custom class."""
+    """Create a custom class."""
     name = validated()["name"]
     if not use_cases().resource_classes.create(name):
         raise Conflict(f"Conflicting resource class already exists: {name}")
@@ -147,7 +147,7 @@ def delete_class(name: str) -> Response:
     described=Operation({200: Traits}, query=_FILTERS),
 )
 def traits() -> Response:
-    """The traits that the filters let through."""
+    """Return the traits that pass the filters."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
@@ -205,7 +205,7 @@ def put_trait(name: str) -> Response:
     described=Operation({204: EMPTY}),
 )
 def show_trait(name: str) -> Response:
-    """Whether a trait exists."""
+    """Check that a trait exists."""
     return empty_response(modified=use_cases().traits.get(name).created_at)
 
 

@@ -79,7 +79,7 @@ _FILTERS = (
     described=Operation({200: Providers}, query=_FILTERS),
 )
 def list_providers() -> Response:
-    """Providers that satisfy all filters, each judged alone."""
+    """Return the providers that satisfy all filters, each judged alone."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
@@ -101,7 +101,7 @@ def list_providers() -> Response:
 
 
 def _dashed_uuid(given: Parameters, key: str) -> str | None:
-    """The parameter, which the list takes literally. Raises BadRequest unless it is a uuid with dashes."""
+    """Return a parameter that is taken literally. Raises BadRequest unless it is a uuid with dashes."""
     value = last(given, key)
     if value is not None and not is_dashed_uuid(value):
         raise refuse_value(given, key, value, f"{shown(value)} is not a 'uuid'", "format")
@@ -124,7 +124,7 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     ),
 )
 def create_provider() -> Response:
-    """A new provider."""
+    """Create a provider."""
     body = validated()
     uuid = body.get("uuid") or str(uuids.uuid4())
     if not body["name"]:
@@ -160,7 +160,7 @@ def show_provider(uuid: str) -> Response:
     described=Operation({200: Provider}, errors=[409], body=ChangedProvider),
 )
 def update(uuid: str) -> Response:
-    """Rename, or hang below another parent."""
+    """Rename a provider, or move it below another parent."""
     providers = use_cases().providers
     providers.get(uuid)
     body = validated()
@@ -312,7 +312,7 @@ def _single(generation: int, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
-    """The record that was written; a ratio that came as 1 is not answered with 1.0."""
+    """Return the record that was written; a ratio that came as 1 is not answered with 1.0."""
     body = inventory_body(inventory)
     return {**body, "allocation_ratio": sent.get("allocation_ratio", body["allocation_ratio"])}
 

@@ -56,7 +56,7 @@ def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
 def ids_of(
     connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
 ) -> dict[str, int]:
-    """Return the ids of the names that exist; with `keep` none of them can be removed until the end."""
+    """Return the ids of the names that exist; with `keep` they stay until the transaction ends."""
     found: dict[str, int] = {}
     for some in portions(sorted(set(names)), _AT_ONCE):
         statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(some))
@@ -67,7 +67,7 @@ def ids_of(
 
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
-    """The ids of those aggregates that a provider has ever been in."""
+    """Return the ids of the aggregates that a provider has ever been in."""
     table = tables.aggregates
     found: dict[str, int] = {}
     for some in portions(sorted(set(uuids)), _AT_ONCE):
@@ -79,7 +79,7 @@ def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
 def insert_ignoring_known(
     transaction: Transaction, table: sa.Table, column: str, values: Iterable[str], **others: object
 ) -> list[str]:
-    """Insert the values that are not there; those another transaction inserts meanwhile are fine.
+    """Insert the values that are missing, and accept values that another transaction inserts meanwhile.
 
     `others` are further columns of new rows. Returns the values that this transaction inserted.
     """
@@ -91,7 +91,7 @@ def insert_ignoring_known(
 
 
 def create(transaction: Transaction, table: sa.Table, name: str, **others: object) -> bool:
-    """Insert a class or trait with `others` as further columns, and record it; False if it exists."""
+    """Insert and record a class or trait with `others` as further columns; return False if it exists."""
     created = bool(insert_ignoring_known(transaction, table, "name", [name], **others))
     if created:
         kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
@@ -146,7 +146,7 @@ class ClassIds:
         return {**found, **known}
 
     def forget(self) -> None:
-        """Ask for all ids again."""
+        """Forget all ids, so that they are asked for again."""
         # A new dictionary: threads that still write to the old one must not put old ids into this one.
         self._standard = {}
 
@@ -181,7 +181,7 @@ def classes(connection: Executor) -> list[KnownName]:
 
 
 def traits(connection: Executor, *, associated: bool | None = None) -> list[KnownName]:
-    """All traits, or only those some provider carries, or only those none does."""
+    """Return all traits, or only traits that some provider carries, or only the others."""
     statement = _entries(_traits)
     if associated is not None:
         carried = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
@@ -205,9 +205,9 @@ def find_trait(connection: Executor, name: str) -> KnownName | None:
 
 
 def create_class(transaction: Transaction, name: str) -> bool:
-    """Insert a class that stays until it is deleted; False if it exists, which stays from now on, too.
+    """Insert a class that stays until it is deleted; return False if it exists.
 
-    Raises TryAgain.
+    An existing class stays from now on, too. Raises TryAgain.
     """
     query = sa.select(_classes.c.id, _classes.c.made_by_import).where(_classes.c.name == name)
     row = transaction.execute(query).first()
@@ -272,7 +272,7 @@ def delete_trait(transaction: Transaction, id_: int) -> bool:
 def _delete(
     transaction: Transaction, table: sa.Table, ids: Sequence[int], *uses: sa.ColumnElement[bool]
 ) -> Sequence[str]:
-    """Delete what has no use; the names that are gone."""
+    """Delete what has no use; return the names that are gone."""
     unused = sa.delete(table).where(table.c.id.in_(ids), *(~use for use in uses))
     deleted: Sequence[str] = transaction.execute(unused.returning(table.c.name)).scalars().all()
     if deleted:

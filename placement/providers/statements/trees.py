@@ -26,7 +26,7 @@ class NewProvider(NamedTuple):
 
 
 def ids_below(transaction: Transaction, root_ids: Collection[int]) -> set[int]:
-    """All providers of the trees."""
+    """Return the ids of all providers of the trees."""
     statement = sa.select(_providers.c.id).where(_providers.c.root_provider_id.in_(sorted(root_ids)))
     return set(transaction.execute(statement).scalars())
 
@@ -65,7 +65,7 @@ _ADD_TRAITS = RowStatement(
 def insert_providers(
     transaction: Transaction, rows: Sequence[NewProvider], cluster_id: int | None
 ) -> dict[str, int]:
-    """Insert providers; their ids by uuid. Names and uuids taken by others are left out."""
+    """Insert providers; return their ids by uuid. Providers with a taken name or uuid are left out."""
     if not rows:
         return {}
     found = _INSERT.run(
@@ -161,7 +161,7 @@ def members(connection: Executor, root_id: int) -> list[TreeMember]:
 
 
 def count_classes(connection: Executor, cluster_id: int) -> int:
-    """Return how many resource classes the inventories have that imports of a cluster made."""
+    """Return how many resource classes there are in inventories that imports of a cluster made."""
     statement = (
         sa.select(sa.func.count(sa.distinct(tables.inventories.c.resource_class_id)))
         .join(tables.providers, tables.providers.c.id == tables.inventories.c.resource_provider_id)
