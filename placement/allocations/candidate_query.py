@@ -112,7 +112,7 @@ class _Keys:
         return f"{single}, and of each group, its suffix behind them as in resources1: {groups}"
 
     def _split(self, key: str) -> tuple[str, str] | None:
-        """The keyword and the suffix of a group's parameter."""
+        """Return the keyword and the suffix of a group's parameter."""
         for name, pattern in self._compiled:
             found = pattern.fullmatch(key)
             if found:
@@ -120,7 +120,7 @@ class _Keys:
         return None
 
     def drafts(self, parameters: Parameters) -> list[_Draft]:
-        """The parameters of each group, groups in order of first appearance."""
+        """Return the parameters of each group, groups in order of first appearance."""
         found: dict[str, _Draft] = {}
         for key, value in parameters:
             if key in self._single:
@@ -307,7 +307,7 @@ def _rule(text: str, where: str) -> SplitRule:
 
 
 def with_splits(query: CandidateQuery, splits: Mapping[str, RequestGroup]) -> CandidateQuery:
-    """The query with what `taken_out` found. Raises BadRequest naming the parameter."""
+    """Return the query with what `taken_out` found. Raises BadRequest naming the parameter."""
     unknown = sorted(splits.keys() - {group.suffix for group in query.groups})
     if unknown:
         raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")

@@ -164,12 +164,12 @@ class Candidates:
         return others, replace(on_cores, tree_kind=is_core)
 
     def is_cut(self, search: Search, query: CandidateQuery) -> bool:
-        """Whether a search may have left out candidates."""
+        """Return whether a search may have left out candidates."""
         most = min(query.limit or 2**31, self._settings.maximum or 2**31)
         return len(search.answer) >= most
 
     def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
-        """What the query asks of the trees of these providers."""
+        """Return what the query asks of the trees of these providers."""
         if query.on_core_trees is None:
             return query
         view = self._keeper.current()
@@ -253,7 +253,7 @@ class Candidates:
         )
 
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
-        """The ids of all aggregates that are mentioned."""
+        """Return the ids of all aggregates that are mentioned."""
         sets = [frozenset(options.aggregates), *query.root_member_of]
         sets += [any_of for group in query.groups for any_of in aggregates_of(group)]
         return scoping.aggregates(view.forest, aggregate_ids(self._database, sets))
@@ -347,7 +347,7 @@ def _is_core_tree(view: View) -> IsCoreTree:
 
 
 def _has_core_trees(view: View, wanted: ForestQuery) -> bool:
-    """Whether there are core trees where the query looks."""
+    """Return whether there are core trees where the query looks."""
     roots = view.forest.providers.root[view.forest.roots]
     roots = roots[RootIsIn(wanted.root_member_of, frozenset()).among(view.forest, roots)]
     return bool(_is_core_tree(view).among(view.forest, roots).any())
@@ -359,7 +359,7 @@ def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary,
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:
-    """The names of the groups that found no place most often; of all groups if none stood out."""
+    """Return the names of the groups that found no place most often; of all groups if none stood out."""
     dead_ends = wanted.budget.dead_ends
     most = max(dead_ends.values(), default=0)
     suffixes = [

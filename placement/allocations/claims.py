@@ -243,7 +243,7 @@ class Claims:
 
 
 def generation_after(claim: ConsumerClaim) -> int:
-    """The generation of a consumer once it holds what it claims, if it had the one of the claim."""
+    """Return the generation of a consumer once it holds what it claims, if it had the one of the claim."""
     return claim.generation + 1 if isinstance(claim.generation, int) else 1
 
 

@@ -33,7 +33,7 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 
 
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
-    """The query and the options. Raises BadRequest naming the parameter."""
+    """Return the query and the options. Raises BadRequest naming the parameter."""
     is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
     asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
     options = use_cases().candidates.options(
@@ -112,7 +112,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
-    """The query and the options of a body that keeps to its schema (CandidatesBody). Raises BadRequest."""
+    """Return the query and the options of a body that keeps to CandidatesBody. Raises BadRequest."""
     query = _read(body)
     options = use_cases().candidates.options(
         order_by=body.get("order_by"),
@@ -124,7 +124,7 @@ def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
 
 
 def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
-    """The query of a body that keeps to its schema (QueryBody). Raises BadRequest."""
+    """Return the query of a body that keeps to QueryBody. Raises BadRequest."""
     return checked(_read(body))
 
 

@@ -141,7 +141,7 @@ class RuleReader:
         self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
 
     def rule(self, rule: MemberRule) -> Rule:
-        """The rule by ids. Raises BadRequest naming what does not exist."""
+        """Return the rule by ids. Raises BadRequest naming what does not exist."""
         places = self._places(rule.place, rule)
         held = [self._rows(each) for each in self._counted.members_in(rule)]
         counted = [self._rows(each) for each in self._counted.others_in(rule)] + held

@@ -60,7 +60,7 @@ class Holdings:
         self._database = database
 
     def of_consumer(self, uuid: str) -> tuple[Consumer, list[ConsumerHolding]] | None:
-        """A consumer and all it holds; None if it holds nothing."""
+        """Return a consumer and all it holds; None if it holds nothing."""
         with self._database.read() as connection:
             held = allocations.of_consumer(connection, uuid)
             consumer = consumers.find(connection, uuid) if held else None
@@ -78,7 +78,7 @@ class Holdings:
         return found
 
     def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
-        """A provider's generation and all allocations on it. Raises NotFound."""
+        """Return a provider's generation and all allocations on it. Raises NotFound."""
         with self._database.read() as connection:
             found = allocations.on_provider(connection, uuid)
         if found is None:
@@ -88,7 +88,7 @@ class Holdings:
         return found
 
     def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
-        """The sum of what a project (and user) uses, by class."""
+        """Return the sum of what a project (and user) uses, by class."""
         total: dict[str, int] = defaultdict(int)
         with self._database.read() as connection:
             for use in allocations.used_by_project(connection, project_id, user_id):
@@ -98,7 +98,7 @@ class Holdings:
     def used_by_type(
         self, project_id: str, user_id: str | None, consumer_type: str | None
     ) -> dict[str, TypeUse]:
-        """What a project (and user) uses, by consumer type.
+        """Return what a project (and user) uses, by consumer type.
 
         `consumer_type` narrows to one type, "unknown" to consumers without type; "all" sums over all types.
         """
@@ -162,7 +162,7 @@ class Listings:
         self._database = database
 
     def allocations(self, wanted: AllocationFilter, after: str | None, consumers: int) -> AllocationPage:
-        """The allocations of the next consumers. Raises BadRequest for an unknown cluster."""
+        """Return the allocations of the next consumers. Raises BadRequest for an unknown cluster."""
         with self._database.snapshot() as connection:
             _check_cluster(connection, wanted.cluster)
             # One consumer more tells whether there is another page.

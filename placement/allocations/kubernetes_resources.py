@@ -64,12 +64,12 @@ def base_amount(resource: str, quantity: Fraction) -> int:
 
 
 def host_class(resource: str) -> ResourceClass:
-    """The class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
+    """Return the class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
     return _HOST_CLASSES.get(resource) or _common_class(resource)
 
 
 def numa_class(resource: str) -> ResourceClass:
-    """The class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
+    """Return the class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
     return _NUMA_CLASSES.get(resource) or _common_class(resource)
 
 
@@ -79,7 +79,7 @@ def _common_class(resource: str) -> ResourceClass:
 
 
 def _page_size(resource: str) -> int:
-    """The bytes of a page of `hugepages-<size>`, 1 for every other resource."""
+    """Return the bytes of a page of `hugepages-<size>`, 1 for every other resource."""
     if not resource.startswith(_HUGEPAGES):
         return 1
     try:
@@ -89,12 +89,12 @@ def _page_size(resource: str) -> int:
 
 
 def is_numa_only(resource_class: str) -> bool:
-    """Whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
+    """Return whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
     return resource_class in _NUMA_ONLY
 
 
 def class_names() -> dict[str, str]:
-    """The Kubernetes name of each class that is given out under a name of its own."""
+    """Return the Kubernetes name of each class that is given out under a name of its own."""
     tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
     names = {kind.name: name for table in tables for name, kind in table.items()}
     return {**names, CORE_CLASS: "cpu"}
@@ -127,7 +127,7 @@ class ResourceNames:
         return False
 
     def of(self, resource_class: str) -> str:
-        """The Kubernetes name of an admitted class."""
+        """Return the Kubernetes name of an admitted class."""
         return self._names[resource_class]
 
 
@@ -135,7 +135,7 @@ _RESOURCE_OF = {**class_names(), "VCPU": "cpu"}
 
 
 def is_class(name: str) -> bool:
-    """Whether this is the name of a resource class rather than one that Kubernetes has."""
+    """Return whether this is the name of a resource class rather than one that Kubernetes has."""
     return _CLASS.fullmatch(name) is not None
 
 

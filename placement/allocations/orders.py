@@ -53,7 +53,7 @@ Object = Mapping[str, Any]
 
 
 def strategies_from(document: Any) -> list[dict[str, Any]] | None:
-    """The strategies that a document configures, None if it is none of the documents listed above.
+    """Return the strategies that a document configures, None if it is none of the documents listed above.
 
     Raises BadRequest if it is one but scores nothing by resources.
     """
@@ -153,7 +153,7 @@ def _of_plugin(name: str, arguments: Object, weight: Object) -> dict[str, Any]:
 
 
 def _shared(arguments: Object) -> dict[str, Any]:
-    """The shape and the resources as they are."""
+    """Return the shape and the resources as they are."""
     return {key: arguments[key] for key in ("shape", "resources") if arguments.get(key) is not None}
 
 
@@ -231,7 +231,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order | None, bool]:
-    """The order of candidates in a cluster, and whether its settings give one.
+    """Return the order of candidates in a cluster, and whether its settings give one.
 
     Settings that are `stored` are not refused for what was accepted once. Raises BadRequest.
     """
@@ -342,7 +342,7 @@ def _follows_design(settings: Settings) -> bool:
 
 
 def _given(settings: Settings, use: str) -> tuple[Any, str]:
-    """What the setting says about one use, and where. Raises ScoringRefused."""
+    """Return what the setting says about one use, and where. Raises ScoringRefused."""
     given = settings.get(SCORING)
     if not isinstance(given, Mapping) or not given.keys() & _USES:
         # The setting was about candidates only at first.

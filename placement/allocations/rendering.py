@@ -202,7 +202,7 @@ class _ElementWriter:
         yield b"}" if self._by_uuid else b"]"
 
     def _amounts(self, slots: tuple[int, ...]) -> bytes:
-        """What some slots take together, by class, and the end of the allocation."""
+        """Return what some slots take together, by class, and the end of the allocation."""
         text = self._amounts_of.get(slots)
         if text is None:
             amounts: dict[str, int] = {}
@@ -297,7 +297,7 @@ def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Pi
 
 
 def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Pieces:
-    """The texts of the candidates at these places, which are alike."""
+    """Return the texts of the candidates at these places, which are alike."""
     at = int(places[0])
     figures = [Figure("score", table.scores)]
     members = [_strategy_template(strategy, at, figures) for strategy in table.strategies]

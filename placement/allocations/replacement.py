@@ -101,7 +101,7 @@ class Replacement:
                     raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
 
     def class_names(self) -> set[str]:
-        """The resource classes that are claimed."""
+        """Return the resource classes that are claimed."""
         return {name for claim in self.claims for amounts in claim.resources.values() for name in amounts}
 
     def resolve(self, class_ids: Mapping[str, int]) -> None:
@@ -192,17 +192,17 @@ def holdings(
 
 
 def consumer_attributes(claim: ConsumerClaim) -> ConsumerAttributes:
-    """The project, user and type that the consumer of a claim shall have."""
+    """Return the project, user and type that the consumer of a claim shall have."""
     return ConsumerAttributes(claim.consumer_uuid, claim.project_id, claim.user_id, claim.consumer_type)
 
 
 def attributes_of(claims: Sequence[ConsumerClaim]) -> set[Attribute]:
-    """All projects, users and consumer types that the claims name."""
+    """Return all projects, users and consumer types that the claims name."""
     return set().union(*(consumer_attributes(claim).named() for claim in claims))
 
 
 def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
-    """The net change per inventory when `held` is replaced by `fresh`."""
+    """Return the net change per inventory when `held` is replaced by `fresh`."""
     delta: dict[tuple[int, int], int] = defaultdict(int)
     amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in held:
@@ -225,7 +225,7 @@ def explain_refusal(
     uuids: Mapping[int, str],
     classes: Mapping[int, str],
 ) -> CapacityExceeded:
-    """Why an inventory did not take its change: no record, units, or capacity, in this order.
+    """Return why an inventory did not take its change: no record, units, or capacity, in this order.
 
     `uuids` and `classes` are the names of providers and resource classes by their ids.
     """

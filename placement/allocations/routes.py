@@ -133,7 +133,7 @@ def replace(consumer: str) -> Response:
 
 
 def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
-    """The claim of one consumer, from a validated body."""
+    """Return the claim of one consumer, from a validated body."""
     incomplete = current_app.extensions["placement_settings"]
     return ConsumerClaim(
         consumer_uuid=uuid,
@@ -170,7 +170,7 @@ def manage() -> Response:
 
 
 def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
-    """The claims of many consumers. Raises BadRequest for keys that are no uuid."""
+    """Return the claims of many consumers. Raises BadRequest for keys that are no uuid."""
     for key in entries:
         if normalize_uuid(key) is None:
             raise BadRequest(f"Malformed consumer_uuid: {key}")
@@ -178,7 +178,7 @@ def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
 
 
 def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
-    """The entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
+    """Return the entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
     found: dict[str, Any] = {}
     for key, entry in entries.items():
         uuid = normalize_uuid(key) or key
@@ -197,7 +197,7 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     described=Operation({200: ProviderAllocations}),
 )
 def on_provider(uuid: str) -> Response:
-    """All allocations on one provider, by consumer."""
+    """Return all allocations on one provider, by consumer."""
     generation, held = use_cases().holdings.on_provider(uuid)
     entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
     for row in held:
@@ -234,7 +234,7 @@ def _project() -> dict[str, str]:
     ),
 )
 def usages() -> Response:
-    """What a project (and user) uses; from 1.38 on by consumer type."""
+    """Return what a project (and user) uses; from 1.38 on by consumer type."""
     given = parameters()
     query = load(UsagesQuery, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
     project_id, user_id = query["project_id"], query.get("user_id")

@@ -23,7 +23,7 @@ class SoftCondition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The condition as callers write it, without its weight."""
+        """Return the condition as callers write it, without its weight."""
         return f"{'!' if self.absent else ''}{self.trait or self.aggregate}"
 
 
@@ -66,7 +66,7 @@ def resolve_order(
     known: Names,
     aggregates: Mapping[str, int],
 ) -> ForestOrder | None:
-    """The order by ids for a request of the `asked` classes, None if nothing is to be ordered.
+    """Return the order by ids for a request of the `asked` classes, None if nothing is to be ordered.
 
     Raises BadRequest for unknown names.
     """

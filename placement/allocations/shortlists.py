@@ -237,7 +237,7 @@ class _Found:
                 heappush(self._heap, (-score, self._ranks[at], at))
 
     def draws(self, at: int) -> list[Draw]:
-        """What a candidate takes."""
+        """Return what a candidate takes."""
         found = self._draws.get(at)
         if found is None:
             found = self._draws[at] = self._answer.draws(at)
@@ -264,5 +264,5 @@ def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Propos
 
 
 def reason_of(search: Search) -> str:
-    """Why a search found nothing."""
+    """Return why a search found nothing."""
     return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

@@ -143,14 +143,14 @@ class Look:
         )
 
     def of(self, ids: Sequence[int], figure: Figure, resource_class: str) -> list[HostFigure]:
-        """The hosts with these storage ids that are there. Raises BadRequest."""
+        """Return the hosts with these storage ids that are there. Raises BadRequest."""
         places = [place for place in totals.places_of(self._all, ids) if place is not None]
         return self._told(self._shares(figure, resource_class), places)
 
     def ranked(
         self, figure: Figure, resource_class: str, start: int, count: int, *, rising: bool = False
     ) -> tuple[list[HostFigure], int]:
-        """Some hosts in the order of their figures, and how many there are. Raises BadRequest."""
+        """Return some hosts in the order of their figures, and how many there are. Raises BadRequest."""
         shares = self._shares(figure, resource_class)
         places = shares.ranked(rising=rising)
         return self._told(shares, places[start : start + count]), len(places)

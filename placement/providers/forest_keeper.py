@@ -167,7 +167,7 @@ class ForestKeeper(Follower):
         )
 
     def _can_name(self, many: list[ProviderStates], records: list[ProviderRecord]) -> bool:
-        """Whether every class and trait that was read has a name."""
+        """Return whether every class and trait that was read has a name."""
         assert self._names is not None
         classes, traits = self._names.classes, self._names.traits
         return all(

@@ -34,7 +34,7 @@ class Inventories:
         return found
 
     def record(self, uuid: str, class_name: str) -> tuple[int, Stored]:
-        """The provider's generation and its record of one class. Raises NotFound."""
+        """Return the provider's generation and its record of one class. Raises NotFound."""
         offer = self.offer(uuid)
         for stored in offer.records:
             if stored.class_name == class_name:
@@ -205,7 +205,7 @@ def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
 
 
 def in_use(records: Iterable[Stored], uuid: str) -> str:
-    """The sentence about inventories that cannot be deleted, classes in the order of their ids."""
+    """Return the sentence about inventories that cannot be deleted, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use."
 

@@ -53,7 +53,7 @@ def _class_body(name: str) -> dict[str, Any]:
     described=Operation({200: ResourceClasses}),
 )
 def classes() -> Response:
-    """All resource classes."""
+    """Return all resource classes."""
     found = use_cases().resource_classes.listed()
     body = {"resource_classes": [_class_body(entry.name) for entry in found]}
     return json_response(body, modified=newest(entry.created_at for entry in found))
@@ -86,7 +86,7 @@ def create_class() -> Response:
     described=Operation({200: ResourceClassShown}),
 )
 def show_class(name: str) -> Response:
-    """One resource class."""
+    """Return one resource class."""
     entry = use_cases().resource_classes.get(name)
     return json_response(_class_body(entry.name), modified=entry.created_at)
 

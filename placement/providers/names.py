@@ -22,12 +22,12 @@ class ResourceClasses:
         self._database = database
 
     def listed(self) -> list[KnownName]:
-        """All classes, standard ones first."""
+        """Return all classes, standard ones first."""
         with self._database.read() as connection:
             return names.classes(connection)
 
     def get(self, name: str) -> KnownName:
-        """One class. Raises NotFound."""
+        """Return one class. Raises NotFound."""
         with self._database.read() as connection:
             return _found(names.find_class(connection, name), name)
 
@@ -103,7 +103,7 @@ class Traits:
         ]
 
     def get(self, name: str) -> KnownName:
-        """One trait. Raises NotFound."""
+        """Return one trait. Raises NotFound."""
         with self._database.read() as connection:
             entry = names.find_trait(connection, name)
         if entry is None:

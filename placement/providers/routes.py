@@ -146,7 +146,7 @@ def create_provider() -> Response:
     described=Operation({200: Provider}),
 )
 def show_provider(uuid: str) -> Response:
-    """One provider."""
+    """Return one provider."""
     found = use_cases().providers.get(uuid)
     return json_response(provider_body(found), modified=found.changed_at)
 
@@ -204,7 +204,7 @@ _AGGREGATES = "/resource_providers/<uuid>/aggregates"
     described=Operation({200: ProviderTraitsShown}),
 )
 def traits(uuid: str) -> Response:
-    """The traits of a provider."""
+    """Return the traits of a provider."""
     found = use_cases().memberships.traits(uuid)
     body = {"traits": found.members, "resource_provider_generation": found.generation}
     return json_response(body, modified=newest([found.newest]))
@@ -259,7 +259,7 @@ def _aggregates_body(members: list[str], generation: int) -> dict[str, Any]:
     described=Operation({200: ProviderAggregatesShown}),
 )
 def aggregates(uuid: str) -> Response:
-    """The aggregates of a provider."""
+    """Return the aggregates of a provider."""
     found = use_cases().memberships.aggregates(uuid)
     return json_response(_aggregates_body(found.members, found.generation))
 
@@ -326,7 +326,7 @@ def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
     described=Operation({200: Inventories}),
 )
 def list_inventories(uuid: str) -> Response:
-    """All records of a provider."""
+    """Return all records of a provider."""
     offer = use_cases().inventories.offer(uuid)
     records = {stored.class_name: inventory_body(stored.inventory) for stored in offer.records}
     body = _collection(offer.generation, records)
@@ -394,7 +394,7 @@ def delete_all(uuid: str) -> Response:
     described=Operation({200: InventoryShown}),
 )
 def show_inventory(uuid: str, resource_class: str) -> Response:
-    """One record."""
+    """Return one record."""
     generation, stored = use_cases().inventories.record(uuid, resource_class)
     return json_response(_single(generation, inventory_body(stored.inventory)), modified=stored.changed_at)
 
@@ -444,7 +444,7 @@ def delete_inventory(uuid: str, resource_class: str) -> Response:
     described=Operation({200: ProviderUsages}),
 )
 def usages(uuid: str) -> Response:
-    """What is used of each record, zero included."""
+    """Return what is used of each record, zero included."""
     offer = use_cases().inventories.offer(uuid)
     body = {
         "resource_provider_generation": offer.generation,

@@ -87,7 +87,7 @@ class AllInventories(VersionedSchema):
 
 
 def inventory_from(data: dict[str, Any]) -> InventoriesInventory:
-    """The record described by validated data."""
+    """Return the record described by validated data."""
     given = {name: value for name, value in data.items() if name in InventoriesInventory.__dataclass_fields__}
     return InventoriesInventory(**{**given, "allocation_ratio": float(data.get("allocation_ratio", 1))})
 
@@ -275,7 +275,7 @@ def provider_renderer() -> Callable[[Described], dict[str, Any]]:
 
 
 def inventory_body(inventory: InventoriesInventory) -> dict[str, Any]:
-    """The six fields of one record."""
+    """Return the six fields of one record."""
     return {
         "total": inventory.total,
         "reserved": inventory.reserved,

@@ -63,7 +63,7 @@ class Providers:
             return providers.listed(connection, name=name, uuid=uuid, ids=ids)
 
     def is_empty(self) -> bool:
-        """Whether there is no provider at all."""
+        """Return whether there is no provider at all."""
         with self._database.read() as connection:
             return not providers.exist(connection)
 
@@ -163,7 +163,7 @@ def _described(provider: Provider) -> dict[str, str | None]:
 
 
 def missing(uuid: str) -> NotFound:
-    """The error for a path that names no provider."""
+    """Return the error for a path that names no provider."""
     return NotFound(f"No resource provider with uuid {uuid} found")
 
 
@@ -242,12 +242,12 @@ class Memberships:
         self._database = database
 
     def traits(self, uuid: str) -> Members:
-        """The traits of a provider. Raises NotFound."""
+        """Return the traits of a provider. Raises NotFound."""
         with self._database.read() as connection:
             return self._present(contents.traits_of(connection, uuid), uuid)
 
     def aggregates(self, uuid: str) -> Members:
-        """The aggregates of a provider. Raises NotFound."""
+        """Return the aggregates of a provider. Raises NotFound."""
         with self._database.read() as connection:
             return self._present(contents.aggregates_of(connection, uuid), uuid)
 

@@ -215,7 +215,7 @@ class _TreeWriter:
         self._refuse(refused)
 
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """The ids of the names, created where they are missing. Raises TryAgain."""
+        """Return the ids of the names, created where they are missing. Raises TryAgain."""
         wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
         is_class = table is tables.resource_classes
         found = names.ids_of(self._transaction, table, wanted, keep=is_class)
@@ -231,7 +231,7 @@ class _TreeWriter:
         return found
 
     def _check_classes(self, missing: set[str]) -> None:
-        """Raise TooManyClasses if so. The cluster is locked, so no other import adds classes meanwhile."""
+        """Raise TooManyClasses if needed. The cluster is locked: no other import adds classes meanwhile."""
         room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
         fresh: set[str] = set()
         for tree, spec in self._specs():
@@ -358,7 +358,7 @@ class _TreeWriter:
 
 
 def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:
-    """The inventories of one provider that would no longer cover their use."""
+    """Return the inventories of one provider that would no longer cover their use."""
     obstacles = set()
     for class_id, record in stored.items():
         if not record.used:

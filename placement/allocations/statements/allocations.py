@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]:
-    """All that some consumers hold."""
+    """Return all that some consumers hold."""
     statement = sa.select(
         _table.c.consumer_id, _table.c.resource_provider_id, _table.c.resource_class_id, _table.c.used
     ).where(_table.c.consumer_id.in_(sorted(consumer_uuids)))
@@ -137,7 +137,7 @@ _named = (
 
 
 def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHolding]:
-    """All that one consumer holds, in order of providers and classes."""
+    """Return all that one consumer holds, in order of providers and classes."""
     return [
         ConsumerHolding(*row[1:])
         for row in connection.execute(_named.where(_table.c.consumer_id == consumer_uuid))
@@ -145,7 +145,7 @@ def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHoldin
 
 
 def named(connection: Executor, consumer_uuids: Collection[str]) -> list[tuple[str, ConsumerHolding]]:
-    """All that some consumers hold, each with the consumer, in order of providers and classes."""
+    """Return all that some consumers hold, each with the consumer, in order of providers and classes."""
     if not consumer_uuids:
         return []
     rows = connection.execute(_named.where(_table.c.consumer_id.in_(sorted(consumer_uuids))))
@@ -163,7 +163,7 @@ class ProviderHolding(NamedTuple):
 
 
 def on_provider(connection: Executor, provider_uuid: str) -> tuple[int, list[ProviderHolding]] | None:
-    """A provider's generation and all allocations on it; None if there is no such provider."""
+    """Return a provider's generation and all allocations on it; None if there is no such provider."""
     statement = (
         sa.select(
             _providers.c.generation,
@@ -195,7 +195,7 @@ class ProjectUse(NamedTuple):
 
 
 def used_by_project(connection: Executor, project_id: str, user_id: str | None = None) -> list[ProjectUse]:
-    """What the consumers of a project (and user) use, by consumer type and class."""
+    """Return what the consumers of a project (and user) use, by consumer type and class."""
     statement = _of_project(
         sa.select(tables.consumer_types.c.name, _classes.c.name, sa.func.sum(_table.c.used)),
         project_id,
@@ -208,7 +208,7 @@ def used_by_project(connection: Executor, project_id: str, user_id: str | None =
 def consumers_of_project(
     connection: Executor, project_id: str, user_id: str | None = None
 ) -> dict[str | None, int]:
-    """How many consumers of each type a project (and user) has."""
+    """Return how many consumers of each type a project (and user) has."""
     count = sa.func.count(sa.distinct(_consumers.c.id))
     statement = _of_project(sa.select(tables.consumer_types.c.name, count), project_id, user_id)
     statement = statement.group_by(tables.consumer_types.c.name)

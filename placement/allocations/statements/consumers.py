@@ -106,7 +106,7 @@ def find_all(connection: Executor, uuids: Collection[str]) -> list[tuple[Consume
 
 
 class LockedConsumer(NamedTuple):
-    """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
+    """A consumer with its row locked until the transaction ends; pods have the id of their cluster."""
 
     generation: int
     cluster_id: int | None
@@ -154,7 +154,7 @@ class ConsumerAttributes(NamedTuple):
     cluster_id: int | None = None
 
     def named(self) -> set[Attribute]:
-        """The project, the user and, if there is one, the type."""
+        """Return the project, the user and, if there is one, the type."""
         owner = {("project", self.project), ("user", self.user)}
         return owner if self.consumer_type is None else {*owner, ("type", self.consumer_type)}
 
@@ -294,7 +294,7 @@ _JOIN = RowStatement(
 
 
 def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]]:
-    """The uuids of the consumers in each of the groups that has any."""
+    """Return the uuids of the consumers in each of the groups that has any."""
     found: dict[str, set[str]] = defaultdict(set)
     if groups:
         columns = _consumers.c.group_name, _consumers.c.uuid

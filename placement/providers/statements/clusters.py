@@ -69,13 +69,13 @@ def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]
 
 
 def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:
-    """The ids of the aggregates of clusters, by their names."""
+    """Return the ids of the aggregates of clusters, by their names."""
     statement = sa.select(_clusters.c.aggregate_id).where(_clusters.c.name.in_(sorted(names)))
     return frozenset(row[0] for row in connection.execute(statement))
 
 
 def find_cluster(connection: Executor, name: str) -> Cluster | None:
-    """The cluster of this name."""
+    """Return the cluster of this name."""
     row = connection.execute(_counted.where(_clusters.c.name == name)).first()
     return Cluster(*row) if row else None
 
@@ -307,7 +307,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 def found(connection: Executor, name: str) -> Cluster:
-    """The cluster of this name. Raises NotFound."""
+    """Return the cluster of this name. Raises NotFound."""
     cluster = find(connection, name)
     if cluster is None:
         raise unknown(name)
@@ -315,7 +315,7 @@ def found(connection: Executor, name: str) -> Cluster:
 
 
 def find(connection: Executor, name: str) -> Cluster | None:
-    """The cluster of this name, None if there is none that may be seen."""
+    """Return the cluster of this name, None if there is none that may be seen."""
     # Names that no cluster can have are not looked up; a database would fail on some of them.
     return find_cluster(connection, name) if NAME.fullmatch(name) and scope.admits(name) else None
 

@@ -75,7 +75,7 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
 
 
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
-    """The inventory records of some providers: provider id -> class id -> record."""
+    """Return the inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
     for some in portions(sorted(provider_ids), _AT_ONCE):
         for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
@@ -180,12 +180,12 @@ class Members(NamedTuple):
 
 
 def traits_of(connection: Executor, uuid: str) -> Members | None:
-    """The traits of a provider; None if there is no such provider."""
+    """Return the traits of a provider; None if there is no such provider."""
     return _members(connection, uuid, _provider_traits, "trait_id", _traits.c.name, _traits)
 
 
 def aggregates_of(connection: Executor, uuid: str) -> Members | None:
-    """The aggregates of a provider; None if there is no such provider."""
+    """Return the aggregates of a provider; None if there is no such provider."""
     return _members(connection, uuid, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, _aggregates)
 
 

@@ -35,17 +35,17 @@ class Names:
 
     @cached_property
     def classes(self) -> Mapping[int, str]:
-        """Resource class names by id."""
+        """Return resource class names by id."""
         return {number: name for name, number in self.class_ids.items()}
 
     @cached_property
     def traits(self) -> Mapping[int, str]:
-        """Trait names by id."""
+        """Return trait names by id."""
         return {number: name for name, number in self.trait_ids.items()}
 
 
 def load(connection: sa.Connection) -> Names:
-    """All names as they are now."""
+    """Return all names as they are now."""
     return Names(_all(connection, tables.resource_classes), _all(connection, tables.traits))
 
 
@@ -101,17 +101,17 @@ def create(transaction: Transaction, table: sa.Table, name: str, **others: objec
 
 
 def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
-    """The ids of the resource classes that exist."""
+    """Return the ids of the resource classes that exist."""
     return ids_of(connection, tables.resource_classes, wanted)
 
 
 def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
-    """The ids of the traits that exist."""
+    """Return the ids of the traits that exist."""
     return ids_of(connection, tables.traits, wanted)
 
 
 def class_names(connection: Executor, ids: Collection[int]) -> dict[int, str]:
-    """The names of resource classes by id."""
+    """Return the names of resource classes by id."""
     if not ids:
         return {}
     table = tables.resource_classes
@@ -127,7 +127,7 @@ class ClassIds:
         history.forget_with(self.forget)
 
     def __call__(self, transaction: Transaction, wanted: Collection[str]) -> dict[str, int]:
-        """The ids of the resource classes that exist."""
+        """Return the ids of the resource classes that exist."""
         server, standard = transaction.server, self._standard
         known = {name: standard[server, name] for name in wanted if (server, name) in standard}
         found = class_ids(transaction, [name for name in wanted if name not in known])
@@ -135,7 +135,7 @@ class ClassIds:
         return {**found, **known}
 
     def names(self, transaction: Transaction, ids: Collection[int]) -> dict[int, str]:
-        """The names of resource classes by id."""
+        """Return the names of resource classes by id."""
         server = transaction.server
         standard = {id_: name for (where, name), id_ in self._standard.items() if where == server}
         known = {id_: standard[id_] for id_ in ids if id_ in standard}
@@ -176,7 +176,7 @@ def _entries(table: sa.Table) -> sa.Select[*tuple[object, ...]]:
 
 
 def classes(connection: Executor) -> list[KnownName]:
-    """All resource classes in creation order, which has the standard ones first."""
+    """Return all resource classes in creation order, which has the standard ones first."""
     return [KnownName(*row) for row in connection.execute(_entries(_classes))]
 
 
@@ -195,12 +195,12 @@ def _find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
 
 
 def find_class(connection: Executor, name: str) -> KnownName | None:
-    """The class of this name."""
+    """Return the class of this name."""
     return _find(connection, _classes, name)
 
 
 def find_trait(connection: Executor, name: str) -> KnownName | None:
-    """The trait of this name."""
+    """Return the trait of this name."""
     return _find(connection, _traits, name)
 
 

@@ -150,7 +150,7 @@ def rename(transaction: Transaction, id_: int, name: str) -> None:
 
 
 def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool:
-    """Whether another provider has the name."""
+    """Return whether another provider has the name."""
     statement = sa.select(_self.c.id).where(_self.c.name == name, _self.c.id != other_than)
     return transaction.execute(statement).first() is not None
 
@@ -218,7 +218,7 @@ def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
 
 
 def has_children(transaction: Transaction, id_: int) -> bool:
-    """Whether some provider has this one as parent."""
+    """Return whether some provider has this one as parent."""
     return (
         transaction.execute(sa.select(_self.c.id).where(_self.c.parent_provider_id == id_)).first()
         is not None
@@ -226,7 +226,7 @@ def has_children(transaction: Transaction, id_: int) -> bool:
 
 
 def has_allocations(transaction: Transaction, id_: int) -> bool:
-    """Whether some consumer holds something of this provider."""
+    """Return whether some consumer holds something of this provider."""
     table = tables.allocations
     return (
         transaction.execute(sa.select(table.c.id).where(table.c.resource_provider_id == id_)).first()
@@ -290,7 +290,7 @@ _provider = (
 
 
 def find(connection: Executor, uuid: str) -> Provider | None:
-    """The provider with this uuid."""
+    """Return the provider with this uuid."""
     row = connection.execute(_provider.where(_provider_rows_self.c.uuid == uuid)).first()
     return Provider(*row) if row else None
 
@@ -341,12 +341,12 @@ def listed(
 
 
 def exist(connection: Executor) -> bool:
-    """Whether there is any provider."""
+    """Return whether there is any provider."""
     return connection.execute(sa.select(_provider_rows_self.c.id).limit(1)).first() is not None
 
 
 def root_names(connection: Executor) -> dict[int, str]:
-    """The names of all providers that have no parent, by id."""
+    """Return the names of all providers that have no parent, by id."""
     roots = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.name).where(
         _provider_rows_self.c.parent_provider_id.is_(None)
     )
@@ -354,7 +354,7 @@ def root_names(connection: Executor) -> dict[int, str]:
 
 
 def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
-    """The uuids of the providers of these names that exist."""
+    """Return the uuids of the existing providers with these names."""
     statement = sa.select(_provider_rows_self.c.name, _provider_rows_self.c.uuid).where(
         _provider_rows_self.c.name.in_(sorted(names))
     )
@@ -404,7 +404,7 @@ def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, Name
 
 
 def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
-    """The names of the providers of these uuids that exist."""
+    """Return the names of the existing providers with these uuids."""
     statement = sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.name).where(
         _provider_rows_self.c.uuid.in_(sorted(uuids))
     )

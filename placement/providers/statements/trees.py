@@ -81,7 +81,7 @@ def insert_providers(
 
 
 def traits_of(connection: Executor, provider_ids: Collection[int]) -> dict[int, set[int]]:
-    """The trait ids of providers."""
+    """Return the trait ids of providers."""
     statement = sa.select(_traits.c.resource_provider_id, _traits.c.trait_id)
     found: dict[int, set[int]] = {}
     for row in connection.execute(statement.where(_traits.c.resource_provider_id.in_(sorted(provider_ids)))):
@@ -103,14 +103,14 @@ def change_traits(
 
 
 def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:
-    """The names of providers."""
+    """Return the names of providers."""
     statement = sa.select(_providers.c.id, _providers.c.name)
     rows = connection.execute(statement.where(_providers.c.id.in_(sorted(provider_ids))))
     return {row[0]: row[1] for row in rows}
 
 
 def allocated(connection: Executor, provider_ids: Collection[int]) -> dict[int, list[str]]:
-    """The consumers that hold something of the providers, by provider."""
+    """Return the consumers that hold something of the providers, by provider."""
     table = tables.allocations
     statement = (
         sa.select(table.c.resource_provider_id, table.c.consumer_id)
@@ -136,7 +136,7 @@ class TreeMember(NamedTuple):
 
 
 def members(connection: Executor, root_id: int) -> list[TreeMember]:
-    """All providers of a tree with their traits, in order of ids."""
+    """Return all providers of a tree with their traits, in order of ids."""
     statement = (
         sa.select(
             _providers.c.id,
