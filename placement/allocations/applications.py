@@ -30,7 +30,7 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A wish of an applicant, with all that the claim has to know of it.
+    """An applicant and its wish, with the details of its claim.
 
     `name` is the applicant's name in rules, `group` the group that it joins. `is_new`: its uuid was made for
     this call, so it holds nothing. `fallback`: what it takes where the wish finds nothing. `dedicated_cpus`:

@@ -66,7 +66,7 @@ class NotAll(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Conditions on members of one call: the rules between them, and how many must get something, or none."""
+    """Conditions on members of one call: rules between them, and a minimum of members that get something."""
 
     rules: tuple[MemberRule, ...] = ()
     minimum: int = 0
@@ -247,7 +247,7 @@ _AT_ONCE = 1000
 
 
 class BestFit:
-    """Claims the best candidates of queries."""
+    """A use case that claims the best candidates of queries."""
 
     def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: Ruled) -> None:
         self._candidates = candidates
@@ -455,7 +455,7 @@ class BestFit:
     def _held(
         self, application: Application, held: ConsumerHoldings, inside: Collection[str]
     ) -> Outcome | None:
-        """Return what a consumer holds for its wish or its fallback, or why it may not claim."""
+        """Return what a consumer holds for its wish or fallback, or why it may not claim; None if it may."""
         outcome = held_already(self._candidates, application, held, inside)
         if not isinstance(outcome, Conflict) or application.fallback is None:
             return outcome

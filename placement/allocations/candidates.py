@@ -106,7 +106,7 @@ class Search:
 
 
 class Candidates:
-    """Finds where a request fits."""
+    """A use case that finds where a request fits."""
 
     def __init__(self, database: Database, keeper: ForestKeeper, settings: SearchSettings) -> None:
         self._database = database

@@ -98,7 +98,7 @@ class ManyClaims:
 
 
 def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
-    """Return the claims in a body for many; `parse` reads the query of a flavor. Raises BadRequest."""
+    """Read the claims of a body for many; `parse` reads flavor queries. Raises BadRequest with the place."""
     body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
     _refuse_too_many(body["members"])
     group = server_group(body["server_group"]) if "server_group" in body else None

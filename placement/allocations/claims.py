@@ -56,7 +56,7 @@ class Terms:
 
 
 class Claims:
-    """Writes what consumers hold."""
+    """A use case that writes what consumers hold."""
 
     def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database
@@ -132,7 +132,7 @@ class Claims:
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
         except Unavailable:
-            # A slow disk ends the statement after its second; each request has 30 of its own.
+            # With a slow disk the statement ends after its second; each request has 30 s of its own.
             return [None] * len(asked)
         return [taken or None] * len(asked)
 

@@ -27,7 +27,7 @@ class _Caller(Generic[Asked, Given]):
 
 
 class Gathering(Generic[Asked, Given]):
-    """Gathers what is asked for by a key; callers are threads."""
+    """A gathering of requests that have one key; callers are threads."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class _Asked(NamedTuple):
     explain: bool
 
 
-# Callers send the same ones again and again.
+# Callers repeat their queries.
 @lru_cache(maxsize=256)
 def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
     parameters = list(given)

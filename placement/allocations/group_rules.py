@@ -43,7 +43,7 @@ from placement.providers.statements import names
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.storage.database import Database, Transaction
 
-# The consumers that count in the rules of a claim beside its members, and the check when it is written.
+# The consumers that count in the rules of a claim beside its members, checked again when it is written.
 #
 # Groups are locked first, then consumers: of two claims into a group the second decides again, and sees the
 # first. Consumers that do not exist yet cannot be locked, so callers that add some at a time name a group.
@@ -132,7 +132,7 @@ class Counted:
 
 
 class RuleReader:
-    """Reads rules for one view of the forest."""
+    """A reader of rules for one view of the forest."""
 
     def __init__(self, database: Database, view: View, counted: Counted) -> None:
         self._database = database
@@ -235,7 +235,7 @@ class Decision(NamedTuple):
 
 
 class Ruled:
-    """Decides for members under rules; nothing is written here."""
+    """A use case that decides for members under rules, and writes nothing."""
 
     def __init__(self, database: Database, candidates: Candidates, holdings: Holdings) -> None:
         self._database = database

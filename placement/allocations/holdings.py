@@ -54,7 +54,7 @@ def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str,
 
 
 class Holdings:
-    """Reads allocations and usages."""
+    """A use case that reads allocations and usages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -156,7 +156,7 @@ class ProviderPage:
 
 
 class Listings:
-    """Reads pages; each shows the database as of one moment."""
+    """A use case that reads pages; each shows the database as of one moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

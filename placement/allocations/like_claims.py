@@ -29,7 +29,7 @@ Asked = tuple[Application, Initiator]
 
 
 class LikeClaims:
-    """Gathers claims for the same query."""
+    """A gathering of claims that have one query."""
 
     def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
         self._candidates = candidates

@@ -194,7 +194,7 @@ def _order_of_text(text: str, where: str, name_of: Callable[[str], str], stored:
     return None if order is None else order.with_names(name_of, where, stored=stored)
 
 
-# Callers send the same few again and again.
+# Callers repeat a few texts.
 _order_of_text_once = lru_cache(maxsize=256)(_order_of_text)
 
 

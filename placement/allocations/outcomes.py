@@ -11,7 +11,7 @@ from placement.metrics.catalog import CLAIMS
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-# The first class that an error is an instance of counts.
+# Of the classes that an error is an instance of, the first counts.
 _OUTCOMES = {
     errors.CapacityExceeded: "no_room",
     errors.ConcurrentUpdate: "concurrent",

@@ -60,7 +60,7 @@ _MOST_PATTERNS = 8
 
 
 class CandidatesRenderer:
-    """Writes answers; keeps the summaries of trees between requests."""
+    """A writer of answers that keeps the summaries of trees between requests."""
 
     def __init__(self) -> None:
         # One tuple, as answers from before and after a change of names may be written side by side.
@@ -142,7 +142,7 @@ def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
 
 
 class _ElementWriter:
-    """Writes the elements of one answer, a batch of candidates at a time."""
+    """A writer of the elements of one answer, a batch of candidates at a time."""
 
     def __init__(self, search: Search, version: Microversion) -> None:
         self._slots = search.answer.slots

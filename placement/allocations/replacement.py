@@ -171,7 +171,7 @@ def _action(claim: ConsumerClaim, existing: Collection[str]) -> Action:
 
 
 def claim_document(claim: ConsumerClaim) -> dict[str, object]:
-    """Return what a record shows of a consumer that holds what it claims."""
+    """Return the document by which a record shows what a consumer holds from now on."""
     return {
         "allocations": {uuid: dict(amounts) for uuid, amounts in claim.resources.items()},
         "project_id": claim.project_id,

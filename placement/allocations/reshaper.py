@@ -24,7 +24,7 @@ Key = tuple[int, int]
 
 
 class Reshaper:
-    """Moves inventories and allocations in one transaction."""
+    """A use case that moves inventories and allocations in one transaction."""
 
     def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database

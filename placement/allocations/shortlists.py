@@ -2,7 +2,7 @@
 
 Nothing is written here. What was promised is taken in a forest of the call's own, which began as the newest
 one and which no other search sees. The claim decides whether it is really there (Claims). So a promise may
-turn out to be void, but no consumer gets more than there is. What was not promised was not there when the
+turn out to be void, but no consumer gets more than there is. A refusal means that there was no room when the
 call began, or later.
 """
 

@@ -78,7 +78,7 @@ class Overfull(NamedTuple):
 
 
 class Hosts:
-    """Looks at all hosts at once."""
+    """A use case that looks at all hosts at once."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database

@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Inventories:
-    """Reads and writes what a provider offers."""
+    """A use case that reads and writes what a provider offers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

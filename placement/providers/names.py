@@ -16,7 +16,7 @@ from placement.storage.transactions import attempt
 
 
 class ResourceClasses:
-    """Creates, lists, renames and deletes resource classes."""
+    """A use case that creates, lists, renames and deletes resource classes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,7 +86,7 @@ class TraitFilter(NamedTuple):
 
 
 class Traits:
-    """Creates, lists and deletes traits."""
+    """A use case that creates, lists and deletes traits."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

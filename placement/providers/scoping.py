@@ -1,4 +1,4 @@
-"""What callers that are bound to clusters may see, in one place: trees, aggregates, groups and consumers.
+"""The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
 
 The clusters are in `engine.domain.scope`. For all other callers each function returns what it is given.
 """
@@ -56,7 +56,7 @@ def group(name: str) -> str:
 
 
 def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
-    """Return the consumers that may not be seen, by what each holds by provider uuid.
+    """Return the consumers that may not be seen; `held` is what each holds, by provider uuid.
 
     A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
     shared pool of the cluster and on a host of another cluster is hidden.

@@ -33,7 +33,7 @@ class Parent:
 
 
 class Providers:
-    """Creates, lists, changes and deletes providers."""
+    """A use case that creates, lists, changes and deletes providers."""
 
     def __init__(self, database: Database, keeper: ForestKeeper) -> None:
         self._database = database
@@ -236,7 +236,7 @@ _STALE = "Resource provider's generation already changed. Please update the gene
 
 
 class Memberships:
-    """Reads and writes the traits and aggregates of a provider."""
+    """A use case that reads and writes the traits and aggregates of a provider."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -72,7 +72,7 @@ class Change(NamedTuple):
 
 
 def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Raise and lower `used` where units and capacity allow; return the (provider, class) ids of that."""
+    """Raise and lower `used` where units and capacity allow; return the allowed (provider, class) ids."""
     if not changes:
         return set()
     return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}

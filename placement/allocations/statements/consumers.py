@@ -29,7 +29,7 @@ Attribute = tuple[str, str]
 
 
 class AttributeRegistry:
-    """Inserts projects, users and consumer types when they are first used; they are never deleted.
+    """A registry that inserts projects, users and consumer types at their first use; none is ever deleted.
 
     Registration is a transaction of its own: an attribute without consumers does no harm. The registry
     remembers that an attribute was registered, never its id, as ids may differ in a database that was
@@ -225,7 +225,7 @@ def advance(
 
 
 def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:
-    """Raise TryAgain if registered attributes are missing, after making all caches forget."""
+    """Make all caches forget and raise TryAgain if registered attributes are missing."""
     wanted = set().union(*(attributes.named() for attributes in given))
     found = 0
     for kind, (table, column) in _ATTRIBUTES.items():

@@ -18,7 +18,7 @@ from placement.storage.feed import PROVIDER_DELETED, record_change
 from placement.storage.sql import CONTENT
 from placement.storage.types import Revision
 
-# Any number; all processes that re-parent providers of one database must use the same.
+# Any number; all processes that re-parent providers of one database must use the same one.
 _TREES_LOCK = 0x706C6163
 _AT_ONCE = 5000
 
