@@ -331,7 +331,7 @@ def unknown_node(name: str, node_name: str) -> NotFound:
 
 
 def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
-    """Return the error for a pod, or a reservation, which has no namespace, that does not exist."""
+    """Return the error for a pod that does not exist, or for a reservation, which has no namespace."""
     if not namespace:
         return NotFound(f"No reservation {pod} found in cluster {name}")
     return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")

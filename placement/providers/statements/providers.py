@@ -99,7 +99,7 @@ def lock_and_stamp(
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Lock and stamp providers with a change of use, and raise the generation of the raised ones.
+    """Lock and stamp providers with a change of use; `raised` ones get the next generation, too.
 
     Returns their ids by uuid. If the transaction changes more than their use, it stamps again, by `advance`.
     """
