@@ -1,4 +1,4 @@
-"""Who claims what, and what becomes of those who hold something already."""
+"""Applications: which consumer claims what, and the outcome for consumers that hold something already."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placement.providers import scoping
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """Who claims; project, user and type are those of allocations."""
+    """A consumer that claims; project, user and type mean what they mean in allocations."""
 
     consumer_uuid: str
     project_id: str
@@ -30,12 +30,12 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Who claims what.
+    """An applicant and its wish, with the details of its claim.
 
-    `name` is what rules call the applicant, `group` the group that it comes into. `is_new`: its uuid was made
-    for this very call, so that it holds nothing. `fallback`: what it takes where the wish finds nothing.
-    `dedicated_cpus`: those of the guest that its flavor describes, None for what is no flavor. `place`: where
-    it is in what the caller sent.
+    `name` is the applicant's name in rules, `group` the group that it joins. `is_new`: its uuid was made for
+    this call, so it holds nothing. `fallback`: what it takes where the wish finds nothing. `dedicated_cpus`:
+    the dedicated CPUs of the guest that its flavor describes, None without a flavor. `place`: its place in
+    what the caller sent.
     """
 
     applicant: Applicant
@@ -50,9 +50,9 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a consumer holds: amounts by provider and class.
+    """A success: what a consumer holds, in amounts by provider and class.
 
-    `fresh` unless it held that before the call. `mappings` tells which group got which providers, None where
+    `fresh`: it did not hold that before the call. `mappings`: which group got which providers, None where
     the stored amounts leave several possibilities.
     """
 
@@ -74,7 +74,7 @@ def claim_of(
     *,
     under_rules: bool = False,
 ) -> ConsumerClaim:
-    """The claim of a consumer that is new, or holds nothing and has one of these generations."""
+    """Return the claim of a consumer that is new, or that holds nothing and has one of these generations."""
     applicant = application.applicant
     return ConsumerClaim(
         consumer_uuid=applicant.consumer_uuid,
@@ -88,23 +88,23 @@ def claim_of(
 
 
 def fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
-    """What a consumer holds once its claim for a proposal was written."""
+    """Return what a consumer holds once its claim for a proposal is written."""
     return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)
 
 
 def held_already(
     candidates: Candidates, application: Application, held: ConsumerHoldings, inside: Collection[str]
 ) -> Outcome | None:
-    """What an existing consumer holds, or why it may not claim; None if it may.
+    """Return what an existing consumer holds, or why it may not claim; None if it may.
 
-    `inside`: those of the providers that a caller who asks about one cluster may hear of.
+    `inside`: the providers that may be shown to a caller that asks about one cluster.
     """
     applicant, resources = application.applicant, held.resources
     if not resources:
         reason = _refusal(applicant, held)
         return None if reason is None else scoping.refusal(applicant.consumer_uuid, reason)
     query = candidates.asked_of(application.wish.query, resources)
-    # A caller who may ask about one cluster only is not told what the consumer has in another.
+    # A caller that may ask about one cluster only must not learn what the consumer has in another.
     if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
         return scoping.taken(applicant.consumer_uuid)
     consumer = held.consumer
@@ -118,7 +118,7 @@ def held_already(
 
 
 def _refusal(applicant: Applicant, idle: ConsumerHoldings) -> Conflict | None:
-    """Why a consumer that holds nothing may not claim: it is a pod, or has another project or user."""
+    """Return why a consumer that holds nothing may not claim: it is a pod, or its project or user differs."""
     consumer = idle.consumer
     if idle.is_pod:
         return pod_conflict(consumer.uuid)
@@ -138,10 +138,10 @@ def _totals(resources: Resources) -> Counter[str]:
 
 
 def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
-    """Whether these are the amounts of the query.
+    """Return whether these are the amounts of the query.
 
-    Of what `isolate` splits each provider is held as a whole and counts as one unit, so that it may be more;
-    where nobody else asks for the class, as many providers have to give it.
+    Of a class that `isolate` splits, each provider is held as a whole and counts as one unit, so more may be
+    held. If no group asks for the class otherwise, the number of its providers must equal the amount.
     """
     held, wanted = _totals(resources), _wanted(query)
     rules: dict[str, set[SplitRule | None]] = {}

@@ -1,13 +1,13 @@
-"""Search and claim in one call: consumers get the best candidates that are still there.
+"""Search and claim in one call: consumers get the best candidates that are still free.
 
-The search proposes and the claim decides (Claims): when another consumer was faster, the search runs again
+The search proposes and the claim decides (Claims). If another consumer was faster, the search runs again
 and sees the other claim. Only a search that began after the call may answer that nothing fits.
 
-Many consumers are searched for one after another on one forest (Shortlist) and claim in one transaction,
-which locks consumers and then providers in ascending order. So are callers who ask for the same at the same
-time, each for one consumer (LikeClaims). However fast that is, it cannot give more than there is, nor leave
-half of a claim, nor decide on less than what was committed when the search began; those gathered are either
-all given something in one statement, or each goes on as if it were alone.
+Many consumers are searched for one after another on one forest (Shortlist). They claim in one transaction,
+which locks consumers and then providers in ascending order. Callers that ask at one time with one query,
+each for one consumer, are gathered (LikeClaims). This never gives more than there is, nor half of a claim.
+It decides on all that was committed when the search began. Gathered callers either all get something in
+one statement, or each goes on as if it were alone.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from placement.providers import scoping
 from placement.providers.forest_keeper import View
 from placement.storage.transactions import Attempts, RetryPolicy
 
-# The attempts of one claim: who still waits, and what became of the others; then what they take instead.
+# The attempts of one claim: consumers that still wait, the outcomes of the others, and then the fallbacks.
 
 
-# It is the decision that is repeated here; the transactions of a claim are by themselves.
+# This repeats the decision; `Claims` repeats its transactions by itself.
 _POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
 
 
 class NotAll(Conflict):
-    """Some members of a claim for all or none got nothing, so nobody did; `refused`: why, by place."""
+    """A refusal of a whole claim because too many members got nothing; `refused`: the reasons by place."""
 
     def __init__(self, refused: Mapping[int, PlacementError]) -> None:
         super().__init__(f"nothing was claimed: {len(refused)} of the members could have nothing")
@@ -66,7 +66,7 @@ class NotAll(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What members of one call keep to: rules between them, and that so many get something or nobody does."""
+    """Conditions on members of one call: rules between them, and a minimum of members that get something."""
 
     rules: tuple[MemberRule, ...] = ()
     minimum: int = 0
@@ -74,7 +74,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of each; `proven`: it is certain that no more of them could have something."""
+    """The outcomes of one call; `proven`: it is certain that no more of the members could get something."""
 
     outcomes: list[Outcome]
     proven: bool = True
@@ -83,7 +83,7 @@ class Settled:
 
 @dataclass(slots=True)
 class Contest:
-    """The attempts of one call: who still waits, what was lost to other writers, and how long it goes on."""
+    """The attempts of one call: consumers that wait, candidates lost to other writers, and the time limit."""
 
     applications: Sequence[Application]
     together: Together
@@ -95,9 +95,9 @@ class Contest:
     lost: set[ProposalKey] = field(default_factory=set)
     was_lost: bool = False
     decision: Decision | None = None
-    # Those that got nothing in one attempt are not decided on again in the next.
+    # Of all attempts: a consumer that got nothing in one is not decided on again in the next.
     proven: bool = True
-    # Who was put into a group though it holds what it asks for already.
+    # The places of consumers that joined their group although they already held what they ask for.
     joined: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -105,12 +105,12 @@ class Contest:
 
     @property
     def has_failed(self) -> bool:
-        """Whether too many got nothing."""
+        """Return whether too many consumers got nothing."""
         refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
         return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
 
     def holding(self) -> list[Holding]:
-        """Those who hold what they ask for already."""
+        """Return the members that hold what they ask for already."""
         return [
             Holding(self.applications[place].name, each.applicant.consumer_uuid)
             for place, each in self.outcomes.items()
@@ -118,7 +118,7 @@ class Contest:
         ]
 
     def promise(self, given: Sequence[Outcome]) -> list[Holding]:
-        """Settle those who wait with what they were given before, though it is not written."""
+        """Settle waiting members with what they were given before, though nothing is written; return them."""
         promised = {
             place: each
             for place, each in enumerate(given)
@@ -131,7 +131,7 @@ class Contest:
         ]
 
     def joining(self) -> dict[str, str]:
-        """The groups of those who hold what they ask for already, by uuid, each told once."""
+        """Return once, by uuid, the groups of consumers that hold what they ask for already."""
         found: dict[str, str] = {}
         for place, each in self.outcomes.items():
             group = self.applications[place].group
@@ -141,16 +141,16 @@ class Contest:
         return found
 
     def decide(self, decision: Decision) -> None:
-        """Note what was decided about those who wait."""
+        """Note what was decided about the waiting consumers."""
         self.decision = decision
         self.proven = self.proven and decision.proven
 
     def wanted(self) -> dict[int, Wanted]:
-        """What those ask for who wait."""
+        """Return what the waiting consumers ask for, by place."""
         return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
 
     def settled(self) -> Settled:
-        """What became of all. Raises NotAll if too many got nothing."""
+        """Return the outcomes of all consumers. Raises NotAll if too many got nothing."""
         if self.has_failed:
             refused = {
                 place: each for place, each in self.outcomes.items() if isinstance(each, PlacementError)
@@ -162,7 +162,7 @@ class Contest:
         return Settled(outcomes, self.proven, self.decision.rules)
 
     def terms(self) -> Terms | None:
-        """What must still be so when those who wait are given something; None if that is nothing."""
+        """Return the terms on which the waiting consumers may claim; None if there are none."""
         groups = {
             each.applicant.consumer_uuid: each.group
             for each in self.waiting.values()
@@ -179,7 +179,7 @@ class Contest:
         return Terms(standing, groups, cpus)
 
     def settle(self, outcomes: Mapping[int, Outcome]) -> None:
-        """Note what became of some."""
+        """Note the outcomes of some consumers."""
         self.outcomes.update(outcomes)
         for place in outcomes:
             del self.waiting[place]
@@ -201,9 +201,9 @@ def in_rounds(
     applications: Sequence[Application],
     settle: Callable[[Sequence[Application], Sequence[Outcome]], Settled],
 ) -> Settled:
-    """Settle all; then once more with what those take instead who found nothing.
+    """Settle all consumers, then once more with the fallbacks of consumers that found nothing.
 
-    `settle` is told what was given before. Once some have something the second round cannot fail.
+    `settle` gets what was given before. Once some consumers hold something, the second round cannot fail.
     """
     try:
         settled = settle(applications, ())
@@ -221,9 +221,9 @@ def in_rounds(
     except (NotAll, SearchTimeout, Unavailable):
         if settled is None or not any(isinstance(each, Fitted) for each in held):
             raise
-        # It is written already, and nobody else knows the uuids of those that are new.
+        # The first round is written, and only this answer can tell the uuids of new consumers.
         return replace(settled, proven=False)
-    # What was given first is as new as what was given now.
+    # The second round finds what was given first as held, but it is fresh in this call.
     outcomes = [
         first if isinstance(first, Fitted) else second for first, second in zip_longest(held, again.outcomes)
     ]
@@ -231,7 +231,7 @@ def in_rounds(
 
 
 def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
-    """The same where those that found nothing take what they take instead; None if nobody is left to."""
+    """Return the applications with fallbacks where nothing was found; None if no fallback is left to try."""
     nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
     if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
         return None
@@ -242,12 +242,12 @@ def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> lis
 
 
 _KIND = "consumer"
-# So many consumers that need not have all or nothing claim in one transaction.
+# The most consumers that claim in one transaction, unless they need all or nothing.
 _AT_ONCE = 1000
 
 
 class BestFit:
-    """Claims the best candidates of queries."""
+    """A use case that claims the best candidates of queries."""
 
     def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: Ruled) -> None:
         self._candidates = candidates
@@ -269,9 +269,9 @@ class BestFit:
         return outcome
 
     def claim_each(self, applications: Sequence[Application]) -> list[Outcome]:
-        """Let each consumer, one after another, hold the best candidate; what became of each.
+        """Let each consumer, one after another, hold the best candidate; return the outcomes.
 
-        Some hundreds at a time claim in one transaction. Repeating the call changes nothing for those that
+        Up to 1000 consumers claim in one transaction. Repeating the call changes nothing for consumers that
         got what they asked for. Raises Unavailable, after which repeating it settles everything.
         """
         found: list[Outcome] = []
@@ -282,7 +282,7 @@ class BestFit:
             except PlacementError as error:
                 if not found:
                     raise
-                # What the others got is written, and nobody else knows the uuids of those that are new.
+                # What the others got is written, and only this answer can tell the uuids of new consumers.
                 return [*found, *[error] * (len(applications) - len(found))]
             some_found = [outcomes[place] for place in range(len(some))]
             _count_repeated(some_found)
@@ -290,9 +290,9 @@ class BestFit:
         return found
 
     def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
-        """The same in one transaction, for at least so many consumers or for none, under rules between them.
+        """Claim in one transaction, for at least so many consumers or for none, under rules between them.
 
-        Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
+        Consumers that get nothing may get their fallback. Raises NotAll, BadRequest naming the place in a
         rule, Unavailable, SearchTimeout.
         """
         wanted, together = _in_groups(applications), _of_groups(together)
@@ -303,7 +303,7 @@ class BestFit:
     def preview(
         self, applications: Sequence[Application], together: Together, world: WorldRequest
     ) -> Settled:
-        """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
+        """Return what `claim_together` would give in such a world; nothing is written. Raises as it does."""
         with imagining(world):
             view = self._ruled.view(world)
             wanted, together = _in_groups(applications), _of_groups(together)
@@ -312,7 +312,7 @@ class BestFit:
     def _previewed(
         self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]
     ) -> Settled:
-        """What would become of each on a view, beside those that were given something before."""
+        """Return the outcomes that consumers would have on a view; some were given something before."""
         contest = Contest(applications, together)
         self._look(contest)
         holding = contest.holding()
@@ -329,10 +329,10 @@ class BestFit:
         return contest.settled()
 
     def _settled(self, applications: Sequence[Application], together: Together) -> Contest:
-        """What became of each, by place; of some only if too many of them got nothing."""
+        """Return the contest with all outcomes, or with some of them if too many consumers got nothing."""
         contest = Contest(applications, together)
         if together.rules and not all(each.is_new for each in applications):
-            # Those who hold something count in the rules.
+            # Consumers that hold something already count in the rules.
             self._look(contest)
         while contest.waiting and not contest.has_failed:
             self._join(contest)
@@ -343,7 +343,7 @@ class BestFit:
                 contest.attempts.pause()
                 continue
             if refused:
-                # Twins of this very call may hold what seems to be missing, also for the same consumer.
+                # A repetition of this call may hold what seems to be missing, even for the same consumer.
                 if self._look(contest):
                     continue
                 contest.settle(refused)
@@ -352,18 +352,18 @@ class BestFit:
         if not contest.has_failed:
             self._join(contest)
         if together.rules and contest.decision is None:
-            # All hold what they ask for: the answer tells how the rules fare all the same.
+            # All hold what they ask for, but the answer still has to tell whether the rules are kept.
             contest.decide(self._ruled.decide({}, contest.holding(), together.rules))
         return contest
 
     def _join(self, contest: Contest) -> None:
-        """Put those into their groups who hold what they ask for already."""
+        """Put consumers that hold what they ask for already into their groups."""
         groups = contest.joining()
         if groups:
             self._claims.join_groups(groups)
 
     def _propose(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
-        """What those who wait would get of the newest forest, and why others would get nothing."""
+        """Return what waiting consumers would get of the newest forest, and why others would get nothing."""
         if contest.together.rules:
             return self._propose_by_rules(contest)
         wishes = Counter(application.wish for application in contest.waiting.values())
@@ -389,7 +389,7 @@ class BestFit:
         return decision.proposals, decision.refused
 
     def _compete(self, contest: Contest, proposals: Mapping[int, Proposal]) -> None:
-        """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
+        """Claim what was proposed to the waiting consumers, all or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
             place: claim_of(
@@ -403,7 +403,7 @@ class BestFit:
         try:
             self._claims.replace(list(claims.values()), terms=contest.terms())
         except (CapacityExceeded, ConcurrentUpdate, BadRequest) as error:
-            # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
+            # Taken by another call, by a repetition of this one, or deleted: the next look will tell.
             is_settled = False
             try:
                 contest.lose(wanted.values())
@@ -413,7 +413,7 @@ class BestFit:
                 if not is_settled:
                     count_refused(_KIND, error)
         except PlacementError as error:
-            # In a conflict some consumer is not one that may claim.
+            # A Conflict means that some consumer may not claim.
             if not isinstance(error, Conflict) or not self._look(contest):
                 count_refused(_KIND, error)
                 raise
@@ -427,7 +427,7 @@ class BestFit:
             )
 
     def _look(self, contest: Contest) -> bool:
-        """Settle those who wait and hold something already, or never may; whether there are any."""
+        """Settle waiting consumers that hold something already or may never claim; return whether any do."""
         applications = contest.waiting
         known = self._holdings.of_consumers(
             [application.applicant.consumer_uuid for application in applications.values()]
@@ -455,7 +455,7 @@ class BestFit:
     def _held(
         self, application: Application, held: ConsumerHoldings, inside: Collection[str]
     ) -> Outcome | None:
-        """What a consumer holds, be it what it takes where nothing else is left; or why it may not claim."""
+        """Return what a consumer holds for its wish or fallback, or why it may not claim; None if it may."""
         outcome = held_already(self._candidates, application, held, inside)
         if not isinstance(outcome, Conflict) or application.fallback is None:
             return outcome
@@ -465,7 +465,7 @@ class BestFit:
 
 
 def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
-    """The applications with the groups as they are stored."""
+    """Return the applications with the names under which their groups are stored."""
     return [
         each if each.group is None else replace(each, group=scoping.group(each.group))
         for each in applications
@@ -473,7 +473,7 @@ def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
 
 
 def _of_groups(together: Together) -> Together:
-    """The rules about groups as they are stored."""
+    """Return the conditions with the names under which the groups in rules are stored."""
     rules = (
         replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
     )
@@ -481,7 +481,7 @@ def _of_groups(together: Together) -> Together:
 
 
 def _count_repeated(outcomes: Sequence[Outcome]) -> None:
-    """Count those that held what they asked for before the call."""
+    """Count the consumers that held what they asked for before the call."""
     held = sum(isinstance(each, Fitted) and not each.fresh for each in outcomes)
     if held:
         count_repeated(_KIND, held)

@@ -34,12 +34,12 @@ _BAD = "placement.query.bad_value"
 
 @lru_cache(maxsize=256)
 def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
-    """The query of a query string; kept, as callers send the same ones again and again. Raises BadRequest."""
+    """Parse a query string, and keep the result, as callers repeat their queries. Raises BadRequest."""
     return parse(read(query_string.decode("latin-1")), version)
 
 
 def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
-    """The query. Raises BadRequest."""
+    """Return the query of parameters. Raises BadRequest."""
     keys = _keys(version)
     keys.check(parameters)
     limit = _limit(parameters)
@@ -75,7 +75,7 @@ def _keys(version: Microversion) -> _Keys:
 
 
 class _Keys:
-    """Which parameters a version knows."""
+    """The parameters that a microversion knows."""
 
     def __init__(self, version: Microversion) -> None:
         self._granular = version.offers(Feature.GRANULAR_GROUPS)
@@ -87,7 +87,7 @@ class _Keys:
         self._plain = names
 
     def check(self, parameters: Parameters) -> None:
-        """Raises BadRequest naming what is not known or, before granular groups, what is missing."""
+        """Raise BadRequest naming what is not known or, before granular groups, what is missing."""
         if not self._granular:
             known = ["resources", *self._single, *self._plain]
             if not every(parameters, "resources"):
@@ -107,12 +107,12 @@ class _Keys:
             raise BadRequest(f"{refused}. Parameters of the Placement API: {self._in_words()}")
 
     def _in_words(self) -> str:
-        """The parameters for whoever reads no regular expressions."""
+        """Return the parameters in words, as an alternative to regular expressions."""
         groups, single = ", ".join(self._plain), ", ".join(self._single)
         return f"{single}, and of each group, its suffix behind them as in resources1: {groups}"
 
     def _split(self, key: str) -> tuple[str, str] | None:
-        """The keyword and the suffix of a group's parameter."""
+        """Return the keyword and the suffix of a group's parameter."""
         for name, pattern in self._compiled:
             found = pattern.fullmatch(key)
             if found:
@@ -120,7 +120,7 @@ class _Keys:
         return None
 
     def drafts(self, parameters: Parameters) -> list[_Draft]:
-        """The parameters of each group, groups in order of first appearance."""
+        """Return the parameters of each group, groups in order of first appearance."""
         found: dict[str, _Draft] = {}
         for key, value in parameters:
             if key in self._single:
@@ -140,7 +140,7 @@ class _Draft:
     values: dict[str, list[str]] = field(default_factory=dict)
 
     def group(self, version: Microversion) -> RequestGroup:
-        """The group, its values parsed in the order they came; of some parameters only the last counts."""
+        """Return the group. Its values are parsed in the order they came; of some only the last counts."""
         forms = grammar_of(version)
         resources: dict[str, int] = {}
         traits = grammar.TraitExpression()
@@ -262,7 +262,7 @@ def _check_conflicts(groups: Sequence[RequestGroup]) -> None:
         )
 
 
-# Amounts that may come from several providers, as queries say it.
+# Split amounts, which may come from several providers, in query strings.
 #
 # Source: placement-api.md, "Split amounts".
 
@@ -273,7 +273,7 @@ _NO_CLASSES = frozenset[str]()
 
 
 def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGroup]]:
-    """The other parameters, and by suffix what these say: groups with nothing but `split` and `split_rule`.
+    """Return the other parameters, and by suffix groups that have only `split` and `split_rule`.
 
     Raises BadRequest naming the parameter.
     """
@@ -307,7 +307,7 @@ def _rule(text: str, where: str) -> SplitRule:
 
 
 def with_splits(query: CandidateQuery, splits: Mapping[str, RequestGroup]) -> CandidateQuery:
-    """The query with what `taken_out` found. Raises BadRequest naming the parameter."""
+    """Return the query with what `taken_out` found. Raises BadRequest naming the parameter."""
     unknown = sorted(splits.keys() - {group.suffix for group in query.groups})
     if unknown:
         raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")
@@ -321,7 +321,7 @@ def with_splits(query: CandidateQuery, splits: Mapping[str, RequestGroup]) -> Ca
 
 
 def checked(query: CandidateQuery) -> CandidateQuery:
-    """The query, if what it splits makes sense. Raises BadRequest naming the place."""
+    """Return the query if its splits make sense. Raises BadRequest naming the place."""
     for group in query.groups:
         where = query.place(group, "split")
         if group.split and group.suffix == UNSUFFIXED:

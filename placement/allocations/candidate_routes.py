@@ -59,7 +59,7 @@ allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)
     ),
 )
 def candidates() -> Response:
-    """Where the request fits."""
+    """Return the candidates of a request."""
     query = candidate_query.parse_text(request.query_string, context.version())
     renderer = current_app.extensions["placement_candidates_renderer"]
     return streamed(renderer.body(use_cases().candidates.find(query), context.version()))
@@ -81,7 +81,7 @@ extended_candidates_blueprint = Blueprint("extended_candidates", __name__)
     described=Operation({200: ScoredCandidates}, errors=[404], query=(*EXTENDED, WORLD)),
 )
 def extended_candidates() -> Response:
-    """Where the request fits, best first, with scores; with explain=1 also why, with a world what if."""
+    """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
     given = parameters()
     rest = [pair for pair in given if pair[0] != WORLD.name]
     return _found(*extended_query.parse(rest), world_of_text(single(given, WORLD.name)))
@@ -99,7 +99,7 @@ def extended_candidates() -> Response:
     described=Operation({200: ScoredCandidates}, errors=[404], body=CandidatesInWorld),
 )
 def candidates_by_json() -> Response:
-    """The same for a query in JSON, which may be longer than any URL."""
+    """Return the candidates of a request in JSON, which may be longer than any URL."""
     body = validated()
     return _found(*extended_query.parse_json(body), world_of(body.get("world", {})))
 
@@ -109,7 +109,7 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
         renderer = current_app.extensions["placement_candidates_renderer"]
         search = use_cases().candidates.find(query, options)
     else:
-        # What is kept of trees as they are is not so there.
+        # The shared renderer keeps summaries of real trees, which do not hold in another world.
         renderer = CandidatesRenderer()
         search = use_cases().planning.candidates(query, options, world)
     members = explanation_member(search) if options.explain else {}
@@ -147,8 +147,8 @@ claims_blueprint = Blueprint("claims", __name__)
 def create() -> Response:
     """Let consumers hold the best candidates of a query or of a flavor; repeating it changes nothing.
 
-    With `members` it is for many, in one transaction: each by itself, or at least so many or none, and under
-    rules between them. With `dry_run` nothing is written.
+    With `members` many consumers claim: each by itself, or at least `minimum` or none, and under rules
+    between them. With `dry_run` nothing is written.
     """
     given = json_body()
     if isinstance(given, dict) and "members" in given:

@@ -28,7 +28,7 @@ from placement.http.fields import (
 from placement.http.microversions import Feature
 from placement.http.schemas import OPTIONAL, Answer, VersionedSchema, amounts, since, texts
 
-# What is to be different in a question what would be. Nothing of it is written.
+# What-if questions: what is to be different. Nothing of it is written.
 
 
 _MOST_HOSTS = 100_000
@@ -39,7 +39,7 @@ def _host() -> String:
 
 
 class ReofferedBody(VersionedSchema):
-    """Inventories of a class, on some hosts (by name or uuid) or all; not for pods."""
+    """Changed inventories of a class on some hosts (by name or uuid) or all; not for pods."""
 
     resource_class = String(1, 255, fields.NAME, required=True)
     allocation_ratio = Number(0, MAX_FLOAT)
@@ -48,14 +48,14 @@ class ReofferedBody(VersionedSchema):
 
 
 class MoreBody(VersionedSchema):
-    """Hosts like one (by name or uuid), on which nobody holds anything; for pods, nodes of the cluster."""
+    """New hosts like a given one (by name or uuid), without allocations; for pods, nodes of the cluster."""
 
     like = String(1, 255, required=True)
     count = Integer(1, _MOST_HOSTS, required=True)
 
 
 class WorldBody(VersionedSchema):
-    """What is to be different; nothing is written."""
+    """The differences of an imagined world from the present one; nothing is written."""
 
     without = Sequence(_host())
     inventories = Sequence(Object(ReofferedBody))
@@ -71,7 +71,7 @@ def _name() -> String:
 
 
 class Group(VersionedSchema):
-    """One request group; an inner list is a choice of which one is enough."""
+    """One request group; of an inner list one item is enough."""
 
     resources = Mapping(fields.NAME, Integer(1))
     required = Sequence(AnyOf(_name()))
@@ -84,7 +84,7 @@ class Group(VersionedSchema):
 
 
 class QueryBody(VersionedSchema):
-    """What is asked for; groups by suffix."""
+    """A query with its groups by suffix."""
 
     groups = Mapping(fields.SUFFIX, Object(Group), required=True, least=1)
     group_policy = Choice(POLICIES)
@@ -104,7 +104,7 @@ class CandidatesBody(QueryBody):
 
 
 class Claimant(VersionedSchema):
-    """Who claims; in a claim for a flavor the rest is a request for its candidates."""
+    """A consumer that claims; the rest of a claim for a flavor is a request for the flavor's candidates."""
 
     consumer_uuid = Uuid(required=True)
     project_id = String(1, 255, required=True)
@@ -120,19 +120,19 @@ class NewClaim(Claimant):
 
 
 class NewJsonClaim(Claimant):
-    """The same with a query in JSON."""
+    """POST /ext/v1/claims with a query in JSON."""
 
     query = Object(CandidatesBody, required=True)
 
 
 class Member(VersionedSchema):
-    """A consumer of many, or several alike; what it does not say all of them have in common."""
+    """A consumer of a claim for many, or several alike; what is missing here is taken from the claim."""
 
     consumer_uuid = Uuid()
-    # Of several: theirs, or how many new ones.
+    # For several consumers: their uuids, or the number of new ones.
     consumer_uuids = Sequence(Uuid(), least=1, most=MOST_MEMBERS, unique=True)
     count = Integer(1, MOST_MEMBERS)
-    # What rules call them.
+    # The name in rules.
     name = String(1, 255)
     group = String(1, 255)
     project_id = String(1, 255)
@@ -148,7 +148,7 @@ class Member(VersionedSchema):
 
 
 class RuleBody(VersionedSchema):
-    """A rule between members, and others that are there already."""
+    """A rule between members, and consumers that exist already."""
 
     kind = Choice(list(RuleKind), required=True)
     per = Choice(list(Per))
@@ -165,7 +165,7 @@ class RuleBody(VersionedSchema):
 
 
 class ClaimForMany(VersionedSchema):
-    """Claims of many consumers: each by itself, or at least `minimum` or nobody, `atomic` for all.
+    """Claims of many consumers: each by itself, or at least `minimum` or none; `atomic` asks for all.
 
     With `dry_run` nothing is written, and `world` says what is to be different.
     """
@@ -190,7 +190,7 @@ class ClaimForMany(VersionedSchema):
 
 
 class ClaimForFlavor(Claimant, FlavorRequest):
-    """The same for a flavor, translated as it is claimed."""
+    """A claim for a flavor, which is translated when it is claimed."""
 
     cluster = String(nullable=True)
 
@@ -204,12 +204,12 @@ class CandidatesInWorld(CandidatesBody):
 # Answers about allocation candidates, and explanations.
 
 
-# What a strategy says of one class: figures, or why it does not count.
+# The figures of one class in a strategy, or why the class does not count.
 _FIGURES = Given({"type": "object", "additionalProperties": {"type": ["number", "string"]}})
 
 
 class CapacityUsed(Answer):
-    """What there is of a class at a provider, and what of that is used."""
+    """The capacity of a class at a provider, and the part of it in use."""
 
     capacity = Integer()
     used = Integer()
@@ -242,7 +242,7 @@ class ListedCandidate(Answer):
 
 
 class Candidate(Answer):
-    """What a consumer could hold."""
+    """A candidate: amounts by provider that a consumer could hold."""
 
     allocations = Mapping(fields.UUID, Object(Amounts))
     mappings = Mapping(fields.SUFFIX, Sequence(Uuid()), metadata=since(Feature.MAPPINGS))
@@ -263,7 +263,7 @@ class Candidates(Answer):
 
 
 class ScorePart(Answer):
-    """What one strategy, or one preference, adds to a score."""
+    """The part of a score that one strategy, or one preference, adds."""
 
     type = String(metadata=OPTIONAL)
     score = Number(metadata=OPTIONAL)
@@ -290,7 +290,7 @@ class NamedProvider(Answer):
 
 
 class ConditionShown(Answer):
-    """What is asked for."""
+    """A condition that a query asks for."""
 
     kind = Choice(list(Kind))
     resource_class = String(metadata=OPTIONAL)
@@ -300,7 +300,7 @@ class ConditionShown(Answer):
 
 
 class StageShown(ConditionShown):
-    """How many met a condition."""
+    """A condition, and how many providers or trees met it."""
 
     group = String(nullable=True)
     condition = String()
@@ -312,7 +312,7 @@ class StageShown(ConditionShown):
 
 
 class ShortageShown(Answer):
-    """What keeps somebody from serving."""
+    """A reason that keeps a provider, a tree or a node from serving."""
 
     reason = Choice(list(Reason))
     groups = texts()
@@ -325,7 +325,7 @@ class ShortageShown(Answer):
 
 
 class NearMiss(Answer):
-    """Who came closest, and what is in the way."""
+    """A provider, a tree or a node that came closest, and what is in the way."""
 
     resource_provider = Object(NamedProvider)
     resource_class = String(nullable=True, metadata=OPTIONAL)
@@ -341,7 +341,7 @@ class NearMiss(Answer):
 
 
 class ExplanationShown(Answer):
-    """Why something fits, or nothing."""
+    """The reasons why something fits, or why nothing does."""
 
     stages = Sequence(Object(StageShown))
     first_empty = Integer(nullable=True)
@@ -394,7 +394,7 @@ class Translation(Answer):
 
 
 class FlavorCandidates(Answer):
-    """Where a flavor fits."""
+    """A flavor's translation and its candidates."""
 
     translation = Object(Translation)
     query_used = Choice(["querystring", "fallback_querystring"])

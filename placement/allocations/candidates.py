@@ -39,7 +39,7 @@ from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database
 
-# Names in the JSON body of a search that nobody has created, refused by their place.
+# Names in the JSON body of a search that do not exist, refused by their place.
 
 
 class _Mention(NamedTuple):
@@ -50,7 +50,7 @@ class _Mention(NamedTuple):
 
 
 def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
-    """Raises BadRequest naming the first place in the body with classes or traits that do not exist.
+    """Raise BadRequest naming the first place in the body with classes or traits that do not exist.
 
     Source: placement-api.md, "Candidates by JSON".
     """
@@ -72,20 +72,20 @@ def _mentions(known: Names, query: CandidateQuery) -> Iterator[_Mention]:
 
 
 LOG = logging.getLogger(__name__)
-# What the near miss in the log line may cost where no explanation was asked for.
+# The time for the near miss in the log line, where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
-# A group is hard to place if it found no place at least as often, compared with the hardest one.
+# A group is hard to place if it has at least this share of the dead ends of the hardest group.
 _HARD = 0.1
-# More than a query string can name. What precedes the search is not divided, so its time does not bound it.
+# More than a query string can name. The time of the search does not bound the work that precedes it.
 _MOST_GROUPS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order.
+    """Settings of the search: at most `maximum` candidates (None: no bound), and their order.
 
-    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order;
-    where candidates are ordered by score, that order stands. `order` counts unless a query says otherwise.
+    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order.
+    An order by score stands. `order` counts unless a query says otherwise.
     `seconds`: how long one search with its explanation may take.
     """
 
@@ -106,7 +106,7 @@ class Search:
 
 
 class Candidates:
-    """Finds where a request fits."""
+    """A use case that finds where a request fits."""
 
     def __init__(self, database: Database, keeper: ForestKeeper, settings: SearchSettings) -> None:
         self._database = database
@@ -114,7 +114,7 @@ class Candidates:
         self._settings = settings
 
     def view(self) -> View:
-        """What a search would see now. Raises Unavailable."""
+        """Return what a search would see now. Raises Unavailable."""
         with STAGE_SECONDS.labels("catch_up").time():
             return self._keeper.current()
 
@@ -125,7 +125,7 @@ class Candidates:
     def find_in(
         self, view: View, query: CandidateQuery, options: SearchOptions, among: Mask | None = None
     ) -> Search:
-        """The same on a view that was asked for before, at some of its rows as roots or at all."""
+        """Search a view from before; `among`: the rows that may be roots, None for all. Raises as `find`."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(view, query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
@@ -145,11 +145,11 @@ class Candidates:
         return found
 
     def budget(self) -> Budget:
-        """The time of one search from now on, as long as the caller stays."""
+        """Return the budget of one search from now on, which ends early if the caller goes away."""
         return Budget(deadline.remaining(self._settings.seconds), deadline.caller_is_gone)
 
     def wanted(self, view: View, query: CandidateQuery, options: SearchOptions) -> tuple[ForestQuery, ...]:
-        """The query by ids; where it asks core trees something else, that for others and that for these.
+        """Return the query by ids; two if it asks core trees something else, theirs last.
 
         Raises BadRequest for unknown names.
         """
@@ -164,12 +164,12 @@ class Candidates:
         return others, replace(on_cores, tree_kind=is_core)
 
     def is_cut(self, search: Search, query: CandidateQuery) -> bool:
-        """Whether a search may have left out candidates."""
+        """Return whether a search may have left out candidates."""
         most = min(query.limit or 2**31, self._settings.maximum or 2**31)
         return len(search.answer) >= most
 
     def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
-        """What the query asks of the trees of these providers."""
+        """Return what the query asks of the trees of these providers."""
         if query.on_core_trees is None:
             return query
         view = self._keeper.current()
@@ -185,7 +185,7 @@ class Candidates:
         options: SearchOptions,
         aggregates: Mapping[str, int],
     ) -> Search:
-        """The search of the trees without cores and that of core trees as one.
+        """Search trees without cores and core trees, and join the answers.
 
         The explanation is that of the core trees, unless only the others have candidates.
         """
@@ -244,7 +244,7 @@ class Candidates:
         if ended.abandoned:
             return SearchTimeout("The caller went away, so the search was ended.")
         if deadline.is_over() and not wanted.budget.dead_ends:
-            # A silent database leaves a search without a second, which says nothing about the query.
+            # A slow database may leave the search no time, which says nothing about the query.
             return RequestTimeout("the search")
         return SearchTimeout(
             f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
@@ -253,7 +253,7 @@ class Candidates:
         )
 
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
-        """The ids of all aggregates that are mentioned."""
+        """Return the ids of all aggregates that are mentioned."""
         sets = [frozenset(options.aggregates), *query.root_member_of]
         sets += [any_of for group in query.groups for any_of in aggregates_of(group)]
         return scoping.aggregates(view.forest, aggregate_ids(self._database, sets))
@@ -296,7 +296,7 @@ class Candidates:
         *,
         explain: bool = False,
     ) -> SearchOptions:
-        """The options of a request; without `order_by` the cluster's order counts, else the service's.
+        """Return the options of a request; its order is `order_by`, else the cluster's, else the service's.
 
         Raises BadRequest naming the parameter.
         """
@@ -325,7 +325,7 @@ class Candidates:
         return found
 
     def inside_cluster(self, options: SearchOptions, uuids: Collection[str]) -> Collection[str]:
-        """Those of the providers that belong to the cluster of the options; all if these name none."""
+        """Return the providers that belong to the cluster of the options; all if these name no cluster."""
         if options.cluster_aggregate is None or not uuids:
             return uuids
         forest = self._keeper.current().forest
@@ -337,7 +337,7 @@ class Candidates:
 
 
 def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:
-    """What was asked by turn of the candidates: of trees without cores first, then of core trees."""
+    """Return the queries by turn of the candidates: of trees without cores first, then of core trees."""
     return (query,) if query.on_core_trees is None else (query, query.on_core_trees)
 
 
@@ -347,7 +347,7 @@ def _is_core_tree(view: View) -> IsCoreTree:
 
 
 def _has_core_trees(view: View, wanted: ForestQuery) -> bool:
-    """Whether there are core trees where the query looks."""
+    """Return whether there are core trees where the query looks."""
     roots = view.forest.providers.root[view.forest.roots]
     roots = roots[RootIsIn(wanted.root_member_of, frozenset()).among(view.forest, roots)]
     return bool(_is_core_tree(view).among(view.forest, roots).any())
@@ -359,7 +359,7 @@ def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary,
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:
-    """The names of the groups that found no place most often; of all groups if none stood out."""
+    """Return the names of the groups that found no place most often; of all groups if none stood out."""
     dead_ends = wanted.budget.dead_ends
     most = max(dead_ends.values(), default=0)
     suffixes = [
@@ -369,12 +369,12 @@ def _hardest(wanted: ForestQuery) -> list[str]:
 
 
 def _called(aggregate: str, options: SearchOptions) -> str:
-    """What an aggregate is called in explanations."""
+    """Return the name of an aggregate in explanations."""
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
 
 def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery) -> None:
-    """Raises BadRequest for a class that only sharing providers offer, unless a subtree is named for it.
+    """Raise BadRequest if only sharing providers offer a split class, unless `same_subtree` names its group.
 
     Source: placement-api.md, "Split amounts".
     """

@@ -1,4 +1,4 @@
-"""The bodies of /ext/v1/claims: who claims what."""
+"""The bodies of /ext/v1/claims: which consumer claims what."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 
 
 def application(given: object) -> Application:
-    """Who claims, and what. Raises BadRequest."""
+    """Return the consumer that claims, and its wish. Raises BadRequest."""
     is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
     body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
     query = body.pop("query")
@@ -44,7 +44,7 @@ def application(given: object) -> Application:
 
 
 def wish_at(place: str, query: object) -> Wish:
-    """What the query at a place of a body asks for, a text or JSON. Raises BadRequest naming the place."""
+    """Return the wish of a query, text or JSON, at a place of a body. Raises BadRequest naming the place."""
     try:
         if isinstance(query, dict):
             return _wish(load(CandidatesBody, context.version(), query, ""), "")
@@ -56,7 +56,7 @@ def wish_at(place: str, query: object) -> Wish:
 
 
 def _wish(given: str | Mapping[str, Any], place: str) -> Wish:
-    """A query that keeps to its schema. Raises BadRequest."""
+    """Return the wish of a query that keeps to its schema. Raises BadRequest."""
     query, options = (
         extended_query.parse(read(given)) if isinstance(given, str) else extended_query.parse_json(given)
     )
@@ -70,7 +70,7 @@ def _wish(given: str | Mapping[str, Any], place: str) -> Wish:
 
 _OWN = CLAIMANT[1:]
 _WHO = ("consumer_uuid", "consumer_uuids", "count")
-# What is said only of some kinds of rules, or of some kinds of places.
+# Members of a rule that only some kinds of rules, or of places, may have.
 _OF_KINDS = {"count": RuleKind.AT_MOST, "max_skew": RuleKind.SPREAD}
 _OF_PLACES = {
     "aggregates": Per.AGGREGATE,
@@ -84,7 +84,7 @@ _MARKERS = ("resource_class", "trait", "depth")
 
 @dataclass(frozen=True, slots=True)
 class ManyClaims:
-    """Who claims what, and what they keep to; `world` is what is to be different where nothing is written."""
+    """The claims of many consumers and their conditions; `world`: what is to be different in a dry run."""
 
     applications: list[Application]
     together: Together
@@ -92,13 +92,13 @@ class ManyClaims:
 
     @property
     def is_one_decision(self) -> bool:
-        """Whether what one gets depends on what others get, so that all are decided on together."""
+        """Return whether one outcome depends on others, so that all consumers are decided on together."""
         fallbacks = any(each.fallback for each in self.applications)
         return bool(self.together.rules or self.together.minimum) or fallbacks
 
 
 def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
-    """The claims in a body for many; `parse` reads the query of a flavor. Raises BadRequest naming it."""
+    """Read the claims of a body for many; `parse` reads flavor queries. Raises BadRequest with the place."""
     body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
     _refuse_too_many(body["members"])
     group = server_group(body["server_group"]) if "server_group" in body else None
@@ -126,7 +126,7 @@ def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
 
 
 def _refuse_too_many(members: Sequence[Mapping[str, Any]]) -> None:
-    """Raises BadRequest. They are counted before any is made: a small body may name a hundred million."""
+    """Raise BadRequest for too many, before any is made: a small body may name a hundred million."""
     count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in members)
     if count > MOST_MEMBERS:
         raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
@@ -139,7 +139,7 @@ def _wanted(
     known: dict[bytes, FlavorWish],
     parse: ParseQuery,
 ) -> FlavorWish:
-    """What a member asks for: its query or flavor, or else that of all; equal ones share one wish."""
+    """Return the wish of a member: its query or flavor, else the claim's; equal ones share one wish."""
     place = f"members[{number}]"
     said = member if "query" in member or "flavor" in member else body
     own = f"{place}." if said is member else ""
@@ -166,7 +166,7 @@ def _wanted(
 
 @contextmanager
 def _named(place: str | None) -> Iterator[None]:
-    """Errors about a flavor that a member has a part in name the member."""
+    """Name the member in errors about a flavor, if the member gave a part of it."""
     try:
         yield
     except FlavorRefused as refused:
@@ -182,7 +182,7 @@ def _named(place: str | None) -> Iterator[None]:
 
 
 def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
-    """The consumers of a member, whether each is a new one, and its place in the body."""
+    """Yield the consumers of a member, whether each is a new one, and its place in the body."""
     place = f"members[{number}]"
     given = [name for name in _WHO if name in member]
     if not given:
@@ -202,7 +202,7 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
 
 
 def _said(name: str, number: int, member: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
-    """What a member says, or all have in common."""
+    """Return what a member says, or what all have in common. Raises BadRequest if there is neither."""
     value = member.get(name, body.get(name))
     if value is None:
         raise BadRequest(f"members[{number}].{name}: is missing, and the claim says none for all members")

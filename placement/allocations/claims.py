@@ -36,18 +36,18 @@ from placement.storage.database import Database, Transaction
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 from placement.storage.transactions import attempt, ensure
 
-# So many claims of new consumers are written by one statement, and for so long they wait for that.
+# The most claims of new consumers that one statement writes, and how long they wait for it.
 _MOST_GATHERED = 32
 _GATHERING_SECONDS = 0.01
-# A statement that takes longer, for a lock that others hold, each sends by itself.
+# If the statement takes longer, as it waits for a lock, each caller sends its own.
 _COMMON_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What must still be so when a claim is written, and what is kept with consumers, by uuid.
+    """The terms of a claim: what must still be so when it is written, and what is kept by consumer uuid.
 
-    That is the groups that they come into, and the dedicated CPUs of guests.
+    Kept are the groups that consumers join, and the dedicated CPUs of guests.
     """
 
     standing: Standing
@@ -56,7 +56,7 @@ class Terms:
 
 
 class Claims:
-    """Writes what consumers hold."""
+    """A use case that writes what consumers hold."""
 
     def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database
@@ -76,7 +76,7 @@ class Claims:
 
     @counted("consumer")
     def put(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
-        """Replace what consumers hold, and count what became of it. Raises as `replace`."""
+        """Replace what consumers hold, and count the outcome. Raises as `replace`."""
         self.replace(claims, of_one_consumer=of_one_consumer)
 
     def replace(
@@ -113,7 +113,7 @@ class Claims:
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
     def _take_place_soon(self, claims: Sequence[ConsumerClaim]) -> bool:
-        """As `_take_place_at_once`, that of one consumer together with those of other callers."""
+        """Do as `_take_place_at_once`; a claim of one consumer goes together with claims of other callers."""
         who = initiator()
         if len(claims) != 1 or not self.may_be_gathered or not all(_is_fresh(claim) for claim in claims):
             return self._take_place_at_once(claims, [who] * len(claims), of_one_request=True)
@@ -125,14 +125,14 @@ class Claims:
     def _taken_together(
         self, asked: Sequence[tuple[ConsumerClaim, Initiator]]
     ) -> Sequence[bool | OutcomeUnknown | None]:
-        """True for all, or nothing; but what became of them is known of none if it is unknown."""
+        """Return True for all claims, or None for all, or OutcomeUnknown for all if that is not known."""
         try:
             with deadline.within(_COMMON_SECONDS):
                 taken = self._take_place_at_once([claim for claim, _ in asked], [who for _, who in asked])
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
         except Unavailable:
-            # A slow disk ends the statement after its second; each request has 30 of its own.
+            # With a slow disk the statement ends after its second; each request has 30 s of its own.
             return [None] * len(asked)
         return [taken or None] * len(asked)
 
@@ -142,9 +142,9 @@ class Claims:
         return self._database.backend.has_claim_statement
 
     def take_together(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
-        """Have consumers that must be new hold what they claim, each for a caller of its own.
+        """Let consumers that must be new hold what they claim, each for a caller of its own.
 
-        All of them or none: False, and nothing done, if any of it cannot be. Raises TryAgain, OutcomeUnknown,
+        Returns False, and writes nothing, if any of them cannot. Raises TryAgain, OutcomeUnknown,
         Unavailable.
         """
         self._attributes.register(attributes_of(claims))
@@ -160,7 +160,7 @@ class Claims:
         *,
         of_one_request: bool = False,
     ) -> bool:
-        """The usual case, consumers that are new: one statement. False if it is another or does not fit.
+        """Claim in one statement for new consumers, the usual case; False if any is not new or does not fit.
 
         Unless they are `of_one_request`, each of the claims raises the generations of its providers.
         """
@@ -243,7 +243,7 @@ class Claims:
 
 
 def generation_after(claim: ConsumerClaim) -> int:
-    """The generation of a consumer once it holds what it claims, if it had the one of the claim."""
+    """Return the generation of a consumer once it holds what it claims, if it had the one of the claim."""
     return claim.generation + 1 if isinstance(claim.generation, int) else 1
 
 
@@ -276,7 +276,7 @@ def _steps(claims: Sequence[ConsumerClaim], *, of_one_request: bool) -> Mapping[
 
 
 def _rises(amounts: Sequence[Amount]) -> list[Rise]:
-    """By how much the use of each inventory rises."""
+    """Return by how much the use of each inventory rises."""
     together: dict[tuple[str, str], list[int]] = defaultdict(list)
     for given in amounts:
         together[given.provider_uuid, given.class_name].append(given.amount)

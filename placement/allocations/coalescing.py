@@ -1,8 +1,8 @@
-"""Callers who ask for the same at the same time are served by one of them.
+"""Gathering: of callers that ask for one thing at one time, one serves the others.
 
-The first begins at once and by itself. Whoever comes while it is at work waits, and when it is done one of
-those who waited works for all of them: their number follows from how long the work takes, and nobody waits
-for others to come. Where the work takes too long, who has waited long enough begins all the same.
+The first caller begins at once and works for itself. Callers that come meanwhile wait; when it is done, one
+of them works for all of them. Their number follows from how long the work takes: no caller waits for others
+to come. If the work takes too long, a caller that has waited long enough begins nevertheless.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Given = TypeVar("Given")
 
 
 class _Caller(Generic[Asked, Given]):
-    """One who asks; whom it works for, itself first, and who came since it began, if it is its turn."""
+    """A caller; in its turn, `crowd` are the callers it works for, itself first, and `later` came since."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -27,7 +27,7 @@ class _Caller(Generic[Asked, Given]):
 
 
 class Gathering(Generic[Asked, Given]):
-    """Gathers what is asked for by a key; callers are threads."""
+    """A gathering of requests that have one key; callers are threads."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class Gathering(Generic[Asked, Given]):
         most: int,
         patience_seconds: float,
     ) -> None:
-        """`work` serves up to `most` callers, and says None for those that it has nothing for.
+        """Set up `work`, which serves up to `most` callers, and gives None to callers it has nothing for.
 
-        Nobody waits for longer than `patience_seconds` until its turn comes or it is taken along; how long it
+        No caller waits longer than `patience_seconds` until its turn comes or it is taken along. How long it
         takes from then on is up to `work`.
         """
         self._work = work
         self._most = most
         self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
-        # Who came since somebody began to work, by key; a key is there while somebody works.
+        # The callers that came since work began, by key; a key is present while a caller works.
         self._waiting: dict[Hashable, list[_Caller[Asked, Given]]] = {}
 
     def ask(self, key: Hashable, asked: Asked, alone: Callable[[], Given]) -> Given:
-        """What `alone` gives, or what somebody who worked for many was given for this caller.
+        """Return what `alone` gives, or what a caller that worked for many got for this one.
 
-        `alone` is called by who is the only one, and by those whom the work for many had nothing for, or for
-        whom it failed. Raises what `alone` raises, and where it works for many what that raises.
+        `alone` is called for a single caller, and if the work for many failed or had nothing for the caller.
+        Raises what `alone` raises, and in the caller that works for many what `work` raises.
         """
         caller = _Caller[Asked, Given](asked)
         with self._lock:
@@ -62,7 +62,7 @@ class Gathering(Generic[Asked, Given]):
                 self._begin(key, [caller], [])
         if not caller.is_called.wait(self._patience_seconds):
             self._take_turn(key, caller)
-        # Who was taken along is called when it is served.
+        # A caller that was taken along is called when it is served.
         caller.is_called.wait()
         if caller.crowd:
             try:
@@ -79,13 +79,13 @@ class Gathering(Generic[Asked, Given]):
         crowd: Sequence[_Caller[Asked, Given]],
         later: list[_Caller[Asked, Given]],
     ) -> None:
-        """Let the first of the crowd work for it; others come later."""
+        """Let the first of the crowd work for all of it; `later` holds the callers that wait."""
         self._waiting[key] = crowd[0].later = later
         crowd[0].crowd = crowd
         crowd[0].is_called.set()
 
     def _take_turn(self, key: Hashable, caller: _Caller[Asked, Given]) -> None:
-        """Let it begin for all who wait, unless it was called or taken along meanwhile."""
+        """Let a caller begin for all that wait, unless it was called or taken along meanwhile."""
         with self._lock:
             waiting = self._waiting.get(key, [])
             if caller in waiting:
@@ -94,7 +94,7 @@ class Gathering(Generic[Asked, Given]):
                 self._begin(key, crowd, waiting[len(crowd) - 1 :])
 
     def _end(self, key: Hashable, caller: _Caller[Asked, Given]) -> None:
-        """Call the next, unless somebody who had to wait too long has begun already."""
+        """Call the next caller, unless one that had to wait too long has begun already."""
         with self._lock:
             waiting = caller.later
             if self._waiting.get(key) is not waiting:

@@ -33,7 +33,7 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 
 
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
-    """The query and the options. Raises BadRequest naming the parameter."""
+    """Return the query and the options. Raises BadRequest naming the parameter."""
     is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
     asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
     options = use_cases().candidates.options(
@@ -43,7 +43,7 @@ def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
 
 
 class _Asked(NamedTuple):
-    """What the parameters say, whatever there is of it."""
+    """The content of the parameters, whether or not what they name exists."""
 
     query: CandidateQuery
     order_by: str | None
@@ -52,7 +52,7 @@ class _Asked(NamedTuple):
     explain: bool
 
 
-# Callers send the same ones again and again.
+# Callers repeat their queries.
 @lru_cache(maxsize=256)
 def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
     parameters = list(given)
@@ -74,7 +74,7 @@ def _flag(value: str | None) -> bool:
 
 
 def parse_preferences(values: Sequence[str], *, is_json: bool = False) -> tuple[SoftCondition, ...]:
-    """All `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
+    """Parse all `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
     places = (f"prefer[{at}]" if is_json else "prefer" for at in range(len(values)))
     found = tuple(soft for place, value in zip(places, values, strict=True) for soft in _parsed(value, place))
     if len(found) > _MOST_PREFERENCES:
@@ -112,7 +112,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
-    """The query and the options of a body that keeps to its schema (CandidatesBody). Raises BadRequest."""
+    """Return the query and the options of a body that keeps to CandidatesBody. Raises BadRequest."""
     query = _read(body)
     options = use_cases().candidates.options(
         order_by=body.get("order_by"),
@@ -124,7 +124,7 @@ def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
 
 
 def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
-    """The query of a body that keeps to its schema (QueryBody). Raises BadRequest."""
+    """Return the query of a body that keeps to QueryBody. Raises BadRequest."""
     return checked(_read(body))
 
 
@@ -164,7 +164,7 @@ def _sets(lists: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
 
 
 def _check(query: CandidateQuery, policy: str | None) -> None:
-    """The combinations that the query string refuses, too."""
+    """Raise BadRequest for combinations that the query string refuses, too."""
     if not any(group.resources for group in query.groups):
         raise BadRequest("groups: at least one must ask for resources")
     named = frozenset().union(*query.same_subtree)
@@ -193,11 +193,11 @@ def _check_whole(query: CandidateQuery, policy: str | None) -> None:
         raise BadRequest("group_policy: is required where several groups have suffixes")
 
 
-# What is to be different in a question what would be, from a parameter or a part of a body.
+# What-if questions: what is to be different, from a parameter or a part of a body.
 
 
 def world_of_text(text: str | None) -> WorldRequest:
-    """What is to be different, by a parameter. Raises BadRequest."""
+    """Return what is to be different according to a parameter. Raises BadRequest."""
     try:
         given = {} if text is None else orjson.loads(text)
     except ValueError as error:
@@ -206,7 +206,7 @@ def world_of_text(text: str | None) -> WorldRequest:
 
 
 def world_of(given: Mapping[str, Any]) -> WorldRequest:
-    """What is to be different, by a part of a body that keeps to its schema."""
+    """Return what is to be different according to a part of a body that keeps to its schema."""
     inventories = tuple(
         Reoffered(
             each["resource_class"],

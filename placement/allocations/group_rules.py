@@ -1,4 +1,4 @@
-"""What members of a claim would get under the rules between them, on the newest forest."""
+"""Decisions on what members of a claim would get under the rules between them, on the newest forest."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from placement.providers.statements import names
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.storage.database import Database, Transaction
 
-# Who counts in the rules of a claim beside its members, and that this is still so when it is written.
+# The consumers that count in the rules of a claim beside its members, checked again when it is written.
 #
 # Groups are locked first, then consumers: of two claims into a group the second decides again, and sees the
-# first. Consumers that do not exist yet cannot be locked: whoever adds some at a time names a group.
+# first. Consumers that do not exist yet cannot be locked, so callers that add some at a time name a group.
 
 
 Held = Mapping[str, Mapping[str, int]]
@@ -54,7 +54,7 @@ Held = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Consumers as they were found: `generations`, None for those that do not exist, and what they hold.
+    """Consumers as they were found: `generations`, None for one that does not exist, and what they hold.
 
     `groups`: the consumers in each group that counts.
     """
@@ -64,7 +64,7 @@ class Standing:
     held: Mapping[str, Held] = field(default_factory=dict)
 
     def confirm(self, transaction: Transaction, joined: Iterable[str]) -> None:
-        """Lock all of them, and the groups that are joined. Raises ConcurrentUpdate if something changed."""
+        """Lock the consumers and groups, joined ones too. Raises ConcurrentUpdate if something changed."""
         consumers.lock_groups(transaction, {*self.groups, *joined})
         present = consumers.members(transaction, self.groups)
         if any(present.get(name, set()) != set(uuids) for name, uuids in self.groups.items()):
@@ -74,7 +74,7 @@ class Standing:
             now = locked[uuid].generation if uuid in locked else None
             if now != generation:
                 raise ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
-        # Who was deleted and has claimed again has the generation of a new consumer as before.
+        # A consumer that was deleted and has claimed again may have the generation it had before.
         held = held_by(transaction, locked)
         for uuid in locked:
             if held.get(uuid, {}) != self.held.get(uuid, {}):
@@ -88,7 +88,7 @@ def standing_of(
     named: Collection[str],
     groups: Collection[str],
 ) -> Standing:
-    """The present standing of consumers, and of all in some groups, as far as they may be seen."""
+    """Return the present standing of consumers, and of all in some groups, as far as they may be seen."""
     with database.read() as connection:
         found = consumers.members(connection, groups)
     counted = {name: frozenset(found.get(name, ())) for name in groups}
@@ -106,12 +106,12 @@ def standing_of(
     return Standing(counted, generations, {uuid: each.resources for uuid, each in known.items()})
 
 
-# Rules between members by ids: their places in a forest, and who counts in them already.
+# Rules between members by ids: their places in a forest, and the consumers that count in them already.
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Who is placed already: others by their standing, and members by name with what they hold.
+    """Consumers that are placed already: others by their standing, members by name with what they hold.
 
     `own` are the uuids of these members, which do not count a second time.
     """
@@ -121,18 +121,18 @@ class Counted:
     members: Sequence[tuple[str | None, Held]]
 
     def others_in(self, rule: MemberRule) -> Iterable[Held]:
-        """What those hold who count in a rule and are no members."""
+        """Return what the consumers hold that count in a rule without being members."""
         standing = self.standing
         others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
         return (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
 
     def members_in(self, rule: MemberRule) -> Iterable[Held]:
-        """What those members hold whom a rule concerns."""
+        """Return what the members hold that a rule concerns."""
         return (held for name, held in self.members if rule.members is None or name in rule.members)
 
 
 class RuleReader:
-    """Reads rules for one view of the forest."""
+    """A reader of rules for one view of the forest."""
 
     def __init__(self, database: Database, view: View, counted: Counted) -> None:
         self._database = database
@@ -141,7 +141,7 @@ class RuleReader:
         self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
 
     def rule(self, rule: MemberRule) -> Rule:
-        """The rule by ids. Raises BadRequest naming what does not exist."""
+        """Return the rule by ids. Raises BadRequest naming what does not exist."""
         places = self._places(rule.place, rule)
         held = [self._rows(each) for each in self._counted.members_in(rule)]
         counted = [self._rows(each) for each in self._counted.others_in(rule)] + held
@@ -170,7 +170,7 @@ class RuleReader:
         return ProviderPlaces(forest, self._marker(where, rule))
 
     def _aggregates(self, rule: MemberRule) -> list[int]:
-        """The ids of the aggregates that a rule lists, also where no provider was ever in one."""
+        """Return the ids of a rule's aggregates, negative for one that no provider was ever in."""
         if not rule.aggregates:
             return []
         with self._database.read() as connection:
@@ -196,7 +196,7 @@ _SECONDS = 5.0
 
 
 class Wanted(NamedTuple):
-    """What a member asks for, and its name in rules, if it has one."""
+    """The wish of a member, and its name in rules, if it has one."""
 
     wish: Wish
     name: str | None
@@ -215,14 +215,14 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleKept:
-    """What became of a rule: by how many consumers it is broken where members are; 0 if it holds."""
+    """The state of a rule: by how many consumers it is broken at the places of members; 0 if it holds."""
 
     rule: MemberRule
     excess: int
 
 
 class Decision(NamedTuple):
-    """What members would get by place, why others would not, and what all of it depends on.
+    """A decision: what members would get by place, why others get nothing, and what it depends on.
 
     `proven`: whether it is certain that no more of them can be placed.
     """
@@ -235,7 +235,7 @@ class Decision(NamedTuple):
 
 
 class Ruled:
-    """Decides for members under rules; nothing is written here."""
+    """A use case that decides for members under rules, and writes nothing."""
 
     def __init__(self, database: Database, candidates: Candidates, holdings: Holdings) -> None:
         self._database = database
@@ -243,7 +243,7 @@ class Ruled:
         self._holdings = holdings
 
     def view(self, world: WorldRequest) -> View:
-        """The newest forest with what is to be different.
+        """Return the newest forest with what is to be different.
 
         Raises BadRequest naming the member, SearchTimeout.
         """
@@ -268,7 +268,7 @@ class Ruled:
         groups = {name for rule in rules for name in rule.groups}
         standing = standing_of(self._database, self._holdings, self._candidates, named, groups)
         view = _with_promised(self._candidates.view() if view is None else view, holding)
-        # Where they are now: what was seen of them before may be older.
+        # This is where members are now; what was seen of them before may be older.
         counted = Counted(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
         reader = RuleReader(self._database, view, counted)
         resolved = [reader.rule(rule) for rule in rules]
@@ -280,7 +280,7 @@ def _held_by(member: Holding, standing: Standing) -> Held:
 
 
 def _with_promised(view: View, holding: Sequence[Holding]) -> View:
-    """The view where members have what they were promised."""
+    """Return the view in which members have what they were promised."""
     promised = [each.promised for each in holding if each.promised]
     if not promised:
         return view
@@ -293,7 +293,7 @@ def _with_promised(view: View, holding: Sequence[Holding]) -> View:
 
 
 def kind_of(candidates: Candidates, base: View, view: View, wish: Wish, rules: tuple[int, ...] = ()) -> Kind:
-    """Members that ask for a wish under rules, by their numbers, on a view of what is left of a base."""
+    """Return members with one wish under rules, given by number, on a view of what is left of a base."""
     splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
     query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
 
@@ -309,7 +309,7 @@ def kind_of(candidates: Candidates, base: View, view: View, wish: Wish, rules: t
 
 
 def placed_together(candidates: Candidates, view: View, wish: Wish, count: int, budget: Budget) -> int:
-    """Return how many of `count` members that ask for the same one claim would place.
+    """Return how many of `count` members with equal wishes one claim would place.
 
     Raises SearchEnded, BadRequest for names that are not known.
     """
@@ -360,7 +360,7 @@ class _Deciding:
         return Decision(proposals, dict(sorted(refused.items())), standing, placed.proven, kept)
 
     def _wrong(self, wish: Wish, known: dict[Wish, PlacementError | None]) -> PlacementError | None:
-        """What is wrong with a wish, if anything."""
+        """Return what is wrong with a wish, None if nothing is."""
         if wish not in known:
             known[wish] = None
             try:
@@ -414,7 +414,7 @@ class _Deciding:
         return self._reasons[kind]
 
     def _reason(self, kind: Kind, placed: Placed) -> str:
-        """How many would fit, and what stops the next."""
+        """Return how many would fit, and what stops the next."""
         found = hindrance(self._board, kind)
         if not found.with_room and not placed.count:
             return self._obstacle(kind)

@@ -29,7 +29,7 @@ _AT_ONCE = 5000
 
 @dataclass(frozen=True, slots=True)
 class TypeUse:
-    """What the consumers of one type use: class -> amount, and how many they are."""
+    """The use of the consumers of one type: class -> amount, and the number of consumers."""
 
     resources: dict[str, int]
     consumers: int
@@ -45,7 +45,7 @@ class ConsumerHoldings:
 
 
 def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """What each of the consumers holds that hold anything: provider uuid -> class -> amount."""
+    """Return what each consumer that holds anything holds: provider uuid -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for some in portions(uuids, _AT_ONCE):
         for uuid, held in allocations.named(connection, some):
@@ -54,20 +54,20 @@ def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str,
 
 
 class Holdings:
-    """Reads allocations and usages."""
+    """A use case that reads allocations and usages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of_consumer(self, uuid: str) -> tuple[Consumer, list[ConsumerHolding]] | None:
-        """A consumer and all it holds; None if it holds nothing."""
+        """Return a consumer and all it holds; None if it holds nothing."""
         with self._database.read() as connection:
             held = allocations.of_consumer(connection, uuid)
             consumer = consumers.find(connection, uuid) if held else None
         return (consumer, held) if consumer is not None else None
 
     def of_consumers(self, uuids: Collection[str]) -> dict[str, ConsumerHoldings]:
-        """Those of the consumers that exist, by uuid, with what they hold, be it nothing."""
+        """Return the consumers that exist, by uuid, with what they hold, even if it is nothing."""
         found: dict[str, ConsumerHoldings] = {}
         with self._database.read() as connection:
             for some in portions(uuids, _AT_ONCE):
@@ -78,7 +78,7 @@ class Holdings:
         return found
 
     def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
-        """A provider's generation and all allocations on it. Raises NotFound."""
+        """Return a provider's generation and all allocations on it. Raises NotFound."""
         with self._database.read() as connection:
             found = allocations.on_provider(connection, uuid)
         if found is None:
@@ -88,7 +88,7 @@ class Holdings:
         return found
 
     def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
-        """The sum of what a project (and user) uses, by class."""
+        """Return the sum of what a project (and user) uses, by class."""
         total: dict[str, int] = defaultdict(int)
         with self._database.read() as connection:
             for use in allocations.used_by_project(connection, project_id, user_id):
@@ -98,9 +98,9 @@ class Holdings:
     def used_by_type(
         self, project_id: str, user_id: str | None, consumer_type: str | None
     ) -> dict[str, TypeUse]:
-        """What a project (and user) uses, by consumer type.
+        """Return what a project (and user) uses, by consumer type.
 
-        `consumer_type` narrows to one type, "unknown" to consumers without one, "all" sums over all types.
+        `consumer_type` narrows to one type, "unknown" to consumers without type; "all" sums over all types.
         """
         with self._database.read() as connection:
             uses = allocations.used_by_project(connection, project_id, user_id)
@@ -128,7 +128,7 @@ __all__ = ["AllocationPage", "ConsumerSum", "Include", "Listings", "ProviderPage
 
 
 class Include(StrEnum):
-    """What may be listed with providers."""
+    """A part of providers that may be listed with them."""
 
     INVENTORIES = "inventories"
     USAGES = "usages"
@@ -146,7 +146,7 @@ class AllocationPage:
 
 @dataclass(frozen=True, slots=True)
 class ProviderPage:
-    """Providers, by provider id what was asked to be included, and the cursor of the following page."""
+    """Providers, what was asked to be included by provider id, and the cursor of the following page."""
 
     providers: list[ListedProvider]
     next: int | None
@@ -156,13 +156,13 @@ class ProviderPage:
 
 
 class Listings:
-    """Reads pages; each shows the database as of one moment."""
+    """A use case that reads pages; each shows the database as of one moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def allocations(self, wanted: AllocationFilter, after: str | None, consumers: int) -> AllocationPage:
-        """The allocations of the next consumers. Raises BadRequest for an unknown cluster."""
+        """Return the allocations of the next consumers. Raises BadRequest for an unknown cluster."""
         with self._database.snapshot() as connection:
             _check_cluster(connection, wanted.cluster)
             # One consumer more tells whether there is another page.
@@ -175,9 +175,9 @@ class Listings:
     def consumers(
         self, wanted: AllocationFilter, after: str | None, count: int
     ) -> tuple[list[ConsumerSum], str | None]:
-        """What the next consumers hold by class, and what the page after that begins behind.
+        """Return what the next consumers hold by class, and the cursor of the following page.
 
-        Neither one consumer nor one provider can be wanted. Raises BadRequest as `allocations`.
+        `wanted` can name neither one consumer nor one provider. Raises BadRequest as `allocations`.
         """
         with self._database.read() as connection:
             _check_cluster(connection, wanted.cluster)
@@ -190,7 +190,7 @@ class Listings:
     def providers(
         self, cluster: str | None, include: Collection[Include], after: int, count: int
     ) -> ProviderPage:
-        """The next providers with what is included: one statement each, however many they are.
+        """Return the next providers with what is included, in one statement for each part of them.
 
         Raises BadRequest for an unknown cluster.
         """

@@ -59,17 +59,17 @@ _NUMA_ONLY = frozenset(kind.name for kind in _NUMA_CLASSES.values())
 
 
 def base_amount(resource: str, quantity: Fraction) -> int:
-    """A quantity in base units: millicores (rounded up) for `cpu`, else whole bytes or pieces (floored)."""
+    """Return a quantity in base units: millicores (rounded up) for `cpu`, else bytes or pieces (floored)."""
     return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
 
 
 def host_class(resource: str) -> ResourceClass:
-    """The class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
+    """Return the class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
     return _HOST_CLASSES.get(resource) or _common_class(resource)
 
 
 def numa_class(resource: str) -> ResourceClass:
-    """The class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
+    """Return the class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
     return _NUMA_CLASSES.get(resource) or _common_class(resource)
 
 
@@ -79,7 +79,7 @@ def _common_class(resource: str) -> ResourceClass:
 
 
 def _page_size(resource: str) -> int:
-    """The bytes of a page of `hugepages-<size>`, 1 for every other resource."""
+    """Return the bytes of a page of `hugepages-<size>`, 1 for every other resource."""
     if not resource.startswith(_HUGEPAGES):
         return 1
     try:
@@ -89,12 +89,12 @@ def _page_size(resource: str) -> int:
 
 
 def is_numa_only(resource_class: str) -> bool:
-    """Whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
+    """Return whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
     return resource_class in _NUMA_ONLY
 
 
 def class_names() -> dict[str, str]:
-    """The Kubernetes name of each class that is given out under a name of its own."""
+    """Return the Kubernetes name of each class that is given out under a name of its own."""
     tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
     names = {kind.name: name for table in tables for name, kind in table.items()}
     return {**names, CORE_CLASS: "cpu"}
@@ -109,13 +109,13 @@ def is_built_in(resource: str) -> bool:
 
 
 class ResourceNames:
-    """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
+    """The Kubernetes resource that each of our classes stands for on one host; no class stands for two."""
 
     def __init__(self) -> None:
         self._names = class_names()
 
     def admit(self, field: Field, resource: str, resource_class: str) -> bool:
-        """Whether the class may stand for the resource at that field; refuses the field otherwise."""
+        """Return whether the class may stand for the resource at a field; refuse the field otherwise."""
         if not resource:
             field.refuse("a resource needs a name")
         elif len(resource_class) > _LONGEST_CLASS:
@@ -127,7 +127,7 @@ class ResourceNames:
         return False
 
     def of(self, resource_class: str) -> str:
-        """The Kubernetes name of an admitted class."""
+        """Return the Kubernetes name of an admitted class."""
         return self._names[resource_class]
 
 
@@ -135,12 +135,12 @@ _RESOURCE_OF = {**class_names(), "VCPU": "cpu"}
 
 
 def is_class(name: str) -> bool:
-    """Whether this is the name of a resource class rather than one that Kubernetes has."""
+    """Return whether this is the name of a resource class rather than one that Kubernetes has."""
     return _CLASS.fullmatch(name) is not None
 
 
 def class_of(name: str) -> str:
-    """The class that candidates are scored by; a name that is one already stays."""
+    """Return the class that candidates are scored by; a name that is a class already stays."""
     core = _CLASS_OF.get(name.lower())
     if core is not None:
         return core
@@ -148,7 +148,7 @@ def class_of(name: str) -> str:
 
 
 def resource_of(name: str) -> str:
-    """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
+    """Return the Kubernetes name that pods are scored by; a name that is none of our classes stays."""
     return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
 
 

@@ -1,8 +1,8 @@
-"""Callers who claim the best of one query at the same time, each for one consumer, are served together.
+"""Claims of one query by several callers at one time, each for one consumer, served together.
 
-They cost one look, one search and one statement. That can give no more than there is, for the statement
-decides; nor decide on less than what was committed when the last of them asked, for the search begins after
-that. What cannot be given to all of them in one statement, or takes long, each asks for as if it were alone.
+They cost one look, one search and one statement. They get no more than there is, for the statement decides.
+They see all that was committed when the last of them asked, for the search begins after that. If they cannot
+all be served in one statement, or if that takes long, each caller goes on as if it were alone.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from placement.engine.domain import deadline, scope
 from placement.engine.domain.audit import Initiator, initiator
 from placement.engine.domain.errors import PlacementError
 
-# So many callers are served by one of them, and for so long they wait for their turn.
+# The most callers that one of them serves, and how long a caller waits for its turn.
 _MOST = 32
 _PATIENCE_SECONDS = 0.05
-# What takes longer each does by itself, at the same time as the others.
+# If the common work takes longer, each caller works for itself, at the same time as the others.
 _WORK_SECONDS = 1.0
 
 Asked = tuple[Application, Initiator]
 
 
 class LikeClaims:
-    """Gathers claims for the same query."""
+    """A gathering of claims that have one query."""
 
     def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
         self._candidates = candidates
@@ -40,23 +40,23 @@ class LikeClaims:
         )
 
     def outcome(self, application: Application, alone: Callable[[], Outcome]) -> Outcome:
-        """What becomes of a claim; `alone` finds it out without others. Raises what that raises."""
+        """Return the outcome of a claim; `alone` finds it without others. Raises what `alone` raises."""
         wish = application.wish
-        # What is said of a member of many is heeded by itself.
+        # A claim that says more, as a member of many may, is served by itself.
         is_plain = application == Application(application.applicant, wish)
         if not is_plain or not self._claims.may_be_gathered:
             return alone()
-        # One of the callers searches for all of them, and sees what it may see itself.
+        # One caller searches for all and sees what it may see itself, so the scope is in the key.
         key = wish.query.identity, wish.options, scope.seen()
         return self._gathering.ask(key, (application, initiator()), alone)
 
     def _served(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
-        """What becomes of each, None where that is in doubt."""
+        """Return the outcome of each, None where it is in doubt."""
         try:
             with deadline.within(_WORK_SECONDS):
                 return self._settled(asked)
         except PlacementError:
-            # Each meets it by itself, or finds what was written although its fate was unknown.
+            # Each caller meets the error itself, or finds what was written although the outcome was unknown.
             return [None] * len(asked)
 
     def _settled(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
@@ -77,7 +77,7 @@ class LikeClaims:
     def _proposed(
         self, applications: Sequence[Application]
     ) -> tuple[list[Proposal], Sequence[NoCandidate | None]]:
-        """What the first of them would get, and why the others get nothing, None where that is in doubt."""
+        """Return what the first would get, and why the others get nothing, None where that is in doubt."""
         forest = PromisedForest.of(self._candidates.view(), many=True)
         shortlist = Shortlist(self._candidates, forest, applications[0].wish, len(applications), set())
         proposals: list[Proposal] = []
@@ -86,7 +86,7 @@ class LikeClaims:
                 proposals.append(shortlist.take())
         except NoCandidate as refusal:
             others = [each.applicant.consumer_uuid for each in applications[len(proposals) :]]
-            # Who is known may hold it already.
+            # A consumer that exists may hold it already.
             known = self._holdings.of_consumers(others)
             return proposals, [None if uuid in known else NoCandidate(str(refusal)) for uuid in others]
         return proposals, ()

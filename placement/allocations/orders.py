@@ -1,7 +1,7 @@
-"""How candidates, pods and NUMA nodes are scored, as a cluster is told: the setting `scoring`.
+"""The setting `scoring` of a cluster: how candidates, pods and NUMA nodes are scored.
 
 It holds one order or strategy for each use, all in one vocabulary: a name, a strategy, a list of strategies,
-or what kube-scheduler is configured with.
+or a configuration of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from placement.engine.scoring.order import (
 )
 from placement.engine.scoring.rule import ScoringRefused
 
-# How kube-scheduler is told to score nodes, as our strategies; resources keep their names.
+# The ways to configure scores of kube-scheduler, as our strategies; resources keep their names.
 #
-# Takes as they are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles,
-# and the arguments of a single plugin. What they say about other things than resources is passed over.
+# Accepted are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles,
+# and the arguments of a single plugin. Whatever is not about resources is ignored.
 # Source: scoring.md, "Parameters"; the scheduler configuration of Kubernetes 1.16 to 1.31.
 
 
@@ -53,7 +53,7 @@ Object = Mapping[str, Any]
 
 
 def strategies_from(document: Any) -> list[dict[str, Any]] | None:
-    """The strategies that a document configures, None if it is none of the documents listed above.
+    """Return the strategies that a document configures, None if it is none of the documents listed above.
 
     Raises BadRequest if it is one but scores nothing by resources.
     """
@@ -69,7 +69,7 @@ def strategies_from(document: Any) -> list[dict[str, Any]] | None:
 
 
 def is_policy(document: Any) -> bool:
-    """Whether a document is a Policy or one of its priorities, whose scores are 0 to 10."""
+    """Return whether a document is a Policy or one of its priorities, which score from 0 to 10."""
     return isinstance(document, Mapping) and (
         isinstance(document.get("priorities"), list)
         or _RATIO_ARGUMENTS in document
@@ -79,7 +79,7 @@ def is_policy(document: Any) -> bool:
 
 
 def policy_remarks(document: Any) -> Iterator[str]:
-    """What a Policy says that has no effect here, one sentence for each priority and each predicate.
+    """Yield one sentence for each priority and each predicate of a Policy that has no effect here.
 
     Source: scoring.md, "Policies".
     """
@@ -153,7 +153,7 @@ def _of_plugin(name: str, arguments: Object, weight: Object) -> dict[str, Any]:
 
 
 def _shared(arguments: Object) -> dict[str, Any]:
-    """The shape and the resources as they are."""
+    """Return the shape and the resources as they are."""
     return {key: arguments[key] for key in ("shape", "resources") if arguments.get(key) is not None}
 
 
@@ -168,7 +168,7 @@ NUMA = "numa"
 # Former settings for one use each; they are still read.
 FORMER = {PODS: "hostScoring", NUMA: "numaScoring"}
 _USES = frozenset({CANDIDATES, PODS, NUMA})
-# Bodies may hold texts of any length.
+# Longer texts are not cached, because bodies may hold texts of any length.
 _LONGEST_KEPT = 8192
 
 Settings = Mapping[str, Any]
@@ -177,9 +177,9 @@ Settings = Mapping[str, Any]
 def order_of(
     given: Any, where: str, name_of: Callable[[str], str] = class_of, *, stored: bool = False
 ) -> Order | None:
-    """The order of a JSON value, None for none; `name_of` says what resources are called in it.
+    """Return the order of a JSON value, None for none; `name_of` translates the names of resources in it.
 
-    A `stored` one is not refused for what was taken once. Raises BadRequest naming the field.
+    A `stored` value is not refused for what was accepted once. Raises BadRequest naming the field.
     """
     if not isinstance(given, str):
         return _order_of_value(given, where, name_of, stored)
@@ -194,7 +194,7 @@ def _order_of_text(text: str, where: str, name_of: Callable[[str], str], stored:
     return None if order is None else order.with_names(name_of, where, stored=stored)
 
 
-# Callers send the same few again and again.
+# Callers repeat a few texts.
 _order_of_text_once = lru_cache(maxsize=256)(_order_of_text)
 
 
@@ -231,9 +231,9 @@ def _refuse_constant(name: str) -> Any:
 
 
 def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order | None, bool]:
-    """The order of candidates in a cluster, and whether its settings give one.
+    """Return the order of candidates in a cluster, and whether its settings give one.
 
-    Settings that are `stored` are not refused for what was taken once. Raises BadRequest.
+    Settings that are `stored` are not refused for what was accepted once. Raises BadRequest.
     """
     given, where = _given(settings, CANDIDATES)
     order = None if given is None else order_of(given, where, stored=stored)
@@ -241,7 +241,7 @@ def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order
 
 
 def order_remarks(given: Any, where: str) -> tuple[str, ...]:
-    """Return what has no effect of an order of candidates, one sentence each.
+    """Return one sentence for each part of an order of candidates that has no effect.
 
     Source: scoring.md, "Policies".
     """
@@ -249,7 +249,7 @@ def order_remarks(given: Any, where: str) -> tuple[str, ...]:
 
 
 def scoring_remarks(settings: Settings) -> tuple[str, ...]:
-    """What has no effect of the ways to score that a cluster is told, one sentence each.
+    """Return one sentence for each part of a cluster's scoring settings that has no effect.
 
     Source: scoring.md, "Policies".
     """
@@ -324,7 +324,7 @@ def _of_pods(settings: Settings) -> Any:
 
 
 def _is_for_all(settings: Settings) -> bool:
-    """Whether the setting is what kube-scheduler is configured with, which says nothing about uses."""
+    """Return whether the setting is a configuration of kube-scheduler, which says nothing about uses."""
     try:
         return strategies_from(_document(settings.get(SCORING))) is not None
     except BadRequest:
@@ -332,7 +332,7 @@ def _is_for_all(settings: Settings) -> bool:
 
 
 def _document(given: Any) -> Any:
-    """A setting as the JSON value that it is, or is the text of."""
+    """Return a setting as a JSON value, parsed if the setting is the text of one."""
     is_json = isinstance(given, str) and given.strip()[:1] in ("[", "{")
     return _parsed(given.strip(), SCORING) if is_json else given
 
@@ -342,10 +342,10 @@ def _follows_design(settings: Settings) -> bool:
 
 
 def _given(settings: Settings, use: str) -> tuple[Any, str]:
-    """What the setting says about one use, and where. Raises ScoringRefused."""
+    """Return what the setting says about one use, and where. Raises ScoringRefused."""
     given = settings.get(SCORING)
     if not isinstance(given, Mapping) or not given.keys() & _USES:
-        # As it was when candidates were all that the setting was about.
+        # The setting was about candidates only at first.
         return (given if use == CANDIDATES else None), SCORING
     unknown = sorted(map(str, given.keys() - _USES))
     if unknown:
@@ -354,9 +354,9 @@ def _given(settings: Settings, use: str) -> tuple[Any, str]:
 
 
 def _for_pods(strategy: Strategy, where: str, *, keeps_scale: bool = False) -> Strategy:
-    """The strategy on the scale of pods: points from 0 to 10 are multiplied by 10, as Kubernetes does.
+    """Return the strategy on the scale of pods: points from 0 to 10 are multiplied by 10, as in Kubernetes.
 
-    `keeps_scale`: they stay, as they did in Policies.
+    `keeps_scale`: the points stay, as they did in Policies.
     """
     if strategy.scope is not Scope.TREE:
         raise ScoringRefused("scope_invalid", f"{where}.scope", "pods know no scope")
@@ -365,9 +365,9 @@ def _for_pods(strategy: Strategy, where: str, *, keeps_scale: bool = False) -> S
 
 
 def _former(given: Any, where: str) -> Strategy:
-    """A former setting: an object with a type and perhaps resources by their names in Kubernetes.
+    """Read a former setting: an object with a type and perhaps resources by their names in Kubernetes.
 
-    What it may say about resources is what it always was: at least one, weights above 0, null for 1.
+    The former rules for resources still hold: at least one, weights above 0, null for 1.
     """
     if not isinstance(given, Mapping):
         raise ScoringRefused("strategy_invalid", where, "must be an object with a type")

@@ -1,4 +1,4 @@
-"""Counts what becomes of those who ask for something to have: won, repeated, or refused by reason."""
+"""Counters of attempts to get something for a consumer: won, repeated, or refused by reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.metrics.catalog import CLAIMS
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-# The first that an error is one of.
+# Of the classes that an error is an instance of, the first counts.
 _OUTCOMES = {
     errors.CapacityExceeded: "no_room",
     errors.ConcurrentUpdate: "concurrent",
@@ -40,7 +40,7 @@ def attempted(
 ) -> Result:
     """Count one attempt to get something for a consumer of this kind, and what became of it.
 
-    `is_repeated`: whether it had all that it asks for already.
+    `is_repeated`: whether the consumer already held all that it asks for.
     """
     try:
         result = attempt()
@@ -52,12 +52,12 @@ def attempted(
 
 
 def count_won(kind: str, number: int = 1) -> None:
-    """Count so many attempts that got something, each for a consumer of this kind."""
+    """Count `number` attempts that got something, each for a consumer of this kind."""
     CLAIMS.labels(kind, "won").inc(number)
 
 
 def count_repeated(kind: str, number: int = 1) -> None:
-    """Count so many attempts for consumers of this kind that had all that was asked for already."""
+    """Count `number` attempts for consumers of this kind that already held all that was asked for."""
     CLAIMS.labels(kind, "repeated").inc(number)
 
 

@@ -1,8 +1,8 @@
 """The body of allocation candidates.
 
-A candidate is a row of texts, most of which many candidates share: they are looked up column by column, so
-the cost is linear in the candidates, however these place their groups. The summaries of a tree are kept as
-long as nothing in the tree changes.
+A candidate is a row of texts, most of them shared by many candidates. They are looked up column by column,
+so the cost is linear in the candidates, however these place their groups. The summaries of a tree are kept
+as long as nothing in the tree changes.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _AT_ONCE = 2048
 # What stands before and after the uuid of a provider.
 _ALLOCATION = (b'"', b'":{"resources":')
 _LISTED_ALLOCATION = (b'{"resource_provider":{"uuid":"', b'"},"resources":')
-# More ways than this in which candidates share providers between slots are not written one by one.
+# If candidates share providers between slots in more ways than this, ways are not written one by one.
 _MOST_PATTERNS = 8
 
 
 class CandidatesRenderer:
-    """Writes answers; keeps the summaries of trees between requests."""
+    """A writer of answers that keeps the summaries of trees between requests."""
 
     def __init__(self) -> None:
-        # In one, for answers from before and after a change of names are written side by side.
+        # One tuple, as answers from before and after a change of names may be written side by side.
         self._kept: tuple[object, SummaryCache] = (None, SummaryCache(_CACHE_BYTES))
 
     def body(
@@ -74,7 +74,7 @@ class CandidatesRenderer:
         scores: Pieces | None = None,
         appendix: bytes = b"",
     ) -> Iterator[bytes]:
-        """The JSON body in parts of bounded size, each made when it is asked for, the first in the request.
+        """Yield the JSON body in parts of bounded size, each made on demand, the first within the request.
 
         `scores`: members to add to each element, `appendix`: to the body; both JSON without braces.
         """
@@ -89,7 +89,7 @@ class CandidatesRenderer:
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
     def elements(self, search: Search, version: Microversion, scores: Pieces | None = None) -> bytes:
-        """The candidates alone, as a JSON list."""
+        """Return the candidates alone, as a JSON list."""
         note_candidates(len(search.answer))
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
 
@@ -105,7 +105,7 @@ class CandidatesRenderer:
 
 
 def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """The texts with commas between them, part by part."""
+    """Yield the texts with commas between them, part by part."""
     comma = b""
     for part in parts:
         yield comma + b",".join(part)
@@ -113,7 +113,7 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 
 def _elements(search: Search, version: Microversion, scores: Pieces | None) -> Iterator[bytes]:
-    """All candidates, separated by commas."""
+    """Yield all candidates, separated by commas."""
     if search.answer.splits:
         yield from _split_elements(search, scores)
         return
@@ -127,7 +127,7 @@ def _elements(search: Search, version: Microversion, scores: Pieces | None) -> I
 
 
 def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
-    """The same one by one, for candidates that differ in how many providers serve a group."""
+    """Yield candidates that differ in how many providers serve a group, one by one, separated by commas."""
     classes = search.names.classes
     added = repeat(b"") if scores is None else (b"," + text for text in lines(scores.whole))
     comma = b""
@@ -142,7 +142,7 @@ def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
 
 
 class _ElementWriter:
-    """Writes the elements of one answer, a batch of candidates at a time."""
+    """A writer of the elements of one answer, a batch of candidates at a time."""
 
     def __init__(self, search: Search, version: Microversion) -> None:
         self._slots = search.answer.slots
@@ -159,10 +159,10 @@ class _ElementWriter:
         self._uuids_of: dict[int, Texts] = {}
 
     def written(self, batch: Batch, scores: Pieces | None) -> bytes:
-        """The elements, a comma behind each."""
+        """Return the elements, a comma behind each."""
         patterns = batch.patterns(_MOST_PATTERNS)
         if patterns is None:
-            # A column is what costs there.
+            # Each column costs in this case, so the scores become one.
             whole = None if scores is None else Pieces((scores.whole,))
             return joined(len(batch), self._parts(batch, whole))
         if len(patterns) == 1:
@@ -186,7 +186,7 @@ class _ElementWriter:
         yield b"},"
 
     def _allocations(self, batch: Batch) -> Iterator[Part]:
-        """What a candidate takes from which provider, in order of the slots that use it first."""
+        """Yield what a candidate takes from which provider, in order of the slots that use it first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
         comma = b""
@@ -202,7 +202,7 @@ class _ElementWriter:
         yield b"}" if self._by_uuid else b"]"
 
     def _amounts(self, slots: tuple[int, ...]) -> bytes:
-        """What some slots take together, by class, and the end of the allocation."""
+        """Return what some slots take together, by class, and the end of the allocation."""
         text = self._amounts_of.get(slots)
         if text is None:
             amounts: dict[str, int] = {}
@@ -214,7 +214,7 @@ class _ElementWriter:
         return text
 
     def _mappings(self, batch: Batch) -> Iterator[Part]:
-        """Which providers serve which group, each once."""
+        """Yield which providers serve which group, each once."""
         opening = b',"mappings":{'
         for suffix, slots in self._groups.items():
             yield opening + orjson.dumps(suffix) + b":["
@@ -227,7 +227,7 @@ class _ElementWriter:
         yield b"}"
 
     def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[Part]:
-        """The uuids of the providers with something around them, nothing at all where there is no use."""
+        """Yield the uuids of the providers with a text on either side, and nothing where there is no use."""
         if use.is_partial:
             yield TextColumn(objects([before, b""]), use.presence)
             yield self._answer.uuid_column(use.rows)
@@ -241,7 +241,7 @@ class _ElementWriter:
 
 
 def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
-    """Summaries before 1.29: only providers in use, in the fields of the version."""
+    """Yield the summaries before 1.29: only providers in use, in the fields of the version."""
     answer: Answer = search.answer
     if not len(answer):
         return
@@ -286,7 +286,7 @@ _FIGURE = b"\0"
 
 
 def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Pieces:
-    """Per candidate its score and what it is made of, as members of its element, of one width for all.
+    """Return per candidate its score and the parts of it, as members of its element, of one width for all.
 
     Candidates on which the same classes count differ only in numbers, so one template writes them all.
     """
@@ -297,7 +297,7 @@ def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Pi
 
 
 def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Pieces:
-    """The texts of the candidates at these places, which are alike."""
+    """Return the texts of the candidates at these places, which are alike."""
     at = int(places[0])
     figures = [Figure("score", table.scores)]
     members = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
@@ -344,13 +344,13 @@ def _class_template(part: ClassParts, at: int, figures: list[Figure]) -> bytes:
 
 
 def explanation_member(search: Search) -> dict[str, Any]:
-    """The explanation of a search that was asked for one, as a member."""
+    """Return the explanation of a search that was asked for one, as a member."""
     assert search.explanation is not None
     return {"explanation": explanation_body(search.explanation)}
 
 
 def explanation_body(explanation: Explanation) -> dict[str, Any]:
-    """Every stage with its figures, the first empty one, the near misses, and all of it in sentences."""
+    """Return every stage with its figures, the first empty one, the near misses, and all in sentences."""
     return {
         "stages": [_stage(stage, explanation) for stage in explanation.stages],
         "first_empty": explanation.first_empty,
@@ -381,7 +381,7 @@ def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
-    """A condition as data; what it says nothing about is left out."""
+    """Return a condition as data, without members that it says nothing about."""
     body: dict[str, Any] = {"kind": str(condition.kind)}
     if condition.resource_class is not None:
         body["resource_class"] = condition.resource_class

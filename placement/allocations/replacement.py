@@ -20,7 +20,7 @@ from placement.engine.domain.errors import BadRequest, CapacityExceeded, Concurr
 from placement.providers.statements import contents, providers
 from placement.storage.database import Transaction
 
-# More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
+# More than any max_unit, so such an amount is refused for its units; larger ones need not be distinguished.
 LARGEST_AMOUNT = 2**40
 ClassNames = Callable[[Transaction, Collection[int]], Mapping[int, str]]
 
@@ -60,7 +60,7 @@ class Replacement:
         self.held = allocations.held_by(self.transaction, self.existing) if generations else []
 
     def check_generations(self) -> None:
-        """Raises ConcurrentUpdate unless the generation sent for each consumer is its present one."""
+        """Raise ConcurrentUpdate unless the generation sent for each consumer is its present one."""
         if self._conflict is not None:
             raise self._conflict
 
@@ -86,7 +86,7 @@ class Replacement:
     # -- providers and classes ----------------------------------------------------------------------
 
     def lock_providers(self) -> None:
-        """Lock all providers concerned; those that are named or fully left get the next generation.
+        """Lock all providers concerned; providers that are named or fully left get the next generation.
 
         Raises BadRequest if something is claimed of a provider that does not exist.
         """
@@ -101,7 +101,7 @@ class Replacement:
                     raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
 
     def class_names(self) -> set[str]:
-        """The resource classes that are claimed."""
+        """Return the resource classes that are claimed."""
         return {name for claim in self.claims for amounts in claim.resources.values() for name in amounts}
 
     def resolve(self, class_ids: Mapping[str, int]) -> None:
@@ -127,7 +127,7 @@ class Replacement:
             raise explain_refusal(self.transaction, refused, self.fresh, uuids, classes)
 
     def store(self, class_names: ClassNames) -> None:
-        """Write the allocations, the consumers' attributes and generations, and record it."""
+        """Write and record the allocations and the consumers' attributes and generations."""
         self._record(class_names)
         holders = {row.consumer_uuid for row in self.held}
         allocations.replace(self.transaction, holders, self.fresh)
@@ -171,7 +171,7 @@ def _action(claim: ConsumerClaim, existing: Collection[str]) -> Action:
 
 
 def claim_document(claim: ConsumerClaim) -> dict[str, object]:
-    """What a record says that a consumer holds from now on."""
+    """Return the document by which a record shows what a consumer holds from now on."""
     return {
         "allocations": {uuid: dict(amounts) for uuid, amounts in claim.resources.items()},
         "project_id": claim.project_id,
@@ -183,7 +183,7 @@ def claim_document(claim: ConsumerClaim) -> dict[str, object]:
 def holdings(
     held: Sequence[Held], uuids: Mapping[int, str], classes: Mapping[int, str]
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """What records say that consumers held: consumer -> provider -> class -> amount."""
+    """Return what records show that consumers held: consumer -> provider -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for row in held:
         of_consumer = found.setdefault(row.consumer_uuid, {})
@@ -192,17 +192,17 @@ def holdings(
 
 
 def consumer_attributes(claim: ConsumerClaim) -> ConsumerAttributes:
-    """The project, user and type that the consumer of a claim shall have."""
+    """Return the project, user and type that the consumer of a claim shall have."""
     return ConsumerAttributes(claim.consumer_uuid, claim.project_id, claim.user_id, claim.consumer_type)
 
 
 def attributes_of(claims: Sequence[ConsumerClaim]) -> set[Attribute]:
-    """All projects, users and consumer types that the claims name."""
+    """Return all projects, users and consumer types that the claims name."""
     return set().union(*(consumer_attributes(claim).named() for claim in claims))
 
 
 def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
-    """The net change per inventory when `held` is replaced by `fresh`."""
+    """Return the net change per inventory when `held` is replaced by `fresh`."""
     delta: dict[tuple[int, int], int] = defaultdict(int)
     amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in held:
@@ -225,7 +225,7 @@ def explain_refusal(
     uuids: Mapping[int, str],
     classes: Mapping[int, str],
 ) -> CapacityExceeded:
-    """Why an inventory did not take its change: no record, units, or capacity, in this order.
+    """Return why an inventory did not take its change: no record, units, or capacity, in this order.
 
     `uuids` and `classes` are the names of providers and resource classes by their ids.
     """

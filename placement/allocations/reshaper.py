@@ -24,7 +24,7 @@ Key = tuple[int, int]
 
 
 class Reshaper:
-    """Moves inventories and allocations in one transaction."""
+    """A use case that moves inventories and allocations in one transaction."""
 
     def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database
@@ -57,8 +57,7 @@ class _Reshape:
         replacement = self.replacement
         replacement.settle_consumers()
         self._lock_providers()
-        # Locks first, for their order keeps writers from waiting for each other; then the checks in the
-        # order that callers see.
+        # Locks first, for their order prevents deadlocks; then the checks in the order that callers see.
         self._check_providers()
         replacement.check_generations()
         replacement.lock_providers()
@@ -111,7 +110,7 @@ class _Reshape:
         return self.locked[provider.provider_uuid].id
 
     def _extend(self, class_ids: Mapping[str, int]) -> None:
-        """Insert and change inventories; note those to be deleted when the allocations have moved."""
+        """Insert and change inventories; note inventories to delete when the allocations have moved."""
         stored = contents.stored(self.transaction, [self._id(provider) for provider in self.wanted])
         for provider in self.wanted:
             record_inventories(
@@ -151,8 +150,8 @@ class _Reshape:
         contents.delete(self.transaction, self.gone)
 
     def _steps(self) -> dict[int, int]:
-        """How generations rise: clients compare them, so the steps are those of the incumbent.
+        """Return how generations rise. Clients compare them, so the incumbent's steps are kept.
 
-        One for the records and one more if there are any; the allocations have added theirs.
+        One step is for the records, one more if there are any; the allocations have added theirs.
         """
         return {self._id(provider): 2 if provider.inventories else 1 for provider in self.wanted}

@@ -72,11 +72,11 @@ _MANY = Mapping(fields.UUID, Object(Allocations), least=1)
     "GET",
     f"{_RULE}list",
     gives_json=True,
-    # Nobody who is called something else than a uuid holds anything.
+    # Any text is allowed, as a consumer that is not named by a uuid holds nothing.
     described=Operation({200: ConsumerAllocations}, path={"consumer": {"type": "string"}}),
 )
 def show(consumer: str) -> Response:
-    """All that one consumer holds; a valid PUT body at the same version from 1.12 on."""
+    """Return all that one consumer holds; from 1.12 on a valid PUT body at the same version."""
     found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
     if found is None:
         return json_response({"allocations": {}})
@@ -117,7 +117,7 @@ def show(consumer: str) -> Response:
     ),
 )
 def replace(consumer: str) -> Response:
-    """Replace all that one consumer holds; what is kept of its request outlives moves only."""
+    """Replace all that one consumer holds; the request that is kept with it survives only a move."""
     uuid = normalize_uuid(consumer)
     if uuid is None:
         raise BadRequest(f"Malformed consumer_uuid: {consumer}")
@@ -133,7 +133,7 @@ def replace(consumer: str) -> Response:
 
 
 def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
-    """The claim of one consumer, from a validated body."""
+    """Return the claim of one consumer, from a validated body."""
     incomplete = current_app.extensions["placement_settings"]
     return ConsumerClaim(
         consumer_uuid=uuid,
@@ -170,7 +170,7 @@ def manage() -> Response:
 
 
 def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
-    """The claims of many consumers. Raises BadRequest for keys that are no uuid."""
+    """Return the claims of many consumers. Raises BadRequest for keys that are no uuid."""
     for key in entries:
         if normalize_uuid(key) is None:
             raise BadRequest(f"Malformed consumer_uuid: {key}")
@@ -178,7 +178,7 @@ def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
 
 
 def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
-    """The entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
+    """Return the entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
     found: dict[str, Any] = {}
     for key, entry in entries.items():
         uuid = normalize_uuid(key) or key
@@ -197,7 +197,7 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     described=Operation({200: ProviderAllocations}),
 )
 def on_provider(uuid: str) -> Response:
-    """All allocations on one provider, by consumer."""
+    """Return all allocations on one provider, by consumer."""
     generation, held = use_cases().holdings.on_provider(uuid)
     entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
     for row in held:
@@ -216,7 +216,7 @@ _PARAMETERS = described_by(UsagesQuery)
 
 
 def _project() -> dict[str, str]:
-    """Readers may ask about their own project, so the rule has to see which one it is."""
+    """Return the project for the policy rule, as readers may ask about their own."""
     values = request.args.getlist("project_id")
     return {"project_id": values[-1]} if values else {}
 
@@ -234,7 +234,7 @@ def _project() -> dict[str, str]:
     ),
 )
 def usages() -> Response:
-    """What a project (and user) uses; from 1.38 on by consumer type."""
+    """Return what a project (and user) uses; from 1.38 on by consumer type."""
     given = parameters()
     query = load(UsagesQuery, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
     project_id, user_id = query["project_id"], query.get("user_id")
@@ -312,7 +312,7 @@ _PROVIDERS = (
     described=Operation({200: ConsumerPage}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
-    """Allocations by consumer, its project, user and type, provider and cluster; `limit` counts consumers."""
+    """Return allocations by consumer, project, user, type, provider and cluster; `limit` counts consumers."""
     given = parameters()
     refuse_unknown(given, names_of(_CONSUMERS, NEWEST))
     kind = single(given, "consumer_type")
@@ -339,7 +339,7 @@ def allocations() -> Response:
     described=Operation({200: ProviderPage}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
-    """Providers with their inventories, usages, traits and aggregates, as far as included."""
+    """Return providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()
     refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
     include = _include(given)

@@ -36,7 +36,7 @@ _CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
 
 
 class Mappings(Mapping):
-    """Which group got which providers; checked for form, then ignored.
+    """The providers that each group got; checked for form, then ignored.
 
     Keys without any suffix character, such as that of the unsuffixed group, are taken unchecked.
     """
@@ -78,7 +78,7 @@ class AllocationsList(VersionedSchema):
 
 
 class _ProviderAllocation(VersionedSchema):
-    # What a GET shows may be sent back; it guards nothing.
+    # A GET shows it, so it may be sent back; it guards nothing.
     generation = Integer()
     resources = _RESOURCES
 
@@ -125,14 +125,14 @@ _TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
 
 
 class Held(Answer):
-    """What a consumer holds of one provider."""
+    """The amounts that a consumer holds of one provider."""
 
     resources = amounts()
     generation = Integer()
 
 
 class ConsumerAllocations(Answer):
-    """What one consumer holds; of one that holds nothing there is nothing else."""
+    """The allocations of one consumer; if it holds nothing, the other members are missing."""
 
     allocations = Mapping(http_fields.UUID, Object(Held))
     project_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
@@ -142,13 +142,13 @@ class ConsumerAllocations(Answer):
 
 
 class Usages(Answer):
-    """What a project uses, by resource class."""
+    """The use of a project by resource class."""
 
     usages = amounts()
 
 
 class UsagesByType(Answer):
-    """What a project uses by consumer type, and how many consumers there are."""
+    """The use of a project by consumer type, and the number of consumers."""
 
     usages = Mapping(_TYPE, Mapping(_USAGE, Integer()))
 
@@ -160,7 +160,7 @@ class Amounts(Answer):
 
 
 class Claimed(Answer):
-    """What a consumer was given."""
+    """A consumer with what it was given."""
 
     consumer_uuid = Uuid()
     consumer_generation = Integer()
@@ -174,7 +174,7 @@ class Claimed(Answer):
 
 
 class MemberClaimed(Answer):
-    """What became of a member of a claim for many: what it was given, or what is wrong."""
+    """The outcome of a member of a claim for many: what it was given, or what is wrong."""
 
     status = Integer(200, 599)
     name = String(metadata=OPTIONAL)
@@ -190,7 +190,7 @@ class MemberClaimed(Answer):
 
 
 class RuleKept(Answer):
-    """What became of a rule between members: by how many consumers it is broken where they are."""
+    """The state of a rule between members: by how many consumers it is broken at their places."""
 
     rule = String()
     kept = Boolean()
@@ -198,9 +198,9 @@ class RuleKept(Answer):
 
 
 class ManyClaimed(Answer):
-    """What became of each member of a claim for many, in their order, and of the rules between them.
+    """The outcomes of the members of a claim for many, in their order, and the state of the rules.
 
-    `proven`: it is certain that no more of them could have something.
+    `proven`: it is certain that no more of them could get something.
     """
 
     members = Sequence(Object(MemberClaimed))
@@ -209,7 +209,7 @@ class ManyClaimed(Answer):
 
 
 class ListedAmounts(Answer):
-    """What a consumer of a list holds of one provider."""
+    """The amounts that a consumer of a list holds of one provider."""
 
     name = String()
     cluster = String(nullable=True)
@@ -261,7 +261,7 @@ class ProviderPage(Answer):
 
 
 def allocations_body(page: AllocationPage) -> dict[str, Any]:
-    """Consumers in order, each with what it holds of the providers that were asked for."""
+    """Return consumers in order, each with what it holds of the providers that were asked for."""
     consumers: dict[str, dict[str, Any]] = {}
     for row in page.allocations:
         consumer = consumers.setdefault(
@@ -284,7 +284,7 @@ def allocations_body(page: AllocationPage) -> dict[str, Any]:
 
 
 def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> dict[str, Any]:
-    """Providers in order of creation, each with what is included."""
+    """Return providers in order of creation, each with what is included."""
     listed = []
     for provider in page.providers:
         body: dict[str, Any] = {

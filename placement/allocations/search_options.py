@@ -23,17 +23,17 @@ class SoftCondition(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The condition as callers write it, without its weight."""
+        """Return the condition as callers write it, without its weight."""
         return f"{'!' if self.absent else ''}{self.trait or self.aggregate}"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How candidates shall be narrowed, ordered and explained.
+    """The options by which candidates are narrowed, ordered and explained.
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
     classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
-    `has_nodes`: `cluster` has Kubernetes nodes. `remarks`: what of `order` has no effect.
+    `has_nodes`: `cluster` has Kubernetes nodes. `remarks`: parts of `order` without effect.
     """
 
     order: Order | None = None
@@ -48,7 +48,7 @@ class SearchOptions:
 
     @property
     def aggregates(self) -> Iterator[str]:
-        """The aggregates mentioned."""
+        """Yield the aggregates that are mentioned."""
         if self.cluster_aggregate is not None:
             yield self.cluster_aggregate
         for soft in self.preferences:
@@ -66,7 +66,7 @@ def resolve_order(
     known: Names,
     aggregates: Mapping[str, int],
 ) -> ForestOrder | None:
-    """The order by ids for a request of the `asked` classes, None if nothing is to be ordered.
+    """Return the order by ids for a request of the `asked` classes, None if nothing is to be ordered.
 
     Raises BadRequest for unknown names.
     """

@@ -1,9 +1,9 @@
-"""Candidates for many consumers of one call: each sees what those before it were promised.
+"""Candidates for many consumers of one call: each sees what consumers before it were promised.
 
 Nothing is written here. What was promised is taken in a forest of the call's own, which began as the newest
-one and which no other search sees; whether it is really there the claim decides (Claims). So a promise may
-turn out to be void, but nobody gets more than there is, and what nobody was promised was not there when the
-call began or later.
+one and which no other search sees. The claim decides whether it is really there (Claims). So a promise may
+turn out to be void, but no consumer gets more than there is. A refusal means that there was no room when the
+call began, or later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from placement.engine.search.ranking import ScoreCache
 from placement.providers.forest_keeper import View
 from placement.providers.statements.names import Names
 
-# How many candidates are looked at beyond those needed; clients that lost spread over equal ones.
+# How many candidates are looked at beyond the needed ones; clients that lost spread over equal ones.
 _AHEAD = 16
 _MOST_AT_ONCE = 1000
 
@@ -42,37 +42,37 @@ class NoCandidate(Conflict):
 
 
 class AllLost(Exception):
-    """Every candidate was lost to others before, and has become free again meanwhile."""
+    """A signal that every candidate was lost to others before, and has become free again meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
 class Wish:
-    """What is asked for; consumers that ask for the same share one."""
+    """A query with its options; consumers with equal requests share one."""
 
     query: CandidateQuery
     options: SearchOptions
 
     @cached_property
     def kept(self) -> str:
-        """What is kept of it with those who get what they ask for."""
+        """Return what is kept of the wish with consumers that get what they ask for."""
         return groups.written(self.query, self.options.cluster_aggregate)
 
     @cached_property
     def kept_under_rules(self) -> str:
-        """The same where rules between consumers were met, too."""
+        """Return what is kept of the wish where rules between consumers were met, too."""
         return groups.written(self.query, self.options.cluster_aggregate, under_rules=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a consumer would hold, and which group gets which providers."""
+    """A proposal: what a consumer would hold, and which group gets which providers."""
 
     resources: Resources
     mappings: Mappings
 
     @property
     def key(self) -> ProposalKey:
-        """Equal for equal proposals."""
+        """Return a key that is equal for proposals of equal amounts."""
         return frozenset(
             (uuid, name, amount) for uuid, held in self.resources.items() for name, amount in held.items()
         )
@@ -87,16 +87,16 @@ class PromisedForest:
 
     @classmethod
     def of(cls, view: View, *, many: bool) -> PromisedForest:
-        """That of a view, for one promise or for many."""
+        """Return the forest of a view, for one promise or for many."""
         return cls(replace(view, forest=view.forest.forked()) if many else view)
 
     def has_room(self, draws: Collection[Draw]) -> bool:
-        """Whether all of it is there."""
+        """Return whether there is room for all draws."""
         inventories = self.view.forest.inventories
         return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
 
     def promise(self, draws: Collection[Draw]) -> None:
-        """Take it."""
+        """Take the draws from the forest."""
         if not self.touched:
             # Scores of what is only promised are kept apart.
             self.view = replace(self.view, score_cache=ScoreCache())
@@ -112,7 +112,7 @@ class Shortlist:
     def __init__(
         self, candidates: Candidates, forest: PromisedForest, wish: Wish, count: int, lost: set[ProposalKey]
     ) -> None:
-        """For `count` consumers. Those in `lost` are left out; if there are any, equals come at random."""
+        """Set up a list for `count` consumers, without the candidates in `lost`."""
         self._candidates = candidates
         self._forest = forest
         self._wish = wish
@@ -123,7 +123,7 @@ class Shortlist:
         self._found: _Found | None = None
 
     def take(self, *, last: bool = False, shuffled: bool = False) -> Proposal:
-        """Promise the best candidate that is left; `last`: nobody asks for more of this forest.
+        """Return the best candidate that is left, and promise it unless it is the `last` of this forest.
 
         `shuffled`: any of the best. Raises NoCandidate, AllLost, and as Candidates.find does.
         """
@@ -153,7 +153,7 @@ class Shortlist:
 
 
 class _Found:
-    """What one search of the forest found; scores follow what is promised since."""
+    """The result of one search of the forest; scores follow what is promised since."""
 
     def __init__(self, search: Search, query: CandidateQuery, most: int, forest: PromisedForest) -> None:
         self._search, self._query = search, query
@@ -171,12 +171,12 @@ class _Found:
                 for root in {int(forest.view.forest.providers.root[draw.row]) for draw in self.draws(at)}:
                     self._by_root[root].append(at)
         self._ranks = self._unordered_ranks(forest)
-        # Best first; an entry whose score is not the present one any more counts for nothing.
+        # Best first; an entry with a score other than the present one does not count.
         self._heap = [(-score, self._ranks[at], at) for at, score in enumerate(self._scores)]
         heapify(self._heap)
 
     def _unordered_ranks(self, forest: PromisedForest) -> list[int]:
-        """The places that the candidates have among equals: as a search without order has them."""
+        """Return the ranks of the candidates among equals, as a search without order ranks them."""
         places = range(len(self._scores))
         if not self._is_ordered:
             return list(places)
@@ -192,19 +192,19 @@ class _Found:
         return ranks
 
     def shuffle(self) -> None:
-        """Have equals come at random."""
+        """Put equal candidates in random order."""
         random.shuffle(self._ranks)
         self._heap = [(-self._scores[at], self._ranks[at], at) for _, _, at in self._heap]
         heapify(self._heap)
 
     def leave_out(self, lost: set[ProposalKey]) -> bool:
-        """Drop candidates that were lost before; whether any are left."""
+        """Drop candidates that were lost before; return whether any are left."""
         self._heap = [entry for entry in self._heap if self.proposal(entry[2]).key not in lost]
         heapify(self._heap)
         return bool(self._heap)
 
     def best(self, forest: PromisedForest) -> int | None:
-        """The best candidate that has room; None where only another search can tell which one that is."""
+        """Return the best candidate that has room; None where only another search can tell which that is."""
         if self._answer.splits and len(forest.touched) != self._seen:
             # How an amount is split depends on what is left.
             return None
@@ -226,7 +226,7 @@ class _Found:
         return None
 
     def _score_again(self, forest: PromisedForest) -> None:
-        """Take over the scores of the trees of which something was promised since."""
+        """Update the scores of candidates in trees from which something was promised since."""
         roots, self._seen = set(forest.touched[self._seen :]), len(forest.touched)
         if not roots:
             return
@@ -237,14 +237,14 @@ class _Found:
                 heappush(self._heap, (-score, self._ranks[at], at))
 
     def draws(self, at: int) -> list[Draw]:
-        """What a candidate takes."""
+        """Return what a candidate takes."""
         found = self._draws.get(at)
         if found is None:
             found = self._draws[at] = self._answer.draws(at)
         return found
 
     def proposal(self, at: int) -> Proposal:
-        """A candidate by names."""
+        """Return a candidate by names."""
         found = self._proposals.get(at)
         if found is None:
             element = self._answer.element(at)
@@ -253,7 +253,7 @@ class _Found:
 
 
 def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Proposal:
-    """A candidate of a query by names."""
+    """Return a candidate of a query by names."""
     classes = names.classes
     resources = {
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
@@ -264,5 +264,5 @@ def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Propos
 
 
 def reason_of(search: Search) -> str:
-    """Why a search found nothing."""
+    """Return why a search found nothing."""
     return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

@@ -1,4 +1,4 @@
-"""What is to be different in a question what would be, by names; only an altered copy is looked at."""
+"""What-if questions: what is to be different, by names; only an altered copy is looked at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement.providers.forest_keeper import View
 from placement.providers.statements import names, providers
 from placement.storage.database import Database
 
-# A copy of a fleet with so many times the providers that there are; small fleets may grow to the least.
+# The most new providers in a copy: a multiple of the fleet, but at least and at most these numbers.
 _MOST_TIMES, _LEAST_ROWS, _MOST_ROWS = 4, 1_000, 100_000
 # One process holds one altered copy at a time.
 _imagining = WaitingRoom(1)
@@ -37,7 +37,7 @@ class Reoffered:
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """So many more hosts like one, on which nobody holds anything."""
+    """New hosts like a given one, `count` in number, without allocations."""
 
     like: str
     count: int
@@ -45,7 +45,7 @@ class More:
 
 @dataclass(frozen=True, slots=True)
 class WorldRequest:
-    """What is to be different; hosts by name or uuid."""
+    """The differences of an imagined world; hosts by name or uuid."""
 
     without: tuple[str, ...] = ()
     inventories: tuple[Reoffered, ...] = ()
@@ -57,7 +57,7 @@ NOTHING_DIFFERENT = WorldRequest()
 
 @dataclass(frozen=True, slots=True)
 class Imagined:
-    """The forest as it would be; `like[row]` is the uuid of the host that a new root in a row is like."""
+    """The forest as it would be; `like[row]` is the uuid of the host that the new root in the row copies."""
 
     view: View
     like: Mapping[int, str]
@@ -65,7 +65,7 @@ class Imagined:
 
 @contextmanager
 def imagining(request: WorldRequest) -> Iterator[None]:
-    """Look at a world for the time of the block, while no other thread does. Raises Unavailable."""
+    """Let the block look at a world while no other thread does. Raises Unavailable."""
     if request == NOTHING_DIFFERENT:
         yield
         return
@@ -77,7 +77,7 @@ def imagining(request: WorldRequest) -> Iterator[None]:
 
 
 def ended(error: SearchEnded) -> Unavailable:
-    """The error of a world that was not made in time."""
+    """Return the error for a world that was not made in time."""
     if error.abandoned:
         return SearchTimeout("world: The caller went away before the hosts were imagined.")
     if deadline.is_over():
@@ -88,14 +88,14 @@ def ended(error: SearchEnded) -> Unavailable:
 
 
 def most_imagined(forest: Forest) -> int:
-    """How many providers are imagined beside those of a forest at most."""
+    """Return how many providers at most are imagined beside the providers of a forest."""
     return min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_TIMES * forest.count))
 
 
 def imagined(
     database: Database, view: View, request: WorldRequest, aggregate: str | None, budget: Budget
 ) -> Imagined:
-    """The view with what is to be different; only hosts in the aggregate are known, if it is given.
+    """Return the view with what is to be different; with an `aggregate`, only its hosts are known.
 
     Raises BadRequest naming the member, SearchTimeout, RequestTimeout.
     """
@@ -161,7 +161,7 @@ class _Reading:
         forest = self._view.forest
         if row < 0 or forest.providers.root[row] != row:
             return -1
-        # Who may see one cluster only is not told what there is elsewhere.
+        # A caller that may see one cluster only must not learn what there is elsewhere.
         return -1 if self._home is not None and not self._home & forest.aggregates.of(row) else row
 
     def _row(self, place: str, name: str) -> int:
@@ -174,7 +174,7 @@ class _Reading:
 
 
 def host_uuids(database: Database, called: Collection[str]) -> dict[str, str]:
-    """The uuids of hosts that are called by name or uuid; what is neither is left out."""
+    """Return the uuids of hosts that are called by name or uuid; unknown names are left out."""
     unknown = {name for name in called if normalize_uuid(name) is None}
     found = {name: uuid for name in called if (uuid := normalize_uuid(name)) is not None}
     if unknown:

@@ -1,4 +1,4 @@
-"""The whole fleet for people who look at it: a number for every host, and who is behind one of them."""
+"""The whole fleet for operators: a figure for every host, and the host behind a figure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from placement.storage.database import Database
 
 _CPUS, _MEMORY = "PCPU", "MEMORY_MB"
 COMMON_REQUEST = (4, 16384)
-"""Cores and MiB of the request that stranded cores are no use for (docs/packing.md)."""
+"""Cores and MiB of the request for which stranded cores are of no use (docs/packing.md)."""
 
 
 class Figure(StrEnum):
-    """What is told of each host, as a part of a whole."""
+    """A figure that is shown of each host, as a part of a whole."""
 
     USE = "use"
     CORES = "cores"
@@ -29,7 +29,7 @@ class Figure(StrEnum):
 
 
 class Group(NamedTuple):
-    """Hosts that are counted together: a cluster, the members of an aggregate, or those in neither."""
+    """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither."""
 
     name: str
     kind: str
@@ -40,9 +40,9 @@ _NEITHER = Group("neither", "none")
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The figures of all hosts. They lie in the order of the groups, `group_bytes` says where these begin.
+    """The figures of all hosts, in the order of the groups; `group_bytes` says where each group begins.
 
-    The bytes are those of engine.forest.totals; `part` and `whole` are the sums over all hosts.
+    The bytes are made by engine.forest.totals; `part` and `whole` are the sums over all hosts.
     """
 
     count: int
@@ -68,7 +68,7 @@ class HostFigure(NamedTuple):
 
 
 class Overfull(NamedTuple):
-    """An inventory of which more is in use than there is: whoever asks for it is refused."""
+    """An inventory with more in use than there is, so that requests for it are refused."""
 
     uuid: str
     name: str
@@ -78,14 +78,14 @@ class Overfull(NamedTuple):
 
 
 class Hosts:
-    """Looks at all hosts at once."""
+    """A use case that looks at all hosts at once."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database
         self._forest = forest
 
     def look(self, cluster: str | None = None) -> Look:
-        """All hosts, or those of a cluster, as they are now. Raises BadRequest, Unavailable."""
+        """Return all hosts, or the hosts of a cluster, as they are now. Raises BadRequest, Unavailable."""
         view = self._forest.current()
         with self._database.read() as connection:
             aggregates = clusters.aggregates_called(connection)
@@ -114,21 +114,21 @@ class Look:
         self._all = all_
 
     def classes(self) -> list[str]:
-        """The names of the classes that somebody offers."""
+        """Return the names of the classes that some provider offers."""
         names = self._view.names.classes
         offered = (id_ for id_, column in self._view.forest.inventories.items() if column.count)
         return sorted(names[class_id] for class_id in offered if class_id in names)
 
     def most_offered(self, classes: Sequence[str]) -> str:
-        """The one of these classes that the most hosts have; the first of several."""
+        """Return the class, of these, that the most hosts have; the first of several."""
         return max(classes, key=lambda name: self._shares(Figure.USE, name).holders)
 
     def counted(self) -> list[tuple[Group, int]]:
-        """How many hosts each group has."""
+        """Return how many hosts each group has."""
         return [(self._known.get(group, _NEITHER), count) for group, count in self._all.counts()]
 
     def heat_map(self, figure: Figure, resource_class: str) -> HeatMap:
-        """The figures of all hosts. Raises BadRequest for an unknown class, as all that tell figures."""
+        """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
         shares = self._shares(figure, resource_class)
         part, whole = shares.totals()
         return HeatMap(
@@ -143,20 +143,20 @@ class Look:
         )
 
     def of(self, ids: Sequence[int], figure: Figure, resource_class: str) -> list[HostFigure]:
-        """The hosts with these storage ids that are there. Raises BadRequest."""
+        """Return the hosts with these storage ids that are there. Raises BadRequest."""
         places = [place for place in totals.places_of(self._all, ids) if place is not None]
         return self._told(self._shares(figure, resource_class), places)
 
     def ranked(
         self, figure: Figure, resource_class: str, start: int, count: int, *, rising: bool = False
     ) -> tuple[list[HostFigure], int]:
-        """Some hosts in the order of their figures, and how many there are. Raises BadRequest."""
+        """Return some hosts in the order of their figures, and how many there are. Raises BadRequest."""
         shares = self._shares(figure, resource_class)
         places = shares.ranked(rising=rising)
         return self._told(shares, places[start : start + count]), len(places)
 
     def overfull(self, most: int) -> tuple[list[Overfull], int]:
-        """Some inventories with more in use than there is, of all hosts, and how many there are."""
+        """Return at most `most` inventories with more in use than there is, and how many there are."""
         found = totals.overfull(self._view.forest)
         shown = found[:most]
         names = self._named({row[0] for row in shown})
@@ -200,14 +200,14 @@ class Look:
         return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
 
 
-# What there is and what is used of it: sums of the forest by cluster or aggregate, or by host.
+# Capacity and its use: sums of the forest by cluster or aggregate, or by host.
 
 
 _NONE = "none"
 
 
 class CapacityGroup(NamedTuple):
-    """What a group of hosts has of a resource class, in units of the class.
+    """The amounts that a group of hosts has of a resource class, in units of the class.
 
     `name` is a cluster, the uuid of an aggregate, "none" for hosts in neither, or the host.
     """
@@ -228,9 +228,9 @@ class Capacity:
         self._forest = forest
 
     def groups(self, *, per_host: bool = False) -> Iterator[CapacityGroup]:
-        """The sums of each group and class, nothing while the forest is not loaded. Raises Unavailable.
+        """Yield the sums of each group and class, nothing while the forest is not loaded. Raises Unavailable.
 
-        Each host counts once: for its cluster, else for its oldest aggregate; `per_host` by itself.
+        Each host counts once: for its cluster, else for its oldest aggregate; with `per_host` by itself.
         """
         view = self._forest.latest()
         if view is None:
@@ -245,7 +245,7 @@ class Capacity:
                 of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
                 sums = totals.by_aggregate(view.forest, of_clusters)
         for found in sums:
-            # What is newer than the forest has no sums yet, what it still has may be gone.
+            # Names newer than the forest have no sums yet; what the forest still has may be gone.
             name = _NONE if found.group == totals.NO_AGGREGATE else names.get(found.group)
             class_name = view.names.classes.get(found.class_id)
             if name is not None and class_name is not None:

@@ -1,4 +1,4 @@
-"""Keeps this process's forest in step with the database, before every look at it."""
+"""The forest of this process, brought in step with the database before every look at it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from placement.storage.feed import Look
 from placement.storage.follower import Follower
 from placement.storage.history import Horizon
 
-# Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
+# Beyond this many changed providers a fresh load of everything is cheaper than applying changes.
 _RELOAD_ABOVE = 20_000
-# For so many, columns are faster than records.
+# From this many providers on, columns are faster than records.
 _MANY = 200
-# What a statement reads at once, so that it is never all of a large fleet.
+# The most providers that one statement reads, so that it never reads all of a large fleet.
 _AT_ONCE = 20_000
-# Longer than a look; who wants less than the present does not wait for a load.
+# Longer than a look; a caller that accepts less than the present does not wait for a load.
 _SHORTLY_SECONDS = 1.0
 
 
@@ -39,7 +39,7 @@ _SHORTLY_SECONDS = 1.0
 class View:
     """The forest as it was at one moment, the names its ids stand for, and what searches keep for the next.
 
-    It stays so for as long as somebody holds it; any number of searches may look at it at once.
+    It stays so for as long as it is referenced; any number of searches may look at it at once.
     """
 
     forest: Forest
@@ -49,7 +49,7 @@ class View:
 
 
 class ForestState(NamedTuple):
-    """What is known of a forest without asking the database or waiting for anybody."""
+    """The state of a forest that is known without asking the database or waiting for another thread."""
 
     loaded: bool
     providers: int
@@ -58,7 +58,7 @@ class ForestState(NamedTuple):
 
 
 class ForestKeeper(Follower):
-    """One forest; whoever looks at it sees every write that was committed before."""
+    """A keeper of one forest; every look at it sees all writes that were committed before."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "providers")
@@ -66,13 +66,13 @@ class ForestKeeper(Follower):
         self._sharing = SharingMap()
         self._score_cache = ScoreCache()
         self._names: Names | None = None
-        # What bound callers may see of a snapshot, by the aggregates of their clusters; it goes with it.
+        # What bound callers may see, by the aggregates of their clusters; dropped with its snapshot.
         self._parts: WeakKeyDictionary[Forest, dict[frozenset[int], View]] = WeakKeyDictionary()
 
     def current(self) -> View:
-        """The forest with all that was committed before the call, as far as the work at hand may see it.
+        """Return the forest with all that was committed before the call, as far as it may be seen now.
 
-        Raises Unavailable, never guesses.
+        Raises Unavailable rather than guess.
         """
         view, homes = self._now(), scoping.homes(self.database)
         return view if homes is None else self._part(view, homes)
@@ -83,25 +83,25 @@ class ForestKeeper(Follower):
             return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
 
     def _part(self, view: View, homes: frozenset[int]) -> View:
-        """The view with the trees of some clusters only, by their aggregates."""
+        """Return the view with the trees of some clusters only, by their aggregates."""
         known = self._parts.setdefault(view.forest, {})
         if homes not in known:
             sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT])
             forest = within(view.forest, sharing, homes)
             known[homes] = View(forest, SharingMap(), ScoreCache(), view.names)
-        # Names come without any provider changing.
+        # New names may come without a change of any provider.
         return replace(known[homes], names=view.names)
 
     @property
     def state(self) -> ForestState:
-        """What is known of the forest as it is."""
+        """Return what is known of the forest as it is."""
         forest = self._forest
         return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
 
     def latest(self) -> View | None:
-        """The whole forest as it is now, or as the last look left it if the database is slow.
+        """Return the whole forest as it is now, or as the last look left it if the database is slow.
 
-        None if not loaded. It is for figures, which are equal for all callers. Raises Unavailable.
+        Returns None if not loaded. It is for figures, which are equal for all callers. Raises Unavailable.
         """
         if self.horizon is None:
             return None
@@ -122,7 +122,7 @@ class ForestKeeper(Follower):
         self.horizon = horizon
 
     def apply(self, look: Look) -> bool:
-        """Take over what changed; False if so much did that loading is cheaper, or a parent is missing yet.
+        """Apply what changed; return False if loading is cheaper, or if a parent is still missing.
 
         Raises Unavailable.
         """
@@ -136,19 +136,19 @@ class ForestKeeper(Follower):
         records = self.feed.records(stale) if stale and not many else []
         if not (states.have_ancestors(self._forest, many) and self._has_ancestors(records)):
             return False
-        # After what was read, which may speak of names that are newer than the look.
+        # Names come after providers, which may refer to names that are newer than the look.
         if look.names_changed or not self._can_name(many, records):
             with self.feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
         states.apply(self._forest, *many)
         self._forest.apply(records)
-        # Last, for those who were below a deleted provider have moved away before.
+        # Removals are last, as providers below a deleted one have moved away before.
         for id_ in look.deleted:
             self._forest.remove(id_)
         return True
 
     def _states(self, ids: list[int], horizon: Horizon) -> list[ProviderStates]:
-        """The present state of these providers, if they are many enough for columns."""
+        """Return the present state of these providers, if they are many enough for columns."""
         if len(ids) < _MANY:
             return []
         others = partial(states.altered, self._forest)
@@ -158,7 +158,7 @@ class ForestKeeper(Follower):
         ]
 
     def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
-        """As for states; what is missing may be newer than the look."""
+        """Return whether no record lacks its root or parent, which may be newer than the look."""
         coming = {record.row.id for record in records}
         return all(
             other in coming or self._forest.knows(other)
@@ -167,7 +167,7 @@ class ForestKeeper(Follower):
         )
 
     def _can_name(self, many: list[ProviderStates], records: list[ProviderRecord]) -> bool:
-        """Whether every class and trait that was read has a name."""
+        """Return whether every class and trait that was read has a name."""
         assert self._names is not None
         classes, traits = self._names.classes, self._names.traits
         return all(

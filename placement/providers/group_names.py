@@ -42,7 +42,7 @@ def resolve_group(
 
 
 def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
-    """Return trait names by ids. Raises BadRequest naming those that do not exist."""
+    """Return the ids of traits. Raises BadRequest naming the traits that do not exist."""
     unknown = sorted(trait for trait in traits if trait not in known.trait_ids)
     if unknown:
         raise BadRequest(f"{prefix}No such trait(s): {', '.join(unknown)}.")
@@ -50,7 +50,7 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
 
 
 def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    """Return the ids of the aggregates of one group; those that never had a member have none."""
+    """Return the ids of the aggregates of one group; an aggregate that never had a member has none."""
     return aggregate_ids(database, aggregates_of(group))
 
 
@@ -60,7 +60,7 @@ def aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
 
 
 def aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
-    """Return the ids of aggregates by uuid; those that never had a member have none."""
+    """Return the ids of aggregates by uuid; an aggregate that never had a member has none."""
     wanted = frozenset().union(*sets)
     if not wanted:
         return {}

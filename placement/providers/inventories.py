@@ -20,13 +20,13 @@ LOG = logging.getLogger(__name__)
 
 
 class Inventories:
-    """Reads and writes what a provider offers."""
+    """A use case that reads and writes what a provider offers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def offer(self, uuid: str) -> Offer:
-        """All records of a provider, with use. Raises NotFound."""
+        """Return all records of a provider, with use. Raises NotFound."""
         with self._database.read() as connection:
             found = contents.offer(connection, uuid)
         if found is None:
@@ -34,7 +34,7 @@ class Inventories:
         return found
 
     def record(self, uuid: str, class_name: str) -> tuple[int, Stored]:
-        """The provider's generation and its record of one class. Raises NotFound."""
+        """Return the provider's generation and its record of one class. Raises NotFound."""
         offer = self.offer(uuid)
         for stored in offer.records:
             if stored.class_name == class_name:
@@ -42,7 +42,7 @@ class Inventories:
         raise NotFound(f"No inventory of class {class_name} for {uuid}")
 
     def add(self, uuid: str, class_name: str, inventory: Inventory, *, zero_capacity: bool) -> int:
-        """Add the record of a new class; the provider's new generation.
+        """Add the record of a new class; return the provider's new generation.
 
         Raises NotFound, BadRequest, ConcurrentUpdate if the class has a record already.
         """
@@ -63,7 +63,7 @@ class Inventories:
     def replace_all(
         self, uuid: str, generation: int, wanted: Mapping[str, Inventory], *, zero_capacity: bool
     ) -> int:
-        """Make these the provider's records; its new generation.
+        """Make these the provider's records; return its new generation.
 
         Raises NotFound, BadRequest, ConcurrentUpdate for the generation, InventoryInUse.
         """
@@ -91,7 +91,7 @@ class Inventories:
     def replace(
         self, uuid: str, class_name: str, generation: int, inventory: Inventory, *, zero_capacity: bool
     ) -> int:
-        """Replace the record of one class; the provider's new generation.
+        """Replace the record of one class; return the provider's new generation.
 
         Raises NotFound (also for an unknown class), BadRequest, ConcurrentUpdate for the generation.
         """
@@ -149,7 +149,7 @@ class Inventories:
 
 
 def check_generation(locked: LockedProvider, generation: int) -> None:
-    """Raises ConcurrentUpdate unless the caller sent the present generation of the provider."""
+    """Raise ConcurrentUpdate unless the caller sent the present generation of the provider."""
     if locked.generation != generation:
         raise ConcurrentUpdate("resource provider generation conflict")
 
@@ -157,7 +157,7 @@ def check_generation(locked: LockedProvider, generation: int) -> None:
 def replace_records(
     transaction: Transaction, locked: LockedProvider, wanted: Mapping[int, Inventory], in_use_prefix: str
 ) -> list[Stored]:
-    """Insert, update and delete records until they are those wanted (by class id); what was there before.
+    """Insert, update and delete records until they are as `wanted` (by class id); return the former ones.
 
     Raises InventoryInUse.
     """
@@ -187,7 +187,7 @@ def record_inventories(
     after: Mapping[str, Inventory],
     action: Action = Action.UPDATE,
 ) -> None:
-    """Have a change of what a provider offers recorded."""
+    """Record a change of what a provider offers."""
     former = {stored.class_name: asdict(stored.inventory) for stored in before}
     later = {name: asdict(inventory) for name, inventory in after.items()}
     transaction.record(action, Kind.INVENTORIES, uuid, before=former or None, after=later or None)
@@ -205,7 +205,7 @@ def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
 
 
 def in_use(records: Iterable[Stored], uuid: str) -> str:
-    """The sentence about inventories that cannot be deleted, classes in the order of their ids."""
+    """Return the sentence about inventories that cannot be deleted, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use."
 
@@ -213,7 +213,7 @@ def in_use(records: Iterable[Stored], uuid: str) -> str:
 def check_capacity(
     class_name: str, uuid: str, inventory: Inventory, prefix: str, *, zero_capacity: bool
 ) -> None:
-    """Raises BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
+    """Raise BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
     prefix += f"Invalid inventory for '{class_name}' on resource provider '{uuid}'. "
     if inventory.capacity <= 0 and not zero_capacity:
         raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")

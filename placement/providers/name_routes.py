@@ -53,7 +53,7 @@ def _class_body(name: str) -> dict[str, Any]:
     described=Operation({200: ResourceClasses}),
 )
 def classes() -> Response:
-    """All resource classes."""
+    """Return all resource classes."""
     found = use_cases().resource_classes.listed()
     body = {"resource_classes": [_class_body(entry.name) for entry in found]}
     return json_response(body, modified=newest(entry.created_at for entry in found))
@@ -69,7 +69,7 @@ def classes() -> Response:
     described=Operation({201: EMPTY}, errors=[409], body=ResourceClass),
 )
 def create_class() -> Response:
-    """A new custom class."""
+    """Create a custom class."""
     name = validated()["name"]
     if not use_cases().resource_classes.create(name):
         raise Conflict(f"Conflicting resource class already exists: {name}")
@@ -86,7 +86,7 @@ def create_class() -> Response:
     described=Operation({200: ResourceClassShown}),
 )
 def show_class(name: str) -> Response:
-    """One resource class."""
+    """Return one resource class."""
     entry = use_cases().resource_classes.get(name)
     return json_response(_class_body(entry.name), modified=entry.created_at)
 
@@ -147,7 +147,7 @@ def delete_class(name: str) -> Response:
     described=Operation({200: Traits}, query=_FILTERS),
 )
 def traits() -> Response:
-    """The traits that the filters let through."""
+    """Return the traits that pass the filters."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
@@ -205,7 +205,7 @@ def put_trait(name: str) -> Response:
     described=Operation({204: EMPTY}),
 )
 def show_trait(name: str) -> Response:
-    """Whether a trait exists."""
+    """Check that a trait exists."""
     return empty_response(modified=use_cases().traits.get(name).created_at)
 
 

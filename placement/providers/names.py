@@ -16,23 +16,23 @@ from placement.storage.transactions import attempt
 
 
 class ResourceClasses:
-    """Creates, lists, renames and deletes resource classes."""
+    """A use case that creates, lists, renames and deletes resource classes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def listed(self) -> list[KnownName]:
-        """All classes, standard ones first."""
+        """Return all classes, standard ones first."""
         with self._database.read() as connection:
             return names.classes(connection)
 
     def get(self, name: str) -> KnownName:
-        """One class. Raises NotFound."""
+        """Return one class. Raises NotFound."""
         with self._database.read() as connection:
             return _found(names.find_class(connection, name), name)
 
     def create(self, name: str) -> bool:
-        """Make sure the class exists; False if it did before."""
+        """Make sure the class exists; return False if it did before."""
         return attempt(self._database, lambda transaction: names.create_class(transaction, name))
 
     def rename(self, name: str, new: str) -> None:
@@ -67,7 +67,7 @@ class ResourceClasses:
 
 
 def is_standard_class(name: str) -> bool:
-    """Whether the class is one that every service knows."""
+    """Return whether the class is one that every service knows."""
     return not os_resource_classes.is_custom(name)
 
 
@@ -78,7 +78,7 @@ def _found(entry: KnownName | None, name: str) -> KnownName:
 
 
 class TraitFilter(NamedTuple):
-    """Which traits to list; None does not narrow."""
+    """A filter of traits to list; None does not narrow."""
 
     names: frozenset[str] | None = None
     prefix: str | None = None
@@ -86,13 +86,13 @@ class TraitFilter(NamedTuple):
 
 
 class Traits:
-    """Creates, lists and deletes traits."""
+    """A use case that creates, lists and deletes traits."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def listed(self, wanted: TraitFilter) -> list[KnownName]:
-        """The traits that the filter lets through."""
+        """Return the traits that pass the filter."""
         with self._database.read() as connection:
             entries = names.traits(connection, associated=wanted.associated)
         return [
@@ -103,7 +103,7 @@ class Traits:
         ]
 
     def get(self, name: str) -> KnownName:
-        """One trait. Raises NotFound."""
+        """Return one trait. Raises NotFound."""
         with self._database.read() as connection:
             entry = names.find_trait(connection, name)
         if entry is None:
@@ -111,7 +111,7 @@ class Traits:
         return entry
 
     def create(self, name: str) -> tuple[bool, datetime.datetime]:
-        """Make sure the trait exists; whether it is new, and when it was created."""
+        """Make sure the trait exists; return whether it is new, and when it was created."""
 
         def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
             created = names.create_trait(transaction, name)

@@ -79,7 +79,7 @@ _FILTERS = (
     described=Operation({200: Providers}, query=_FILTERS),
 )
 def list_providers() -> Response:
-    """Providers that satisfy all filters, each judged alone."""
+    """Return the providers that satisfy all filters, each judged alone."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
@@ -101,7 +101,7 @@ def list_providers() -> Response:
 
 
 def _dashed_uuid(given: Parameters, key: str) -> str | None:
-    """The parameter, which the list takes literally. Raises BadRequest unless it is a uuid with dashes."""
+    """Return a parameter that is taken literally. Raises BadRequest unless it is a uuid with dashes."""
     value = last(given, key)
     if value is not None and not is_dashed_uuid(value):
         raise refuse_value(given, key, value, f"{shown(value)} is not a 'uuid'", "format")
@@ -124,7 +124,7 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     ),
 )
 def create_provider() -> Response:
-    """A new provider."""
+    """Create a provider."""
     body = validated()
     uuid = body.get("uuid") or str(uuids.uuid4())
     if not body["name"]:
@@ -146,7 +146,7 @@ def create_provider() -> Response:
     described=Operation({200: Provider}),
 )
 def show_provider(uuid: str) -> Response:
-    """One provider."""
+    """Return one provider."""
     found = use_cases().providers.get(uuid)
     return json_response(provider_body(found), modified=found.changed_at)
 
@@ -160,7 +160,7 @@ def show_provider(uuid: str) -> Response:
     described=Operation({200: Provider}, errors=[409], body=ChangedProvider),
 )
 def update(uuid: str) -> Response:
-    """Rename, or hang below another parent."""
+    """Rename a provider, or move it below another parent."""
     providers = use_cases().providers
     providers.get(uuid)
     body = validated()
@@ -204,7 +204,7 @@ _AGGREGATES = "/resource_providers/<uuid>/aggregates"
     described=Operation({200: ProviderTraitsShown}),
 )
 def traits(uuid: str) -> Response:
-    """The traits of a provider."""
+    """Return the traits of a provider."""
     found = use_cases().memberships.traits(uuid)
     body = {"traits": found.members, "resource_provider_generation": found.generation}
     return json_response(body, modified=newest([found.newest]))
@@ -259,7 +259,7 @@ def _aggregates_body(members: list[str], generation: int) -> dict[str, Any]:
     described=Operation({200: ProviderAggregatesShown}),
 )
 def aggregates(uuid: str) -> Response:
-    """The aggregates of a provider."""
+    """Return the aggregates of a provider."""
     found = use_cases().memberships.aggregates(uuid)
     return json_response(_aggregates_body(found.members, found.generation))
 
@@ -312,7 +312,7 @@ def _single(generation: int, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
-    """The record that was written; a ratio that came as 1 is not answered with 1.0."""
+    """Return the record that was written; a ratio that came as 1 is not answered with 1.0."""
     body = inventory_body(inventory)
     return {**body, "allocation_ratio": sent.get("allocation_ratio", body["allocation_ratio"])}
 
@@ -326,7 +326,7 @@ def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
     described=Operation({200: Inventories}),
 )
 def list_inventories(uuid: str) -> Response:
-    """All records of a provider."""
+    """Return all records of a provider."""
     offer = use_cases().inventories.offer(uuid)
     records = {stored.class_name: inventory_body(stored.inventory) for stored in offer.records}
     body = _collection(offer.generation, records)
@@ -394,7 +394,7 @@ def delete_all(uuid: str) -> Response:
     described=Operation({200: InventoryShown}),
 )
 def show_inventory(uuid: str, resource_class: str) -> Response:
-    """One record."""
+    """Return one record."""
     generation, stored = use_cases().inventories.record(uuid, resource_class)
     return json_response(_single(generation, inventory_body(stored.inventory)), modified=stored.changed_at)
 
@@ -444,7 +444,7 @@ def delete_inventory(uuid: str, resource_class: str) -> Response:
     described=Operation({200: ProviderUsages}),
 )
 def usages(uuid: str) -> Response:
-    """What is used of each record, zero included."""
+    """Return what is used of each record, zero included."""
     offer = use_cases().inventories.offer(uuid)
     body = {
         "resource_provider_generation": offer.generation,

@@ -87,7 +87,7 @@ class AllInventories(VersionedSchema):
 
 
 def inventory_from(data: dict[str, Any]) -> InventoriesInventory:
-    """The record described by validated data."""
+    """Return the record described by validated data."""
     given = {name: value for name, value in data.items() if name in InventoriesInventory.__dataclass_fields__}
     return InventoriesInventory(**{**given, "allocation_ratio": float(data.get("allocation_ratio", 1))})
 
@@ -119,7 +119,7 @@ class Providers(Answer):
 
 
 class InventoryRecord(Answer):
-    """What a provider offers of one class."""
+    """An inventory record: what a provider offers of one class."""
 
     total = Integer()
     reserved = Integer()
@@ -130,7 +130,7 @@ class InventoryRecord(Answer):
 
 
 class Inventory(InventoryRecord):
-    """The same with the generation of the provider."""
+    """An inventory record with the generation of the provider."""
 
     resource_provider_generation = Integer()
 
@@ -143,7 +143,7 @@ class Inventories(Answer):
 
 
 class ProviderUsages(Answer):
-    """What is used of a provider."""
+    """The use of a provider by resource class."""
 
     resource_provider_generation = Integer()
     usages = amounts()
@@ -164,14 +164,14 @@ class ProviderAggregatesShown(Answer):
 
 
 class ConsumerOnProvider(Answer):
-    """What one consumer holds of a provider."""
+    """The amounts that one consumer holds of a provider."""
 
     resources = amounts()
     consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS))
 
 
 class ProviderAllocations(Answer):
-    """What consumers hold of a provider."""
+    """The allocations on a provider, by consumer."""
 
     allocations = Mapping(fields.UUID, Object(ConsumerOnProvider))
     resource_provider_generation = Integer()
@@ -228,7 +228,7 @@ _LINKS = (
 
 
 class Described(Protocol):
-    """What rendering reads of a provider."""
+    """A provider as rendering reads it."""
 
     @property
     def uuid(self) -> str: ...
@@ -245,12 +245,12 @@ class Described(Protocol):
 
 
 def provider_body(provider: Described) -> dict[str, Any]:
-    """One provider, with the links of the request's version."""
+    """Return one provider, with the links of the request's version."""
     return provider_renderer()(provider)
 
 
 def provider_renderer() -> Callable[[Described], dict[str, Any]]:
-    """Renders providers with the links of the request's version, also when that request is over."""
+    """Return a renderer with the links of the request's version, which outlives the request."""
     root = path("/resource_providers")
     rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
     nested = context.offers(Feature.NESTED_PROVIDERS)
@@ -275,7 +275,7 @@ def provider_renderer() -> Callable[[Described], dict[str, Any]]:
 
 
 def inventory_body(inventory: InventoriesInventory) -> dict[str, Any]:
-    """The six fields of one record."""
+    """Return the six fields of one record."""
     return {
         "total": inventory.total,
         "reserved": inventory.reserved,

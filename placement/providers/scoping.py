@@ -1,7 +1,6 @@
-"""What callers who are bound to clusters may see, in one place: trees, aggregates, groups and consumers.
+"""The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
 
-Which clusters these are is in `engine.domain.scope`. For all other callers each function returns what it is
-given.
+The clusters are in `engine.domain.scope`. For all other callers each function returns what it is given.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from placement.storage.database import Database
 
 
 def homes(database: Database) -> frozenset[int] | None:
-    """Return the ids of the aggregates whose trees may be seen, None for all trees."""
+    """Return the ids of the aggregates with the trees that may be seen, None for all trees."""
     names = scope.seen()
     if names is None:
         return None
@@ -35,7 +34,7 @@ def require_everything() -> None:
 
 
 def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:
-    """Return those of some aggregates, id by uuid, that somebody of the forest is in.
+    """Return the aggregates, id by uuid, that some provider of the forest is in.
 
     To a bound caller an aggregate of another cluster is one that never had a member.
     """
@@ -57,7 +56,7 @@ def group(name: str) -> str:
 
 
 def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
-    """Return those of some consumers that may not be seen, by what each holds by provider uuid.
+    """Return the consumers that may not be seen; `held` is what each holds, by provider uuid.
 
     A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
     shared pool of the cluster and on a host of another cluster is hidden.
@@ -69,12 +68,12 @@ def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest
 
 
 def refusal(consumer_uuid: str, reason: PlacementError) -> PlacementError:
-    """Return why a consumer may not claim; to a bound caller every reason is the one."""
+    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
     if scope.seen() is None:
         return reason
     return taken(consumer_uuid)
 
 
 def taken(consumer_uuid: str) -> Conflict:
-    """Return why a consumer may not claim that holds something else, here or elsewhere."""
+    """Return the refusal of a consumer that holds something else, here or elsewhere."""
     return Conflict(f"consumer_uuid: {consumer_uuid} already holds something else than the query asks for")

@@ -33,14 +33,14 @@ class Parent:
 
 
 class Providers:
-    """Creates, lists, changes and deletes providers."""
+    """A use case that creates, lists, changes and deletes providers."""
 
     def __init__(self, database: Database, keeper: ForestKeeper) -> None:
         self._database = database
         self._keeper = keeper
 
     def get(self, uuid: str) -> Provider:
-        """One provider. Raises NotFound."""
+        """Return one provider. Raises NotFound."""
         with self._database.read() as connection:
             found = providers.find(connection, uuid)
         if found is None:
@@ -48,7 +48,7 @@ class Providers:
         return found
 
     def listed(self, name: str | None, uuid: str | None, group: RequestGroup) -> list[Provider]:
-        """Providers that alone satisfy the group and carry the given name and uuid. Raises BadRequest."""
+        """Return providers that alone satisfy the group and have this name and uuid. Raises BadRequest."""
         ids = None
         if group != RequestGroup():
             view = self._keeper.current()
@@ -63,12 +63,12 @@ class Providers:
             return providers.listed(connection, name=name, uuid=uuid, ids=ids)
 
     def is_empty(self) -> bool:
-        """Whether there is no provider at all."""
+        """Return whether there is no provider at all."""
         with self._database.read() as connection:
             return not providers.exist(connection)
 
     def uuids_of(self, wanted: Collection[str]) -> dict[str, str]:
-        """The uuids of providers by name. Raises NotFound naming those that do not exist."""
+        """Return the uuids of providers by name. Raises NotFound naming the ones that do not exist."""
         with self._database.read() as connection:
             found = providers.uuids_by_name(connection, wanted)
         unknown = sorted(set(wanted) - found.keys())
@@ -77,7 +77,7 @@ class Providers:
         return found
 
     def create(self, uuid: str, name: str, parent_uuid: str | None) -> Provider:
-        """A new provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""
+        """Create a provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""
         prefix = f'Unable to create resource provider "{name}", {uuid}: '
 
         def work(transaction: Transaction) -> Provider:
@@ -104,8 +104,8 @@ class Providers:
     def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
         """Rename a provider and, if `parent` is given, move it there with its whole subtree.
 
-        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict; what
-        the import of a node made stays as it is.
+        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest,
+        Conflict, also for a provider that the import of a node made.
         """
         prefix = f"Unable to save resource provider {uuid}: "
 
@@ -129,7 +129,7 @@ class Providers:
         return attempt(self._database, work)
 
     def delete(self, uuid: str) -> None:
-        """Delete a leaf without allocations that no imported node consists of. Raises NotFound, Conflict."""
+        """Delete a leaf without allocations that no import of a node made. Raises NotFound, Conflict."""
 
         def work(transaction: Transaction) -> None:
             locked = providers.lock(transaction, uuid)
@@ -163,12 +163,12 @@ def _described(provider: Provider) -> dict[str, str | None]:
 
 
 def missing(uuid: str) -> NotFound:
-    """The error for a path that names no provider."""
+    """Return the error for a path that names no provider."""
     return NotFound(f"No resource provider with uuid {uuid} found")
 
 
 def lock(transaction: Transaction, uuid: str) -> LockedProvider:
-    """The provider with its row locked. Raises NotFound."""
+    """Lock the row of a provider and return it. Raises NotFound."""
     locked = providers.lock(transaction, uuid)
     if locked is None:
         raise missing(uuid)
@@ -176,14 +176,14 @@ def lock(transaction: Transaction, uuid: str) -> LockedProvider:
 
 
 def _node_of(transaction: Transaction, locked: LockedProvider) -> str | None:
-    """`cluster/node` of the node whose import made the provider; None for other providers below its host."""
+    """Return the node, `cluster/node`, that made the provider by import; None for others below its host."""
     return None if locked.cluster_id is None else clusters.node_on(transaction, locked.root_id)
 
 
 def _check_import(
     transaction: Transaction, locked: LockedProvider, name: str, parent: Parent | None, prefix: str
 ) -> None:
-    """Raises Conflict for changes that would break the tree of an imported node."""
+    """Raise Conflict for changes that would break the tree of an imported node."""
     if locked.cluster_id is None:
         return
     stored = providers.find(transaction, locked.uuid)
@@ -236,18 +236,18 @@ _STALE = "Resource provider's generation already changed. Please update the gene
 
 
 class Memberships:
-    """Reads and writes the traits and aggregates of a provider."""
+    """A use case that reads and writes the traits and aggregates of a provider."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def traits(self, uuid: str) -> Members:
-        """The traits of a provider. Raises NotFound."""
+        """Return the traits of a provider. Raises NotFound."""
         with self._database.read() as connection:
             return self._present(contents.traits_of(connection, uuid), uuid)
 
     def aggregates(self, uuid: str) -> Members:
-        """The aggregates of a provider. Raises NotFound."""
+        """Return the aggregates of a provider. Raises NotFound."""
         with self._database.read() as connection:
             return self._present(contents.aggregates_of(connection, uuid), uuid)
 
@@ -291,7 +291,7 @@ class Memberships:
         attempt(self._database, work)
 
     def replace_aggregates(self, uuid: str, wanted: Collection[str], generation: int | None) -> int:
-        """Make these the provider's aggregates; its generation afterwards.
+        """Make these the provider's aggregates; return its generation afterwards.
 
         With `generation` None nothing is checked and the generation stays (before microversion 1.19).
         Raises NotFound, ConcurrentUpdate.

@@ -1,4 +1,4 @@
-"""Making stored trees what imports want: the difference is written, in a handful of statements."""
+"""Changes of stored trees to what imports want: the difference is written, in a handful of statements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from placement.storage.database import Transaction
 from placement.storage.failures import TryAgain
 
 _SHOWN = 20
-# Clusters share the list of resource classes with everybody.
+# A limit for each cluster, because all callers share the list of resource classes.
 _MOST_CLASSES = 1000
 
 
 class InTheWay(Conflict):
-    """The change is refused because of live allocations, the `obstacles`."""
+    """A refusal of a change because of live allocations, the `obstacles`."""
 
     code = "placement.inventory.inuse"
 
@@ -34,12 +34,12 @@ class InTheWay(Conflict):
 
 @dataclass(slots=True)
 class TreeChange:
-    """What a call changed: names of providers created, changed and deleted."""
+    """A change of a tree: the names of providers created, changed and deleted."""
 
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    # Whether inventories went, so that resource classes may be without any.
+    # Whether inventories were removed, so that resource classes may be without any.
     lost: bool = field(default=False, compare=False)
 
 
@@ -48,9 +48,9 @@ Brought = tuple[int, TreeChange]
 
 
 class TakenName(Conflict):
-    """A new provider cannot have its name, which another tree uses, so nothing of the tree it is for can be.
+    """A refusal of a whole tree because another tree uses the name of one of its new providers.
 
-    `root_uuid` tells which tree that is. The transaction has to be given up.
+    `root_uuid` is the root of the refused tree. The transaction has to be given up.
     """
 
     code = "placement.duplicate_name"
@@ -61,9 +61,9 @@ class TakenName(Conflict):
 
 
 class TooManyClasses(Conflict):
-    """A tree needs new resource classes, and the cluster has as many as it may have.
+    """A refusal of a tree that needs new resource classes when the cluster has as many as it may have.
 
-    `root_uuid` tells which tree that is. The transaction has to be given up.
+    `root_uuid` is the root of the refused tree. The transaction has to be given up.
     """
 
     def __init__(self, new: str, root_uuid: str) -> None:
@@ -77,12 +77,12 @@ class TooManyClasses(Conflict):
 def bring_about(
     transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
 ) -> dict[str, Brought | Conflict]:
-    """Make the stored trees of a cluster what the specs say; by uuid of the root what became of each.
+    """Make the stored trees of a cluster what the specs say; return the outcome of each by uuid of its root.
 
-    Unchanged providers keep their generation; providers that were not made by an import stay. A tree that
-    may not be changed stays as it is: InTheWay when allocations would lose what they hold, or such providers
-    their parent; Conflict when a uuid belongs to another tree. With `cuts`, inventories shrink below what is
-    in use, and those that would disappear stay with nothing left to give. Raises TakenName, TooManyClasses.
+    Unchanged providers keep their generation; providers that no import made stay. A tree that may not be
+    changed stays as it is. It gets InTheWay if allocations would lose what they hold, or staying providers
+    their parent, and Conflict if a uuid belongs to another tree. With `cuts`, inventories shrink below their
+    use, and used ones that would disappear stay with nothing to give. Raises TakenName, TooManyClasses.
     """
     return _TreeWriter(transaction, specs, cluster_id, cuts=cuts).run()
 
@@ -111,7 +111,7 @@ class _Tree:
         self.change = TreeChange()
 
     def gone(self, cluster_id: int) -> list[LockedProvider]:
-        """What an import made and the spec does not have."""
+        """Return the providers that an import made and the spec does not have."""
         wanted = {spec.uuid for spec in self.spec.providers}
         return [
             row for uuid, row in self.present.items() if uuid not in wanted and row.cluster_id == cluster_id
@@ -120,7 +120,7 @@ class _Tree:
     def keep_what_is_in_use(self, records: Mapping[int, Mapping[int, Stored]], cluster_id: int) -> None:
         """Add to the spec what is in use beyond it, with the providers above.
 
-        A core that is gone, and of which an instance holds threads, stays until an import finds it free.
+        A core that is gone stays while an instance holds threads of it, until an import finds it free.
         """
         kept = [
             replace(
@@ -144,7 +144,7 @@ class _Tree:
 
 
 class _TreeWriter:
-    """Writes trees in as many statements as one takes; the trees that may not be changed are left out."""
+    """A writer of trees in as many statements as one takes; trees that may not change are left out."""
 
     def __init__(
         self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
@@ -157,7 +157,7 @@ class _TreeWriter:
         self._raised: set[int] = set()
 
     def run(self) -> dict[str, Brought | Conflict]:
-        """Bring them about. Raises TakenName, TooManyClasses."""
+        """Write the trees; return the outcome of each. Raises TakenName, TooManyClasses."""
         self._lock()
         stored = [row.id for tree in self._trees for row in tree.present.values()]
         records = contents.stored(self._transaction, stored) if stored else {}
@@ -186,7 +186,7 @@ class _TreeWriter:
         self._trees = [tree for tree in self._trees if tree.spec.root.uuid not in refused]
 
     def _lock(self) -> None:
-        """The stored trees and all other providers with the wanted uuids, locked in order of ids."""
+        """Lock the stored trees and all other providers with the wanted uuids, in order of ids."""
         transaction = self._transaction
         providers.lock_trees(transaction, shared=True)
         roots = providers.ids_of(transaction, [tree.spec.root.uuid for tree in self._trees])
@@ -215,7 +215,7 @@ class _TreeWriter:
         self._refuse(refused)
 
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """The ids of the names, created where they are missing. Raises TryAgain."""
+        """Return the ids of the names, created where they are missing. Raises TryAgain."""
         wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
         is_class = table is tables.resource_classes
         found = names.ids_of(self._transaction, table, wanted, keep=is_class)
@@ -231,7 +231,7 @@ class _TreeWriter:
         return found
 
     def _check_classes(self, missing: set[str]) -> None:
-        """Raises TooManyClasses. The cluster is locked, so no other import adds classes meanwhile."""
+        """Raise TooManyClasses if needed. The cluster is locked: no other import adds classes meanwhile."""
         room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
         fresh: set[str] = set()
         for tree, spec in self._specs():
@@ -244,7 +244,7 @@ class _TreeWriter:
     def _without_obstacles(
         self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
     ) -> list[LockedProvider]:
-        """What is to be deleted of the trees that nothing keeps from being changed."""
+        """Refuse the trees with obstacles, and return what is to be deleted of the others."""
         gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
         held = trees.allocated(self._transaction, [row.id for row in gone]) if gone else {}
         refused: dict[str, Conflict] = {}
@@ -261,7 +261,7 @@ class _TreeWriter:
         return [row for tree in self._trees for row in tree.gone(self._cluster_id)]
 
     def _losses(self, tree: _Tree, held: Mapping[int, Collection[str]]) -> set[str]:
-        """Who would lose something with the providers that are to be deleted."""
+        """Return what consumers and lower providers would lose with the providers that are to be deleted."""
         going = {row.id for row in tree.gone(self._cluster_id)}
         staying = {
             row.id: row.parent_id
@@ -279,7 +279,7 @@ class _TreeWriter:
     # -- writing ------------------------------------------------------------------------------------
 
     def _create(self) -> set[int]:
-        """Insert what is missing, level by level; the new ids."""
+        """Insert what is missing, level by level; return the new ids."""
         missing = [
             (tree, spec) for tree in self._trees for spec in tree.spec.providers if spec.uuid not in tree.ids
         ]
@@ -358,7 +358,7 @@ class _TreeWriter:
 
 
 def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:
-    """The inventories of one provider that would no longer cover their use."""
+    """Return the inventories of one provider that would no longer cover their use."""
     obstacles = set()
     for class_id, record in stored.items():
         if not record.used:

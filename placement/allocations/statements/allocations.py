@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]:
-    """All that some consumers hold."""
+    """Return all that some consumers hold."""
     statement = sa.select(
         _table.c.consumer_id, _table.c.resource_provider_id, _table.c.resource_class_id, _table.c.used
     ).where(_table.c.consumer_id.in_(sorted(consumer_uuids)))
@@ -61,7 +61,7 @@ def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]
 
 
 class Change(NamedTuple):
-    """How the use of one inventory changes: see storage.sql."""
+    """A change of the use of one inventory: see storage.sql."""
 
     provider_id: int
     class_id: int
@@ -72,7 +72,7 @@ class Change(NamedTuple):
 
 
 def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed."""
+    """Raise and lower `used` where units and capacity allow; return the allowed (provider, class) ids."""
     if not changes:
         return set()
     return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}
@@ -102,7 +102,7 @@ def replace_on(
     provider_ids: Collection[int],
     fresh: Sequence[Held],
 ) -> None:
-    """The same as `replace` for what consumers hold of some providers."""
+    """Delete what the consumers hold of some providers and insert the fresh allocations."""
     if consumers_holding and provider_ids:
         mine = _table.c.consumer_id.in_(sorted(consumers_holding))
         there = _table.c.resource_provider_id.in_(sorted(provider_ids))
@@ -137,7 +137,7 @@ _named = (
 
 
 def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHolding]:
-    """All that one consumer holds, in order of providers and classes."""
+    """Return all that one consumer holds, in order of providers and classes."""
     return [
         ConsumerHolding(*row[1:])
         for row in connection.execute(_named.where(_table.c.consumer_id == consumer_uuid))
@@ -145,7 +145,7 @@ def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHoldin
 
 
 def named(connection: Executor, consumer_uuids: Collection[str]) -> list[tuple[str, ConsumerHolding]]:
-    """All that some consumers hold, each with the consumer, in order of providers and classes."""
+    """Return all that some consumers hold, each with the consumer, in order of providers and classes."""
     if not consumer_uuids:
         return []
     rows = connection.execute(_named.where(_table.c.consumer_id.in_(sorted(consumer_uuids))))
@@ -163,7 +163,7 @@ class ProviderHolding(NamedTuple):
 
 
 def on_provider(connection: Executor, provider_uuid: str) -> tuple[int, list[ProviderHolding]] | None:
-    """A provider's generation and all allocations on it; None if there is no such provider."""
+    """Return a provider's generation and all allocations on it; None if there is no such provider."""
     statement = (
         sa.select(
             _providers.c.generation,
@@ -195,7 +195,7 @@ class ProjectUse(NamedTuple):
 
 
 def used_by_project(connection: Executor, project_id: str, user_id: str | None = None) -> list[ProjectUse]:
-    """What the consumers of a project (and user) use, by consumer type and class."""
+    """Return what the consumers of a project (and user) use, by consumer type and class."""
     statement = _of_project(
         sa.select(tables.consumer_types.c.name, _classes.c.name, sa.func.sum(_table.c.used)),
         project_id,
@@ -208,7 +208,7 @@ def used_by_project(connection: Executor, project_id: str, user_id: str | None =
 def consumers_of_project(
     connection: Executor, project_id: str, user_id: str | None = None
 ) -> dict[str | None, int]:
-    """How many consumers of each type a project (and user) has."""
+    """Return how many consumers of each type a project (and user) has."""
     count = sa.func.count(sa.distinct(_consumers.c.id))
     statement = _of_project(sa.select(tables.consumer_types.c.name, count), project_id, user_id)
     statement = statement.group_by(tables.consumer_types.c.name)
@@ -233,7 +233,7 @@ def _of_project(
 
 
 class Rise(NamedTuple):
-    """What the use of one inventory rises by: see storage.sql."""
+    """A rise of the use of one inventory: see storage.sql."""
 
     provider_uuid: str
     class_name: str
@@ -244,7 +244,7 @@ class Rise(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """What one consumer gets from one inventory."""
+    """The amount that one consumer gets from one inventory."""
 
     consumer_uuid: str
     provider_uuid: str
@@ -262,13 +262,13 @@ def claim_at_once(
     initiators: Sequence[Initiator],
     steps: Mapping[str, int],
 ) -> bool:
-    """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
+    """Create the consumers with their allocations; return False, with nothing done, if any part fails.
 
-    `records` are the documents that the records of the consumers show, `requests` what is kept of what they
-    asked for, `initiators` who claims for them, all in the order of the consumers. The generation of each
-    provider that gives something rises by its step, by uuid.
+    `records` are the documents that the records of the consumers show, `requests` what is kept of their
+    requests, `initiators` the callers that claim for them, all in the order of the consumers. The generation
+    of each provider that gives something rises by its step, by uuid.
 
-    It is refused, too, where the database has no such statement. None of the sequences may be empty. Raises
+    Returns False, too, where the database has no such statement. None of the sequences may be empty. Raises
     TryAgain, OutcomeUnknown, Unavailable.
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]

@@ -24,15 +24,15 @@ _ATTRIBUTES = {
 # About 2 MiB of names of 32 characters in each worker.
 _MOST_KNOWN = 10_000
 
-# Its kind, "project", "user" or "type", and the name that callers give it.
+# The kind, "project", "user" or "type", and the name that callers give.
 Attribute = tuple[str, str]
 
 
 class AttributeRegistry:
-    """Inserts projects, users and consumer types when they are first used; they are never deleted.
+    """A registry that inserts projects, users and consumer types at their first use; none is ever deleted.
 
     Registration is a transaction of its own: an attribute without consumers does no harm. The registry
-    remembers that an attribute was registered, never its id, which is another one in a database that was
+    remembers that an attribute was registered, never its id, as ids may differ in a database that was
     restored: statements look ids up.
     """
 
@@ -42,8 +42,8 @@ class AttributeRegistry:
         database.history.forget_with(self.forget)
 
     def register(self, attributes: Iterable[Attribute]) -> None:
-        """Insert those attributes that are not known to be in the database. Raises Unavailable."""
-        # One set all along: another thread may begin a new one at any time.
+        """Insert the attributes that are not known to be in the database. Raises Unavailable."""
+        # Use one set throughout: another thread may begin a new one at any time.
         known = self._known
         unknown = set(attributes) - known
         if not unknown:
@@ -94,26 +94,26 @@ _described = (
 
 
 def find(connection: Executor, uuid: str) -> Consumer | None:
-    """The consumer with its attributes."""
+    """Return the consumer with its attributes, None if it does not exist."""
     row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
     return Consumer(*row) if row else None
 
 
 def find_all(connection: Executor, uuids: Collection[str]) -> list[tuple[Consumer, bool]]:
-    """Those of the consumers that exist, and whether each is a pod."""
+    """Return the consumers that exist, and whether each is a pod."""
     statement = _described.add_columns(_table.c.cluster_id.is_not(None)).where(_table.c.uuid.in_(uuids))
     return [(Consumer(*row[:-1]), bool(row[-1])) for row in connection.execute(statement)]
 
 
 class LockedConsumer(NamedTuple):
-    """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
+    """A consumer with its row locked until the transaction ends; pods have the id of their cluster."""
 
     generation: int
     cluster_id: int | None
 
 
 def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedConsumer]:
-    """Lock those of the consumers that exist, in ascending order of uuids."""
+    """Lock the consumers that exist, in ascending order of uuids."""
     statement = (
         sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
@@ -125,9 +125,9 @@ def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedCo
 
 
 def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
-    """Lock those of the consumers that exist, none of which may be a pod; their generations.
+    """Lock the consumers that exist, and return their generations.
 
-    What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
+    Raises Conflict for a pod, because what it holds follows from the pod (Pods, Clusters).
     """
     locked = lock(transaction, uuids)
     for uuid, consumer in locked.items():
@@ -137,7 +137,7 @@ def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[s
 
 
 def pod_conflict(uuid: str) -> Conflict:
-    """Why nothing can be claimed for the consumer that a pod is."""
+    """Return why nothing can be claimed for a consumer that is a pod."""
     return Conflict(
         f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
         "see /ext/v1/clusters."
@@ -154,7 +154,7 @@ class ConsumerAttributes(NamedTuple):
     cluster_id: int | None = None
 
     def named(self) -> set[Attribute]:
-        """The project, the user and, if there is one, the type."""
+        """Return the project, the user and, if there is one, the type."""
         owner = {("project", self.project), ("user", self.user)}
         return owner if self.consumer_type is None else {*owner, ("type", self.consumer_type)}
 
@@ -197,7 +197,7 @@ _ADVANCE = RowStatement(f"{_ADVANCED}, request = NULL {_OF_GIVEN}", "given", _CO
 
 
 def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
-    """Insert consumers at generation 1; the uuids inserted, without those that another writer inserted first.
+    """Insert consumers at generation 1; return the uuids that no other writer inserted first.
 
     Raises TryAgain if an attribute is not in the database.
     """
@@ -213,9 +213,9 @@ def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> s
 def advance(
     transaction: Transaction, given: Sequence[ConsumerAttributes], moved: Collection[str] = ()
 ) -> None:
-    """Give existing consumers the next generation and these attributes; what they asked for is forgotten.
+    """Give existing consumers the next generation and these attributes, and forget their requests.
 
-    Not so for those in `moved`. Raises TryAgain if an attribute is missing.
+    Consumers in `moved` keep their requests. Raises TryAgain if an attribute is missing.
     """
     movers = [attributes for attributes in given if attributes.uuid in moved]
     others = [attributes for attributes in given if attributes.uuid not in moved]
@@ -225,7 +225,7 @@ def advance(
 
 
 def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:
-    """Raises TryAgain, having told all caches to forget, if attributes that were registered are not there."""
+    """Make all caches forget and raise TryAgain if registered attributes are missing."""
     wanted = set().union(*(attributes.named() for attributes in given))
     found = 0
     for kind, (table, column) in _ATTRIBUTES.items():
@@ -240,13 +240,13 @@ def _check_registered(transaction: Transaction, given: Collection[ConsumerAttrib
 
 
 def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> bool:
-    """Keep the dedicated CPUs of a guest with its consumer; False if that has another generation by now."""
+    """Keep the dedicated CPUs of a guest with its consumer; False if the generation has changed."""
     mine = (_table.c.uuid == uuid, _table.c.generation == generation)
     return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
 
 
 def _keeping(column: str) -> RowStatement:
-    """The statement that gives each of many consumers its text in a column."""
+    """Return the statement that gives each of many consumers its text in a column."""
     update = f"UPDATE consumers SET {column} = given.text FROM {{rows}} WHERE consumers.uuid = given.uuid"
     return RowStatement(update, "given", {"uuid": "varchar", "text": "text"})
 
@@ -255,7 +255,7 @@ _KEEP_REQUESTS, _KEEP_CPUS = _keeping("request"), _keeping("dedicated_cpus")
 
 
 def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None:
-    """Keep with consumers what they were claimed with (engine.domain.groups)."""
+    """Keep with consumers the requests that they were claimed with (engine.domain.groups)."""
     if requests:
         _KEEP_REQUESTS.run(transaction, sorted(requests.items()))
 
@@ -273,7 +273,7 @@ def delete(transaction: Transaction, uuids: Collection[str]) -> None:
 
 
 def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
-    """Remove those of the consumers that hold nothing any more, no logical CPU either."""
+    """Remove the consumers that hold nothing any more, not even a logical CPU."""
     if uuids:
         allocations, cpus = tables.allocations, tables.logical_cpus
         holds = sa.exists().where(allocations.c.consumer_id == _table.c.uuid)
@@ -281,7 +281,7 @@ def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
         transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids)), ~holds, ~owns))
 
 
-# Statements on groups of consumers: who is in them, and their locks.
+# Statements on groups of consumers: their members, and their locks.
 
 
 _consumer_groups_table = tables.consumer_groups
@@ -294,7 +294,7 @@ _JOIN = RowStatement(
 
 
 def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]]:
-    """The uuids of the consumers in each of the groups that has any."""
+    """Return the uuids of the consumers in each of the groups that has any."""
     found: dict[str, set[str]] = defaultdict(set)
     if groups:
         columns = _consumers.c.group_name, _consumers.c.uuid
@@ -304,7 +304,7 @@ def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]
 
 
 def lock_groups(transaction: Transaction, groups: Collection[str]) -> None:
-    """Lock groups until the transaction ends, in ascending order; those that are new come to be."""
+    """Create the groups that are new, and lock all until the transaction ends, in ascending order."""
     if groups:
         names.insert_ignoring_known(transaction, _consumer_groups_table, "name", groups)
         statement = (

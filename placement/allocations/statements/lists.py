@@ -1,7 +1,7 @@
 """The list of all allocations, page by page.
 
-A page ends after a consumer, so its key, which never changes, is the cursor: an allocation that exists all
-the while is on exactly one page, also if it is replaced between two of them.
+A page ends after a consumer, and the consumer's key, which never changes, is the cursor. So an allocation
+that exists throughout is on exactly one page, even if it is replaced between two pages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ListedAllocation(NamedTuple):
 def page(
     connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
 ) -> list[ListedAllocation]:
-    """The allocations of the next consumers in order of their uuids, at most so many, in one statement."""
+    """Return in one statement the allocations of the next `consumers` consumers, in order of their uuids."""
     keys = _narrowed(sa.select(_table.c.consumer_id), wanted)
     if after is not None:
         keys = keys.where(_table.c.consumer_id > after)
@@ -70,7 +70,7 @@ def page(
 
 
 class ConsumerSum(NamedTuple):
-    """What a consumer holds of one class over all providers."""
+    """The amount that a consumer holds of one class over all providers."""
 
     consumer_uuid: str
     consumer_type: str | None
@@ -94,7 +94,7 @@ _IN_CLUSTER = """
 
 @cache
 def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause:
-    """The statement for these parameters: building one anew takes as long as its execution."""
+    """Return the statement for these parameters, cached: building one takes as long as its execution."""
     conditions = [_FILTERS[name] for name in sorted(given - {"cluster"})]
     conditions += ["consumers.consumer_type_id IS NULL"] * untyped + ["consumers.uuid > :after"] * later
     narrowed = "".join(f" AND {each}" for each in conditions)
@@ -136,7 +136,7 @@ def sums(
 
 
 class Held(NamedTuple):
-    """What somebody holds of a provider, which is known by its id as the class is."""
+    """An amount that a consumer holds of a provider; provider and class are given by their ids."""
 
     consumer_uuid: str
     project_id: str
@@ -164,7 +164,7 @@ _held = sa.text(
 
 
 def on_tree(connection: Executor, root_id: int) -> list[Held]:
-    """All that is held of the providers of a tree, by consumer."""
+    """Return all that is held of the providers of a tree, by consumer."""
     return [Held(*row) for row in connection.execute(_held, {"root_id": root_id})]
 
 

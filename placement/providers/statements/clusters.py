@@ -57,31 +57,31 @@ _counted = (
 
 
 def listed(connection: Executor) -> list[Cluster]:
-    """All clusters by name."""
+    """Return all clusters, in order of their names."""
     return [Cluster(*row) for row in connection.execute(_counted)]
 
 
 def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]:
-    """All aggregates: id, uuid, and the name of the cluster whose hosts are in it."""
+    """Return all aggregates: id, uuid, and the name of the cluster that has its hosts in it."""
     joined = _aggregates.outerjoin(_clusters, _clusters.c.aggregate_id == _aggregates.c.id)
     statement = sa.select(_aggregates.c.id, _aggregates.c.uuid, _clusters.c.name).select_from(joined)
     return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
 
 
 def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:
-    """The ids of the aggregates of clusters, by their names."""
+    """Return the ids of the aggregates of clusters, by their names."""
     statement = sa.select(_clusters.c.aggregate_id).where(_clusters.c.name.in_(sorted(names)))
     return frozenset(row[0] for row in connection.execute(statement))
 
 
 def find_cluster(connection: Executor, name: str) -> Cluster | None:
-    """The cluster of this name."""
+    """Return the cluster of this name."""
     row = connection.execute(_counted.where(_clusters.c.name == name)).first()
     return Cluster(*row) if row else None
 
 
 def lock(transaction: Transaction, name: str) -> int | None:
-    """Lock the cluster's row against other calls of this function and against deletion; its id.
+    """Lock the cluster's row against other calls of this function and against deletion; return its id.
 
     Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
     """
@@ -92,15 +92,15 @@ def lock(transaction: Transaction, name: str) -> int | None:
 
 
 def lock_alone(transaction: Transaction, id_: int) -> None:
-    """Lock a cluster so that no pod comes to it but by this transaction, and wait for those that are coming.
+    """Lock a cluster so that only this transaction adds pods, and wait for pods that are being added.
 
-    To be called before any node is locked.
+    Callers lock the cluster before any node.
     """
     transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
 
 
 def raise_rules_generation(transaction: Transaction, id_: int) -> None:
-    """A pod with required anti-affinity comes to a cluster that is locked alone."""
+    """Count a pod with required anti-affinity that comes to a cluster that is locked alone."""
     raised = {_clusters.c.rules_generation: _clusters.c.rules_generation + 1}
     transaction.execute(sa.update(_clusters).where(_clusters.c.id == id_).values(raised))
 
@@ -108,7 +108,7 @@ def raise_rules_generation(transaction: Transaction, id_: int) -> None:
 def insert(
     transaction: Transaction, name: str, uuid: str, aggregate_uuid: str, settings: dict[str, Any]
 ) -> bool:
-    """A new cluster with an aggregate of its own; False if the name is taken."""
+    """Insert a cluster with an aggregate of its own; return False if the name is taken."""
     transaction.execute(
         transaction.insert_or_ignore(_aggregates).values(uuid=aggregate_uuid, created_at=transaction.now)
     )
@@ -140,7 +140,7 @@ def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]
 
 
 def delete(transaction: Transaction, id_: int) -> None:
-    """Remove a cluster without nodes; what it left on other rows goes too, and pods that have no node."""
+    """Remove a cluster without nodes, with its marks on other rows, and with pods that have no node."""
     transaction.execute(sa.delete(tables.pods).where(tables.pods.c.cluster_id == id_))
     for table in (tables.providers, tables.consumers):
         transaction.execute(sa.update(table).where(table.c.cluster_id == id_).values(cluster_id=None))
@@ -170,18 +170,18 @@ _node = sa.select(
 
 
 def find_node(connection: Executor, cluster_id: int, name: str) -> Node | None:
-    """The node of this name."""
+    """Return the node of this name."""
     return find_nodes(connection, cluster_id, [name]).get(name)
 
 
 def find_nodes(connection: Executor, cluster_id: int, names: Collection[str]) -> dict[str, Node]:
-    """Those of the nodes that exist, by name."""
+    """Return the nodes that exist, by name."""
     statement = _node.where(_nodes.c.cluster_id == cluster_id, _nodes.c.name.in_(sorted(names)))
     return {row[1]: Node(*row) for row in connection.execute(statement)}
 
 
 def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
-    """(name, uuid of the host provider) of all nodes of a cluster, by name."""
+    """Return (name, uuid of the host provider) of all nodes of a cluster, in order of their names."""
     statement = (
         sa.select(_nodes.c.name, tables.providers.c.uuid)
         .join(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
@@ -192,7 +192,7 @@ def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
 
 
 def node_on(connection: Executor, provider_id: int) -> str | None:
-    """`cluster/node` of the node whose host this provider is."""
+    """Return `cluster/node` of the node that has this provider as its host."""
     statement = (
         sa.select(_clusters.c.name, _nodes.c.name)
         .join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
@@ -203,7 +203,7 @@ def node_on(connection: Executor, provider_id: int) -> str | None:
 
 
 class HostedNode(NamedTuple):
-    """The node whose host a provider is, without its manifests, and the facts of its cluster."""
+    """A node that has a given provider as its host, without manifests, with the facts of its cluster."""
 
     cluster_id: int
     cluster: str
@@ -213,7 +213,7 @@ class HostedNode(NamedTuple):
 
 
 def place_of(connection: Executor, uuid: str) -> tuple[int, HostedNode | None] | None:
-    """The root above the provider with this uuid, by id, and the node whose host that is, if it is one."""
+    """Return the id of the root above the provider with this uuid, and the node it hosts, if any."""
     row = connection.execute(_place_of, {"uuid": uuid}).first()
     if row is None:
         return None
@@ -248,7 +248,7 @@ class NewNode(NamedTuple):
 
 
 def insert_nodes(transaction: Transaction, cluster_id: int, fresh: Sequence[NewNode]) -> dict[str, int]:
-    """Insert nodes; their ids by name."""
+    """Insert nodes; return their ids by name."""
     if not fresh:
         return {}
     rows = [
@@ -294,20 +294,20 @@ def _values(node: NewNode) -> dict[str, Any]:
 
 
 def delete_node(transaction: Transaction, node_id: int) -> None:
-    """Remove a node's row and what is recorded of its CPUs; its providers are deleted apart."""
+    """Remove a node's row and what is recorded of its CPUs; its providers are deleted separately."""
     cpus = tables.logical_cpus
     transaction.execute(sa.delete(cpus).where(cpus.c.node_id == node_id))
     transaction.execute(sa.delete(_nodes).where(_nodes.c.id == node_id))
 
 
-# Finding clusters by name, and saying that something is not there.
+# Finding clusters by name, and the errors for what does not exist.
 
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 def found(connection: Executor, name: str) -> Cluster:
-    """The cluster of this name. Raises NotFound."""
+    """Return the cluster of this name. Raises NotFound."""
     cluster = find(connection, name)
     if cluster is None:
         raise unknown(name)
@@ -315,23 +315,23 @@ def found(connection: Executor, name: str) -> Cluster:
 
 
 def find(connection: Executor, name: str) -> Cluster | None:
-    """The cluster of this name, None if there is none that may be seen."""
+    """Return the cluster of this name, None if there is none that may be seen."""
     # Names that no cluster can have are not looked up; a database would fail on some of them.
     return find_cluster(connection, name) if NAME.fullmatch(name) and scope.admits(name) else None
 
 
 def unknown(name: str) -> NotFound:
-    """There is no such cluster."""
+    """Return the error for a cluster that does not exist."""
     return NotFound(f"No cluster {name} found")
 
 
 def unknown_node(name: str, node_name: str) -> NotFound:
-    """There is no such node."""
+    """Return the error for a node that does not exist."""
     return NotFound(f"No node {node_name} found in cluster {name}")
 
 
 def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
-    """There is no such pod, or no such reservation, which has no namespace."""
+    """Return the error for a pod that does not exist, or for a reservation, which has no namespace."""
     if not namespace:
         return NotFound(f"No reservation {pod} found in cluster {name}")
     return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")

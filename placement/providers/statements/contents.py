@@ -64,7 +64,7 @@ _offer = (
 
 
 def offer(connection: Executor, uuid: str) -> Offer | None:
-    """Everything a provider offers and how much of it is used; None if there is no such provider."""
+    """Return everything a provider offers and how much of it is used; None if there is no such provider."""
     rows = connection.execute(_offer.where(_providers.c.uuid == uuid)).all()
     if not rows:
         return None
@@ -75,7 +75,7 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
 
 
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
-    """The inventory records of some providers: provider id -> class id -> record."""
+    """Return the inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
     for some in portions(sorted(provider_ids), _AT_ONCE):
         for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
@@ -172,7 +172,7 @@ _provider_aggregates = tables.provider_aggregates
 
 
 class Members(NamedTuple):
-    """What a provider carries or is in, in order of ids, and when the newest of it was created."""
+    """The traits or aggregates of a provider, in order of ids, and when the newest of them was created."""
 
     generation: int
     members: list[str]
@@ -180,12 +180,12 @@ class Members(NamedTuple):
 
 
 def traits_of(connection: Executor, uuid: str) -> Members | None:
-    """The traits of a provider; None if there is no such provider."""
+    """Return the traits of a provider; None if there is no such provider."""
     return _members(connection, uuid, _provider_traits, "trait_id", _traits.c.name, _traits)
 
 
 def aggregates_of(connection: Executor, uuid: str) -> Members | None:
-    """The aggregates of a provider; None if there is no such provider."""
+    """Return the aggregates of a provider; None if there is no such provider."""
     return _members(connection, uuid, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, _aggregates)
 
 
@@ -215,7 +215,7 @@ def _members(
 
 
 class Replaced(NamedTuple):
-    """Which members a provider had before, and whether they are others now."""
+    """The members that a provider had before, and whether they have changed."""
 
     before: list[str]
     changed: bool
@@ -227,7 +227,7 @@ def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collec
 
 
 def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> Replaced:
-    """Make these the provider's aggregates, creating those never seen before."""
+    """Make these the provider's aggregates, and create aggregates that were never seen before."""
     names.insert_ignoring_known(transaction, _aggregates, "uuid", uuids)
     ids = names.aggregate_ids(transaction, uuids).values()
     return _replace(transaction, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, provider_id, ids)
@@ -247,7 +247,7 @@ _ADD = RowStatement(
 
 
 def add_to_aggregate(transaction: Transaction, provider_ids: Collection[int], uuid: str) -> set[int]:
-    """Put providers into an existing aggregate; those that were not there already."""
+    """Put providers into an existing aggregate; return the providers that were not in it already."""
     if not provider_ids:
         return set()
     rows = [(id_,) for id_ in sorted(provider_ids)]

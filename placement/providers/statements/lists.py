@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[ListedProvider]:
-    """The next providers in order of their ids, which never change."""
+    """Return the next providers in order of their ids, which never change."""
     statement = (
         sa.select(
             _self.c.id,
@@ -64,7 +64,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
 
 
 def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Record]]:
-    """The inventories of providers with their use, in order of classes."""
+    """Return the inventories of providers with their use, in order of classes."""
     statement = (
         sa.select(
             _inventories.c.resource_provider_id,
@@ -88,12 +88,12 @@ def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Recor
 
 
 def traits_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """The traits of providers by name."""
+    """Return the traits of providers by name."""
     return _members(connection, ids, tables.provider_traits, "trait_id", tables.traits, "name")
 
 
 def aggregates_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """The aggregates that providers are in, by uuid."""
+    """Return the aggregates that providers are in, by uuid."""
     return _members(connection, ids, tables.provider_aggregates, "aggregate_id", tables.aggregates, "uuid")
 
 

@@ -35,17 +35,17 @@ class Names:
 
     @cached_property
     def classes(self) -> Mapping[int, str]:
-        """Resource class names by id."""
+        """Return resource class names by id."""
         return {number: name for name, number in self.class_ids.items()}
 
     @cached_property
     def traits(self) -> Mapping[int, str]:
-        """Trait names by id."""
+        """Return trait names by id."""
         return {number: name for name, number in self.trait_ids.items()}
 
 
 def load(connection: sa.Connection) -> Names:
-    """All names as they are now."""
+    """Return all names as they are now."""
     return Names(_all(connection, tables.resource_classes), _all(connection, tables.traits))
 
 
@@ -56,7 +56,7 @@ def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
 def ids_of(
     connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
 ) -> dict[str, int]:
-    """Return the ids of the names that exist; with `keep` none of them can be removed until the end."""
+    """Return the ids of the names that exist; with `keep` they stay until the transaction ends."""
     found: dict[str, int] = {}
     for some in portions(sorted(set(names)), _AT_ONCE):
         statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(some))
@@ -67,7 +67,7 @@ def ids_of(
 
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
-    """The ids of those aggregates that a provider has ever been in."""
+    """Return the ids of the aggregates that a provider has ever been in."""
     table = tables.aggregates
     found: dict[str, int] = {}
     for some in portions(sorted(set(uuids)), _AT_ONCE):
@@ -79,7 +79,7 @@ def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
 def insert_ignoring_known(
     transaction: Transaction, table: sa.Table, column: str, values: Iterable[str], **others: object
 ) -> list[str]:
-    """Insert the values that are not there; those another transaction inserts meanwhile are fine.
+    """Insert the values that are missing, and accept values that another transaction inserts meanwhile.
 
     `others` are further columns of new rows. Returns the values that this transaction inserted.
     """
@@ -91,7 +91,7 @@ def insert_ignoring_known(
 
 
 def create(transaction: Transaction, table: sa.Table, name: str, **others: object) -> bool:
-    """Insert a class or trait with `others` as further columns, and record it; False if it exists."""
+    """Insert and record a class or trait with `others` as further columns; return False if it exists."""
     created = bool(insert_ignoring_known(transaction, table, "name", [name], **others))
     if created:
         kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
@@ -101,17 +101,17 @@ def create(transaction: Transaction, table: sa.Table, name: str, **others: objec
 
 
 def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
-    """The ids of the resource classes that exist."""
+    """Return the ids of the resource classes that exist."""
     return ids_of(connection, tables.resource_classes, wanted)
 
 
 def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
-    """The ids of the traits that exist."""
+    """Return the ids of the traits that exist."""
     return ids_of(connection, tables.traits, wanted)
 
 
 def class_names(connection: Executor, ids: Collection[int]) -> dict[int, str]:
-    """The names of resource classes by id."""
+    """Return the names of resource classes by id."""
     if not ids:
         return {}
     table = tables.resource_classes
@@ -127,7 +127,7 @@ class ClassIds:
         history.forget_with(self.forget)
 
     def __call__(self, transaction: Transaction, wanted: Collection[str]) -> dict[str, int]:
-        """The ids of the resource classes that exist."""
+        """Return the ids of the resource classes that exist."""
         server, standard = transaction.server, self._standard
         known = {name: standard[server, name] for name in wanted if (server, name) in standard}
         found = class_ids(transaction, [name for name in wanted if name not in known])
@@ -135,7 +135,7 @@ class ClassIds:
         return {**found, **known}
 
     def names(self, transaction: Transaction, ids: Collection[int]) -> dict[int, str]:
-        """The names of resource classes by id."""
+        """Return the names of resource classes by id."""
         server = transaction.server
         standard = {id_: name for (where, name), id_ in self._standard.items() if where == server}
         known = {id_: standard[id_] for id_ in ids if id_ in standard}
@@ -146,7 +146,7 @@ class ClassIds:
         return {**found, **known}
 
     def forget(self) -> None:
-        """Ask for all ids again."""
+        """Forget all ids, so that they are asked for again."""
         # A new dictionary: threads that still write to the old one must not put old ids into this one.
         self._standard = {}
 
@@ -176,12 +176,12 @@ def _entries(table: sa.Table) -> sa.Select[*tuple[object, ...]]:
 
 
 def classes(connection: Executor) -> list[KnownName]:
-    """All resource classes in creation order, which has the standard ones first."""
+    """Return all resource classes in creation order, which has the standard ones first."""
     return [KnownName(*row) for row in connection.execute(_entries(_classes))]
 
 
 def traits(connection: Executor, *, associated: bool | None = None) -> list[KnownName]:
-    """All traits, or only those some provider carries, or only those none does."""
+    """Return all traits, or only traits that some provider carries, or only the others."""
     statement = _entries(_traits)
     if associated is not None:
         carried = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
@@ -195,19 +195,19 @@ def _find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
 
 
 def find_class(connection: Executor, name: str) -> KnownName | None:
-    """The class of this name."""
+    """Return the class of this name."""
     return _find(connection, _classes, name)
 
 
 def find_trait(connection: Executor, name: str) -> KnownName | None:
-    """The trait of this name."""
+    """Return the trait of this name."""
     return _find(connection, _traits, name)
 
 
 def create_class(transaction: Transaction, name: str) -> bool:
-    """Insert a class that stays until it is deleted; False if it exists, which stays from now on, too.
+    """Insert a class that stays until it is deleted; return False if it exists.
 
-    Raises TryAgain.
+    An existing class stays from now on, too. Raises TryAgain.
     """
     query = sa.select(_classes.c.id, _classes.c.made_by_import).where(_classes.c.name == name)
     row = transaction.execute(query).first()
@@ -272,7 +272,7 @@ def delete_trait(transaction: Transaction, id_: int) -> bool:
 def _delete(
     transaction: Transaction, table: sa.Table, ids: Sequence[int], *uses: sa.ColumnElement[bool]
 ) -> Sequence[str]:
-    """Delete what has no use; the names that are gone."""
+    """Delete what has no use; return the names that are gone."""
     unused = sa.delete(table).where(table.c.id.in_(ids), *(~use for use in uses))
     deleted: Sequence[str] = transaction.execute(unused.returning(table.c.name)).scalars().all()
     if deleted:

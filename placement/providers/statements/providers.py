@@ -18,7 +18,7 @@ from placement.storage.feed import PROVIDER_DELETED, record_change
 from placement.storage.sql import CONTENT
 from placement.storage.types import Revision
 
-# Any number; all processes that re-parent providers of one database must use the same.
+# Any number; all processes that re-parent providers of one database must use the same one.
 _TREES_LOCK = 0x706C6163
 _AT_ONCE = 5000
 
@@ -69,7 +69,7 @@ def lock_all(
 
 @cache
 def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
-    """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
+    """Return a statement that locks in ascending order of ids, then stamps and raises some generations."""
     named = sa.or_(
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("ids", expanding=True)),
@@ -99,9 +99,9 @@ def lock_and_stamp(
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Lock providers whose use changes and stamp them, raising the generation of those in `raised`.
+    """Lock and stamp providers with a change of use; `raised` ones get the next generation, too.
 
-    Their ids by uuid. What the transaction changes of them beside their use it stamps again, by `advance`.
+    Returns their ids by uuid. If the transaction changes more than their use, it stamps again, by `advance`.
     """
     parameters = {
         "uuids": sorted(raised_uuids),
@@ -121,7 +121,7 @@ def lock_trees(transaction: Transaction, *, shared: bool) -> None:
 
 
 def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvider | None = None) -> int:
-    """A new provider of generation 0; returns its id. Unique keys are the caller's to have checked."""
+    """Insert a provider of generation 0; return its id, or 0 if its uuid or name is taken."""
     values = {
         "uuid": uuid,
         "name": name,
@@ -150,13 +150,13 @@ def rename(transaction: Transaction, id_: int, name: str) -> None:
 
 
 def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool:
-    """Whether another provider has the name."""
+    """Return whether another provider has the name."""
     statement = sa.select(_self.c.id).where(_self.c.name == name, _self.c.id != other_than)
     return transaction.execute(statement).first() is not None
 
 
 def subtree(transaction: Transaction, locked: LockedProvider) -> set[int]:
-    """The ids of a provider and all below it."""
+    """Return the ids of a provider and of all providers below it."""
     rows = transaction.execute(
         sa.select(_self.c.id, _self.c.parent_provider_id).where(_self.c.root_provider_id == locked.root_id)
     )
@@ -191,12 +191,12 @@ def move(
 
 
 def touch(transaction: Transaction, raised: Collection[int], unraised: Collection[int] = ()) -> None:
-    """Stamp providers; those in `raised` get the next generation too."""
+    """Stamp providers; the ones in `raised` get the next generation too."""
     advance(transaction, {**dict.fromkeys(unraised, 0), **dict.fromkeys(raised, 1)})
 
 
 def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
-    """Stamp providers, of which anything may have changed, and raise the generation of each by its step."""
+    """Stamp providers that may have changed in any way, and raise the generation of each by its step."""
     if not steps:
         return
     by_step: dict[int, list[int]] = {}
@@ -218,7 +218,7 @@ def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
 
 
 def has_children(transaction: Transaction, id_: int) -> bool:
-    """Whether some provider has this one as parent."""
+    """Return whether some provider has this one as parent."""
     return (
         transaction.execute(sa.select(_self.c.id).where(_self.c.parent_provider_id == id_)).first()
         is not None
@@ -226,7 +226,7 @@ def has_children(transaction: Transaction, id_: int) -> bool:
 
 
 def has_allocations(transaction: Transaction, id_: int) -> bool:
-    """Whether some consumer holds something of this provider."""
+    """Return whether some consumer holds something of this provider."""
     table = tables.allocations
     return (
         transaction.execute(sa.select(table.c.id).where(table.c.resource_provider_id == id_)).first()
@@ -290,13 +290,13 @@ _provider = (
 
 
 def find(connection: Executor, uuid: str) -> Provider | None:
-    """The provider with this uuid."""
+    """Return the provider with this uuid."""
     row = connection.execute(_provider.where(_provider_rows_self.c.uuid == uuid)).first()
     return Provider(*row) if row else None
 
 
 def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
-    """The ids of those of the providers that exist, by uuid."""
+    """Return the ids of the providers that exist, by uuid."""
     rows = connection.execute(
         sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.id).where(
             _provider_rows_self.c.uuid.in_(sorted(uuids))
@@ -306,7 +306,7 @@ def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
 
 
 def roots_of(connection: Executor, uuids: Collection[str]) -> list[str]:
-    """The uuids of the roots of the providers that exist, one for each of these, in order of their ids."""
+    """Return the uuid of the root of each provider that exists, in order of the providers' ids."""
     root = sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid)
     joined = _provider_rows_self.outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
     statement = (
@@ -325,7 +325,7 @@ def listed(
     uuid: str | None = None,
     ids: Collection[int] | None = None,
 ) -> list[Provider]:
-    """Providers in creation order, narrowed by what is given."""
+    """Return providers in creation order, narrowed by what is given."""
     statement = _provider.order_by(_provider_rows_self.c.id)
     if name is not None:
         statement = statement.where(_provider_rows_self.c.name == name)
@@ -341,12 +341,12 @@ def listed(
 
 
 def exist(connection: Executor) -> bool:
-    """Whether there is any provider."""
+    """Return whether there is any provider."""
     return connection.execute(sa.select(_provider_rows_self.c.id).limit(1)).first() is not None
 
 
 def root_names(connection: Executor) -> dict[int, str]:
-    """The names of all providers that have no parent, by id."""
+    """Return the names of all providers that have no parent, by id."""
     roots = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.name).where(
         _provider_rows_self.c.parent_provider_id.is_(None)
     )
@@ -354,7 +354,7 @@ def root_names(connection: Executor) -> dict[int, str]:
 
 
 def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
-    """The uuids of the providers of these names that exist."""
+    """Return the uuids of the existing providers with these names."""
     statement = sa.select(_provider_rows_self.c.name, _provider_rows_self.c.uuid).where(
         _provider_rows_self.c.name.in_(sorted(names))
     )
@@ -369,7 +369,7 @@ class Named(NamedTuple):
 
 
 def named(connection: Executor, ids: Collection[int]) -> dict[int, Named]:
-    """Those of the providers that exist, by id."""
+    """Return uuid and name of the providers that exist, by id."""
     statement = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.uuid, _provider_rows_self.c.name)
     return {
         row[0]: Named(row[1], row[2])
@@ -387,7 +387,7 @@ class NamedPlace(NamedTuple):
 
 
 def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, NamedPlace]:
-    """Those of the providers that exist, by uuid."""
+    """Return name and root of the providers that exist, by uuid."""
     statement = (
         sa.select(
             _provider_rows_self.c.uuid,
@@ -404,7 +404,7 @@ def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, Name
 
 
 def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
-    """The names of the providers of these uuids that exist."""
+    """Return the names of the existing providers with these uuids."""
     statement = sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.name).where(
         _provider_rows_self.c.uuid.in_(sorted(uuids))
     )

@@ -26,7 +26,7 @@ class NewProvider(NamedTuple):
 
 
 def ids_below(transaction: Transaction, root_ids: Collection[int]) -> set[int]:
-    """All providers of the trees."""
+    """Return the ids of all providers of the trees."""
     statement = sa.select(_providers.c.id).where(_providers.c.root_provider_id.in_(sorted(root_ids)))
     return set(transaction.execute(statement).scalars())
 
@@ -65,7 +65,7 @@ _ADD_TRAITS = RowStatement(
 def insert_providers(
     transaction: Transaction, rows: Sequence[NewProvider], cluster_id: int | None
 ) -> dict[str, int]:
-    """Insert providers; their ids by uuid. Names and uuids taken by others are left out."""
+    """Insert providers; return their ids by uuid. Providers with a taken name or uuid are left out."""
     if not rows:
         return {}
     found = _INSERT.run(
@@ -81,7 +81,7 @@ def insert_providers(
 
 
 def traits_of(connection: Executor, provider_ids: Collection[int]) -> dict[int, set[int]]:
-    """The trait ids of providers."""
+    """Return the trait ids of providers."""
     statement = sa.select(_traits.c.resource_provider_id, _traits.c.trait_id)
     found: dict[int, set[int]] = {}
     for row in connection.execute(statement.where(_traits.c.resource_provider_id.in_(sorted(provider_ids)))):
@@ -103,14 +103,14 @@ def change_traits(
 
 
 def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:
-    """The names of providers."""
+    """Return the names of providers."""
     statement = sa.select(_providers.c.id, _providers.c.name)
     rows = connection.execute(statement.where(_providers.c.id.in_(sorted(provider_ids))))
     return {row[0]: row[1] for row in rows}
 
 
 def allocated(connection: Executor, provider_ids: Collection[int]) -> dict[int, list[str]]:
-    """The consumers that hold something of the providers, by provider."""
+    """Return the consumers that hold something of the providers, by provider."""
     table = tables.allocations
     statement = (
         sa.select(table.c.resource_provider_id, table.c.consumer_id)
@@ -136,7 +136,7 @@ class TreeMember(NamedTuple):
 
 
 def members(connection: Executor, root_id: int) -> list[TreeMember]:
-    """All providers of a tree with their traits, in order of ids."""
+    """Return all providers of a tree with their traits, in order of ids."""
     statement = (
         sa.select(
             _providers.c.id,
@@ -161,7 +161,7 @@ def members(connection: Executor, root_id: int) -> list[TreeMember]:
 
 
 def count_classes(connection: Executor, cluster_id: int) -> int:
-    """Return how many resource classes the inventories have that imports of a cluster made."""
+    """Return how many resource classes there are in inventories that imports of a cluster made."""
     statement = (
         sa.select(sa.func.count(sa.distinct(tables.inventories.c.resource_class_id)))
         .join(tables.providers, tables.providers.c.id == tables.inventories.c.resource_provider_id)
