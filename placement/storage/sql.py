@@ -1,9 +1,9 @@
-"""Whether more than use may have changed of a provider, said in SQL.
+"""SQL for what may have changed of a provider, for the fit of a claim, and for many rows at once.
 
-Every write stamps `revision`. A claim changes use only, and says so: it stamps `usage_revision`, too, and
-keeps in `content_revision` the stamp of the last write that said nothing of the kind. So a writer that knows
-nothing of this, as those of the release before, needs to do nothing but stamp. Only where one transaction
-does both, claims first, the other write has to clear `usage_revision`.
+Every write stamps `revision`. A claim changes use only, and marks this: it stamps `usage_revision`, too, and
+keeps in `content_revision` the stamp of the last write without this mark. So a writer that knows nothing of
+this, like the previous release, needs to do nothing but stamp. Only where one transaction does both, claims
+first, the other write has to clear `usage_revision`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ CONTENT = (
 )
 """The stamp of the last write that may have changed more than use and generation of a provider.
 
-Two states of a provider within one history of writes that have the same one differ in nothing else. Only
-whether they are equal means something: writers may commit in another order than they are stamped in.
+Two states of a provider with equal stamps, within one history of writes, differ in nothing else. Only
+equality means something: writers may commit in another order than they are stamped in.
 """
 
 
-# Whether what claims ask for fits an inventory, said in SQL: the one place where a claim is decided.
+# The conditions that a claim fits an inventory: the one place where a claim is decided.
 #
 # The statements that claim join a table `wanted` to `inventories`. A row of it says how the use of one
-# inventory changes: `delta` is the net change; `least`, `most` and `divisor` describe the new amounts, each
-# of which must respect the units: the smallest, the largest and the greatest common divisor, all 0 if there
-# is none.
+# inventory changes: `delta` is the net change. `least`, `most` and `divisor` are the smallest and the largest
+# new amount and the greatest common divisor, all 0 if there is no new amount. Each amount must respect the
+# units.
 
 
 _UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"
@@ -55,10 +55,10 @@ class RowStatement:
     def __init__(
         self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
     ) -> None:
-        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand,
-        and {stamp} where that of the transaction is.
+        """Take a `text` with {rows} for the table `name` of these columns (names and SQL types), and {stamp}
+        for the stamp of the transaction.
 
-        `parameters` are those whose type the driver has to know.
+        The driver has to know the type of the `parameters`.
         """
         self._text = text
         self._name = name

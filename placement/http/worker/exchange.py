@@ -44,7 +44,7 @@ _MOST_BUFFERS = 64
 
 
 class Outgoing:
-    """Stands in for the socket where gunicorn writes an answer: nothing waits for the client."""
+    """A stand-in for the socket where gunicorn writes an answer; it does not wait for the client."""
 
     def __init__(self, wire: socket.socket, limits: Limits) -> None:
         self._wire = wire
@@ -79,7 +79,7 @@ class Outgoing:
         return True
 
     def deadline(self) -> float:
-        """Until when the client must have taken the rest, in seconds of time.monotonic()."""
+        """Return when the client must have taken the rest, in seconds of time.monotonic()."""
         allowed = self._limits.send_seconds + self._sent / self._limits.slowest_reader_bytes_per_second
         return (self._waits_since or time.monotonic()) + allowed - self._waited
 
@@ -107,11 +107,11 @@ _FREE_FRAMING, _DATA_PER_FRAMING = 64 * 1024, 16
 
 
 class BadChunks(Exception):
-    """A chunked body is not framed as HTTP has it."""
+    """An error for a chunked body that is not framed as HTTP has it."""
 
 
 class Received(Unreader):  # type: ignore[misc]
-    """What gunicorn reads instead of a socket: the head, then the body as far as it was received."""
+    """A reader that gives gunicorn, in place of a socket, the head, then the body that was received."""
 
     def __init__(self, head: bytes, in_memory_bytes: int) -> None:
         super().__init__()
@@ -127,11 +127,11 @@ class Received(Unreader):  # type: ignore[misc]
         self.body_size += len(data)
 
     def complete(self) -> None:
-        """The whole body is there and may be read."""
+        """Make the body, which is whole now, readable from its start."""
         self._body.seek(0)
 
     def chunk(self, size_hint: int | None = None) -> bytes:
-        """The next piece, empty at the end."""
+        """Return the next piece, empty at the end."""
         if self._head:
             head, self._head = self._head, b""
             return head
@@ -145,13 +145,13 @@ class Received(Unreader):  # type: ignore[misc]
 
 
 class Length:
-    """Tells where a body of known length ends."""
+    """A counter that finds where a body of known length ends."""
 
     def __init__(self, size: int) -> None:
         self.missing = size
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """Remove what belongs to the body from the buffer; these bytes, and whether the body ends there."""
+        """Remove the bytes of the body from the buffer; return them, and whether the body ends there."""
         taken = bytes(buffer[: self.missing])
         del buffer[: len(taken)]
         self.missing -= len(taken)
@@ -159,7 +159,7 @@ class Length:
 
 
 class Chunks:
-    """Tells where a chunked body ends; gunicorn reads what is in it. Source: RFC 9112, section 7.1."""
+    """A parser that finds where a chunked body ends; gunicorn reads its data. Source: RFC 9112, 7.1."""
 
     # How many bytes are missing is not known.
     missing = 0
@@ -171,7 +171,7 @@ class Chunks:
         self._all_data = self._all_framing = 0
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """Remove the body with its framing from the buffer; these bytes, and whether the body ends there.
+        """Remove the body with its framing from the buffer; return these bytes, and whether it ends there.
 
         Raises BadChunks.
         """
@@ -184,7 +184,7 @@ class Chunks:
         return bytes(taken), False
 
     def _piece(self, buffer: bytearray) -> bytearray | None:
-        """Data, the line break behind it, or a line, None while its end is missing."""
+        """Return data, the line break behind it, or a line; None while its end is missing."""
         if self._data:
             piece = buffer[: self._data]
             self._data -= len(piece)
@@ -201,7 +201,7 @@ class Chunks:
         return self._line(buffer)
 
     def _line(self, buffer: bytearray) -> bytearray | None:
-        """The line at the beginning of the buffer, None while its end is missing."""
+        """Return the line at the beginning of the buffer, None while its end is missing."""
         end = buffer.find(b"\n")
         if end < 0:
             if len(buffer) > _LONGEST_SIZE_LINE:
@@ -234,7 +234,7 @@ class Chunks:
 
 
 def framing_of(request: Request) -> Length | Chunks:
-    """How to find the end of the body, as gunicorn has understood the head."""
+    """Return how to find the end of the body, as gunicorn has understood the head."""
     length: Any = getattr(request.body.reader, "length", None)
     return Chunks() if length is None else Length(length)
 
@@ -255,14 +255,14 @@ _RETRY_AFTER_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """A status and a message that answer a request, whose connection is closed then."""
+    """A status and a message that answer a request before its connection is closed."""
 
     status: int
     message: str
 
 
 class Refused(Exception):
-    """A request that is answered with a refusal.
+    """An error for a request that is answered with a refusal.
 
     The refusals below are constants, but no exceptions: an exception that is raised again keeps the frames of
     each raise, and with them every connection that it ended.
@@ -287,13 +287,13 @@ FAILED = HttpRefusal(500, "The failure was logged.")
 
 
 def of_parser(error: Exception) -> HttpRefusal:
-    """What gunicorn's parser could not read."""
+    """Return the refusal for what gunicorn's parser could not read."""
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
     return HttpRefusal(status, str(error))
 
 
 def written(refusal: HttpRefusal) -> bytes:
-    """The whole answer."""
+    """Return the whole answer."""
     request_id = f"req-{uuid.uuid4()}"
     title = HTTPStatus(refusal.status).phrase
     error = {
@@ -314,7 +314,7 @@ def written(refusal: HttpRefusal) -> bytes:
 
 
 def probe_written(probe: Probe) -> bytes:
-    """The whole answer to a probe."""
+    """Return the whole answer to a probe."""
     return _head(probe.status, probe.headers) + probe.body.encode()
 
 
@@ -337,7 +337,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class State(Enum):
-    """What the event loop has to do next about an exchange."""
+    """A state of an exchange, by which the event loop goes on with it."""
 
     BLOCKED = auto()
     ANSWERED = auto()
@@ -365,9 +365,9 @@ class Exchange:
         self._known = known
         user = known.user_of(self._credentials) if self._credentials is not None else None
         address = _host(connection.address)
-        # Lanes let each token of a user have its turn; strangers have those of their address.
+        # Lanes let each token of a user have its turn; a caller without a known token has its address's turn.
         self.caller: Hashable = address if user is None else self._credentials
-        # Whose number of requests is bounded; no user id is a tuple.
+        # The number of requests is bounded by this; no user id is a tuple.
         self.counts_for: Hashable = ("address", address) if user is None else user
         self.is_counted = False
         self.arrival = time.monotonic()
@@ -387,7 +387,7 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether the application was asked."""
+        """Return whether the application was asked."""
         return self._pieces is not None
 
     def run(self) -> None:
@@ -501,7 +501,7 @@ class _Closing:
     headers_sent = True
 
     def should_close(self) -> bool:
-        """Always."""
+        """Return True: its connection is always closed."""
         return True
 
 

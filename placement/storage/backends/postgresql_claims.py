@@ -1,8 +1,8 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
 A statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending; that of a pod locks the host first. Either all of it takes place
-or it fails as a whole; the caller then finds out why, step by step.
+consumers, then providers, both ascending; the statement for a pod locks the host first. It takes place as a
+whole or fails as a whole; the caller then finds out why, step by step.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
-# What is kept with consumers of what they asked for; with pods their manifests are.
+# The request, which is kept with consumers; with pods their manifests are kept instead.
 _WITH_REQUESTS = {"column": ", request", "value": ", given.request", "requests": ", $24"}
 _BARE = dict.fromkeys(_WITH_REQUESTS, "")
-# What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
+# What the consumers get, if all of them were new; `providers` are the uuids of providers to lock and stamp.
 _AMOUNTS = f"""
 held AS (
     SELECT id, uuid, revision FROM resource_providers
@@ -69,7 +69,7 @@ _BY_STEPS = {
     "step": "given.step",
     "steps": "held JOIN unnest($25, $26) AS given(provider, step) ON given.provider = held.uuid",
 }
-# Who acts, in the order of storage.audit.
+# The types of the columns about the initiator, in the order of storage.audit.
 _WHO_TYPES = "text, text, text, varchar, varchar, text"
 # The records of what was changed (storage.audit); an empty array of texts keeps none.
 _RECORDED = """
@@ -80,7 +80,7 @@ recorded AS (
       FROM unnest($2, {texts}{by}) AS given(consumer, after{of}) WHERE cardinality({texts}) > 0
 )
 """
-# Each of the consumers may have been claimed by somebody else.
+# Each of the consumers may have been claimed by another initiator.
 _BY_MANY = {
     "who": "person, project, roles, request, global_request, address",
     "by": ", $18, $19, $20, $21, $22, $23",
@@ -170,7 +170,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
-    """Claim for new consumers (allocations.statements.allocations); False, and nothing done, if it cannot be.
+    """Claim for new consumers (allocations.statements.allocations); return False, and do nothing, if it cannot.
 
     `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """
@@ -178,7 +178,7 @@ def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
 
 
 def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | None:
-    """Have a new pod on a node (pods.statements.pods); what was written, None if it cannot be.
+    """Place a new pod on a node (pods.statements.pods); return what was written, None if that cannot be.
 
     `limits` as for `claim`. Raises errors of SQLAlchemy.
     """
@@ -208,7 +208,7 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> A
 
 
 def _sent(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:
-    """The row that the statement selects, None if it refuses."""
+    """Return the row that the statement selects, None if it refuses."""
     # Statements of one message are one transaction, so the limits hold for the claim and for nothing else.
     statement = f"{limits}; {_EXECUTE[name]}" if limits else _EXECUTE[name]
     try:
