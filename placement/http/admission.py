@@ -11,10 +11,10 @@ from flask import Response, after_this_request, request
 from placement.http import context
 from placement.http.responses import HttpError
 
-# The bound on how many requests of one caller a process has in work, for servers of any kind.
+# The bound on how many requests of one caller a process works on, for servers of any kind.
 #
 # A request counts for the user of its credentials once they have been accepted, before that for its address.
-# Random tokens from one address so share the quota of one caller.
+# So random tokens from one address share the quota of one caller.
 
 
 KNOWN_AS = "placement.known_as"

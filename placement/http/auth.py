@@ -33,7 +33,7 @@ _HASHED = "sha256:"
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _TOKEN = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[!-~]{1,255}")
-# The hashes of the empty text and of "test", the example of a documentation.
+# The hashes of the empty text and of "test", an example in documentation.
 _KNOWN_TO_ALL = frozenset(hashlib.sha256(text).digest() for text in (b"", b"test"))
 _TEXT = "tag:yaml.org,2002:str"
 _NOTHING = "tag:yaml.org,2002:null"
@@ -144,8 +144,8 @@ def _name(what: str, node: yaml.Node) -> str:
     return name
 
 
-# The entries that the process that starts the workers has read. Workers that start later get the tokens of
-# the running workers, whatever happened to the file.
+# The entries that the master process has read. Workers that start later get the tokens of the running
+# workers, whatever happened to the file.
 _prepared: dict[Path, tuple[TokenEntry, ...]] = {}
 
 

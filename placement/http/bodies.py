@@ -102,7 +102,7 @@ def _of_unknown_length() -> bytes:
         raise HttpError(411, "This server does not read bodies without Content-Length")
     most = current_app.config["MAX_CONTENT_LENGTH"]
     text = bytearray()
-    # Some servers give less than was asked for before the end.
+    # Some servers return less than was asked for before the end.
     while piece := request.environ["wsgi.input"].read(_PIECE):
         text += piece
         if len(text) > most:

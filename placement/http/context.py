@@ -165,7 +165,7 @@ def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
             return bool(waiting.poll(0))
         try:
             waiting.register(connected.fileno(), select.POLLIN)
-            # What can be read is either the next request or the end.
+            # The bytes are either the next request or the end.
             return bool(waiting.poll(0)) and not connected.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             return True

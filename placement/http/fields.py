@@ -318,8 +318,8 @@ def nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
 UUID = "^[0-9a-fA-F-]{36}$"
-# All but NUL, which no database holds.
+# Any text without NUL, which no database holds.
 ANYTHING = r"^[^\x00]*$"
 LONGEST_NAME = 255
-# Of request groups; empty for the one without.
+# The suffixes of request groups; empty for the group without one.
 SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"

@@ -114,7 +114,7 @@ def require_json() -> None:
         raise HttpError(415, f"The media type {sent} is not supported, use application/json")
 
 
-# Counts requests by the rule of their route, and times them until the head of their answer.
+# Figures of requests by the rule of their route: their number, and the time until the head of the answer.
 
 
 # The key under which the application notes the rule in the WSGI environment, for the layer around it.
@@ -139,7 +139,7 @@ class Observed:
     def count(self, environ: dict[str, Any], status: str, arrived: float) -> None:
         """Count a request that is answered now and arrived then, in seconds of time.monotonic()."""
         method = environ["REQUEST_METHOD"]
-        # Clients may send any word.
+        # Clients may send any word as a method.
         key = (environ.get(_RULE_KEY, _NO_RULE), method if method in _METHODS else "other", status)
         found = self._known.get(key)
         if found is None:

@@ -79,7 +79,7 @@ class Keystone:
         try:
             body = b"".join(self._validate(environ, start))
         except self._failures as error:
-            # It answers 503 itself unless it already fails to log in.
+            # The middleware answers 503 itself, unless its own login fails.
             LOG.warning("the identity service cannot be asked: %s", error)
             raise HttpError(503, _UNREACHABLE, headers=_LATER) from None
         found = environ.get(_FOUND)

@@ -82,7 +82,7 @@ class UnsupportedVersion(ValueError):
     """An error for a version that the service does not have."""
 
 
-# Clients ask for the same few with all of their requests.
+# Clients ask for few versions, and repeat them with all requests.
 @lru_cache(maxsize=256)
 def negotiate(header: str | None) -> Microversion:
     """Return the version that a request asks for; 1.0 if it asks for none.

@@ -127,7 +127,7 @@ def _one_line(error: object) -> str:
 
 LOG = logging.getLogger(__name__)
 _MEMORY_SECONDS = 1.0
-# The rules that the process which starts the workers has read, for a worker that starts with a broken file.
+# The rules that the master process has read, for a worker that starts while a file is broken.
 _prepared: list[policy.Enforcer] = []
 
 

@@ -66,7 +66,7 @@ def _of_suffixed_groups() -> Iterator[Parameter]:
 
 
 PARAMETERS = (*OF_GROUPS, *_of_suffixed_groups(), *OF_ALL)
-# What our own search has beside these, but for splits.
+# The parameters that our own search has beside these, except for splits.
 OWN = (
     Parameter("order_by", "The name of an order, or strategies as JSON."),
     Parameter("cluster", "The only cluster to look in."),

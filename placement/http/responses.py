@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 _ITEMS_AT_ONCE = 1000
 # Longer answers are sent while they are being made.
 _BUILT_AT_ONCE_BYTES = 4 * 2**20
-# Clients send the same few headers with all of their requests.
+# Clients send few different headers, and repeat them with all requests.
 _KEPT = 256
 
 

@@ -34,13 +34,13 @@ from placement.http.fields import (
 )
 from placement.http.microversions import NEWEST, Feature, Microversion
 
-# Our schemas as JSON Schema, which is how clients know the sentences about violations.
+# Our schemas as JSON Schema: clients know messages about violations in its form.
 #
-# The order of the keywords is the incumbent's, so that its messages and ours read the same.
+# The order of the keywords is Placement's, so that its messages and ours are equal.
 
 
 _WIDTH = 72
-# How much of a value is shown: an answer is not an echo of the body.
+# The limits of a value that is shown: an answer does not echo the body.
 _MOST_VALUES = 60
 _LONGEST_TEXT = 300
 _DEEPEST = 6
@@ -173,7 +173,7 @@ def _at(document: Any, path: SequenceABC[str | int]) -> Any:
 
 
 def _printed(value: Any) -> str:
-    # Messages have no line breaks (see errors.render_all), but the blanks after them are part of the form.
+    # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
     text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ")
     return f" {text}".replace("\n", " ")
 
@@ -371,6 +371,6 @@ class Error(Answer):
     detail = String()
     request_id = String()
     code = String(metadata=since(Feature.ERROR_CODES, optional=True))
-    # Of 406 for a microversion that the service does not have.
+    # Only in a 406 for a microversion that the service does not have.
     max_version = String(metadata=OPTIONAL)
     min_version = String(metadata=OPTIONAL)

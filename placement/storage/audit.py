@@ -77,10 +77,10 @@ class Retention:
 # Writing records of changes: all records of a transaction in one statement, before it commits.
 
 
-# Of a document that is kept as it is, in characters of JSON.
+# The longest document that is kept as it is, in characters of JSON.
 _LONGEST_DOCUMENT = 4000
 _LONGEST_ID = 64
-# Made once: it takes longer than encoding a claim.
+# Made once: making the encoder takes longer than encoding a claim.
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _OF_PODS = (Kind.POD, Kind.RESERVATION)
 _COLUMNS = ("action", "kind", "target", "consumer_id", "before", "after")

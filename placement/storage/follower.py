@@ -20,7 +20,7 @@ from placement.storage.database import Database
 from placement.storage.feed import Feed, Look
 from placement.storage.history import Horizon
 
-# Longer than any look, shorter than what callers wait; a first load may take longer.
+# Longer than any look, shorter than callers wait; a first load may take longer.
 _PATIENCE_SECONDS = 20
 _ROUNDS = 5
 
@@ -100,7 +100,7 @@ class Follower(ABC):
         try:
             return self.apply(look)
         except BaseException:
-            # What was taken over in part must not pass for the whole.
+            # Changes taken over in part must not pass for all changes.
             self.forget()
             raise
 

@@ -172,7 +172,7 @@ class EventLoop:
     def finish(self, listeners: Iterable[Any]) -> None:
         """Take no more connections, and let idle ones go soon."""
         for listener in listeners:
-            # Connections that the system has accepted already would be reset.
+            # To close now would reset connections that the system has accepted already.
             while self._accept(listener):
                 pass
             self._pause(listener)
@@ -269,7 +269,7 @@ class EventLoop:
         elif events:
             self._selector.modify(connection.wire, events, connection)
         else:
-            # The selector itself forgets what it cannot change.
+            # The selector itself forgets a socket that it cannot change.
             with suppress(KeyError):
                 self._selector.unregister(connection.wire)
         connection.watched = events

@@ -52,7 +52,7 @@ class Outgoing:
         self._buffers: deque[memoryview] = deque()
         self.waiting = 0
         self._sent = 0
-        # How long the client has let us wait: before, and since when now.
+        # How long the client has let us wait before, and since when it does now.
         self._waited = 0.0
         self._waits_since: float | None = None
 
@@ -95,14 +95,14 @@ class Outgoing:
 # A request as it was received, handed to gunicorn's parser.
 
 
-# As gunicorn reads from a socket: what follows in a piece is copied once for each chunk in it.
+# gunicorn reads pieces of this size from sockets, too; for each chunk it copies the rest of the piece.
 _PIECE, _LARGEST_PIECE = 8 * 1024, 2**20
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?")
 _TRAILER = re.compile(rb"[^\r\n]*")
 _LINE_BREAK = b"\r\n"
 _LONGEST_SIZE_LINE = 4096
 _LONGEST_TRAILERS = 32 * 1024
-# Chunks of a byte each would cost more to read than anything that is done with them.
+# Chunks of a byte each would cost more to read than to work on.
 _FREE_FRAMING, _DATA_PER_FRAMING = 64 * 1024, 16
 
 
@@ -139,7 +139,7 @@ class Received(Unreader):  # type: ignore[misc]
 
     def close(self) -> None:
         """Forget everything."""
-        # What the temporary file has no room for is not wanted any more.
+        # The rest of the body may not fit into the temporary file; it is not wanted any more.
         with suppress(OSError):
             self._body.close()
 
@@ -330,7 +330,7 @@ def _head(status: int, headers: Mapping[str, str]) -> bytes:
 
 LOG = logging.getLogger(__name__)
 _TOGETHER_BYTES = 16 * 1024
-# What identifies callers: a token, else what clients of other kinds and browsers send.
+# The headers that identify callers: a token, else the headers of other clients and browsers.
 _TOKEN, _OTHER_CREDENTIALS = "X-AUTH-TOKEN", ("AUTHORIZATION", "COOKIE")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -374,7 +374,7 @@ class Exchange:
         self.deadline = deadline.of(self.arrival, limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
-        # Where it waits for threads; set when it is handed over.
+        # The lane where it waits for threads; set when it is handed over.
         self.lane: Lane
         self._application = application
         self._report = report
@@ -392,7 +392,7 @@ class Exchange:
 
     def run(self) -> None:
         """Produce the answer, or more of it, until it is sent or the client does not keep up."""
-        # The log keeps it by threads, which serve one exchange after the other.
+        # The log keeps its context by thread, and a thread serves one exchange after the other.
         _set_log_context(self._log_context)
         state = self._run()
         self._log_context = log_context.get_current()

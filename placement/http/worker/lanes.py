@@ -18,7 +18,7 @@ from placement.common.documents import MOST_FORM_BYTES
 from placement.common.probes import OPEN_PATHS
 from placement.metrics.catalog import IN_LANES
 
-# What one worker process allows the clients of its connections.
+# The limits that one worker process sets for the clients of its connections.
 
 
 _OF_FOLLOWED_CHANGES = 1
@@ -43,9 +43,9 @@ class Limits:
     # A request line may hold a query string of 64 KiB.
     largest_line_bytes: int = 68 * 1024
     largest_head_bytes: int = 136 * 1024
-    # Of all requests that are being received or wait.
+    # For all requests together that are being received or wait.
     most_buffered_bytes: int = 256 * 2**20
-    # Of a body kept in memory; what is longer goes to a temporary file.
+    # For a body kept in memory; longer bodies go to a temporary file.
     body_in_memory_bytes: int = 64 * 1024
     most_senders: int = 512
     most_connections: int = 4096
@@ -79,12 +79,12 @@ class Limits:
 
 
 LOG = logging.getLogger(__name__)
-# Its requests wait for changes.
+# Requests with this path wait for changes.
 _EVENTS_PATH = "/ext/v1/events"
-# Its forms wait for the identity service.
+# Forms with this path wait for the identity service.
 _SIGN_IN_PATH = "/ui/sign-in"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# These have a body, but change nothing.
+# Requests with these paths have a body, but change nothing.
 _READING_POSTS = re.compile(
     r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/prioritize)"
     r"|flavors/[^/]+|capacity|allocation_candidates|plans)"

@@ -17,7 +17,7 @@ from placement.engine.domain.errors import PlacementError
 
 LOG = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS = 5.0
-# The longest that TLS sends at once.
+# The longest record that TLS sends.
 _RECORD_BYTES = 16 * 1024
 _OTHER_KEY = "KEY_VALUES_MISMATCH"
 

@@ -46,7 +46,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         for listener in self.sockets:
             listener.setblocking(False)
             loop.listen(listener)
-        # What was loaded so far stays; every full collection would walk through all of it.
+        # The objects loaded so far stay; every full collection would walk through all of them.
         gc.collect()
         gc.freeze()
         self._serves[0] = 1

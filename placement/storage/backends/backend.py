@@ -214,7 +214,7 @@ class Backend(Protocol):
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    # A statement on the stamp to look from next, and the two parts of the witness (storage.history).
+    # A statement for the stamp to look from next, and the two parts of the witness (storage.history).
     horizon: ClassVar[str]
     # An expression for the present moment as text, which separates later writes from earlier ones; and the
     # condition that a {column} with stamps is later than the moment :since.
@@ -254,7 +254,7 @@ def supported(url: str, parameters: str = "") -> sa.URL:
     try:
         parsed = _of_several(found) if found else sa.engine.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        # Not with its cause, which may show the password.
+        # The cause is left out, as it may show the password.
         raise BadRequest("connection: the database URL cannot be understood") from None
     if parameters:
         parsed = parsed.update_query_string(parameters)

@@ -24,7 +24,7 @@ from placement.storage.failures import Diagnosis
 from placement.storage.history import History
 from placement.storage.types import Revision
 
-# How PostgreSQL is asked what changed: statements that are prepared once in each session that looks.
+# The questions to PostgreSQL about changes: statements that are prepared once in each session that looks.
 
 
 # A look is quick; one that takes longer may wait on a dead connection.
@@ -78,7 +78,7 @@ class ServerLookout:
     """
 
     def __init__(self, connection: sa.Connection) -> None:
-        # Names of one session, so that a pooler cannot have another one answer.
+        # The names are of one session, so that a pooler cannot have another session answer.
         name = uuid4().hex
         # Few rows are ever new, whatever statistics from before a bulk load say. Where many are, parallel
         # workers of the server would take longer to begin than to help.
@@ -331,7 +331,7 @@ class PostgreSQL:
 
     @staticmethod
     def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
-        """Return a comparison with an array as one text: planning a list takes as long as reading the rows."""
+        """Return a comparison with an array as one text: to plan a list takes as long as to read the rows."""
         kind, name = (
             (sa.Integer, "integer") if isinstance(column.type, sa.Integer) else (sa.String, "varchar")
         )
@@ -373,7 +373,7 @@ def _array(values: Iterable[Any], type_: str) -> str:
 
     Source: PostgreSQL documentation, "Array Value Input".
     """
-    # JSON is written ten times as fast, but has no word for floats without end.
+    # JSON is written ten times as fast, but has no word for infinite floats.
     if type_ in _INTEGERS:
         return f"{{{orjson.dumps(list(values))[1:-1].decode()}}}"
     if type_ == _FLOAT:

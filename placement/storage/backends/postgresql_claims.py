@@ -63,7 +63,7 @@ held AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
 """
-# By how much generations rise. A statement may hold the claims of several requests, each of which counts.
+# By how much generations rise. A statement may hold the claims of several requests, and each counts.
 _BY_ONE = {"step": "1", "steps": "held"}
 _BY_STEPS = {
     "step": "given.step",
@@ -113,7 +113,7 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 
 # -- a pod on a node ------------------------------------------------------------------------------------
 
-# Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
+# Beside _CLAIM_TYPES: providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
 # their exclusive levels; the row of the pod; kind, name and texts of the record; the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
@@ -123,7 +123,7 @@ _POD_TYPES = (
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
 """
-# As they were when they were locked, which is later than when the statement began.
+# The stamps at the time of locking, which is later than the beginning of the statement.
 _FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
 WITH cluster AS (
@@ -170,7 +170,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
-    """Claim for new consumers (allocations.statements.allocations); return False, and do nothing, if it cannot.
+    """Claim for new consumers (allocations.statements.allocations); return False if it does nothing.
 
     `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """

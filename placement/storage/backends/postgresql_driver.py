@@ -54,9 +54,9 @@ from placement.storage.failures import (
 # stopped or behind a dead proxy still acknowledges what it is sent.
 
 
-# More than the server takes to end a statement by itself: if it is alive, its answer says more.
+# Longer than the server takes to end a statement by itself: if it is alive, its answer says more.
 _PATIENCE_SECONDS = 35.0
-# What the server gets beyond the deadline of the request, for the same reason.
+# The time that the server gets beyond the deadline of the request, so that it can answer.
 GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
@@ -72,8 +72,8 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.cursor_factory = WatchedCursor
         self.expires = math.inf
         self._last_statement = b""
-        # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
-        # would then stand for something else.
+        # A second descriptor for the socket: libpq may close its own at any time, and the number would then
+        # stand for something else.
         try:
             line = os.dup(self.fileno())
         except OSError as error:
@@ -174,7 +174,7 @@ class _Watch:
     def _cut(self, expired: Sequence[WatchedConnection]) -> None:
         for connection in expired:
             with self.lock:
-                # Unless its statement came to an end in the meantime.
+                # Its statement may have ended in the meantime.
                 if connection.expires < time.monotonic():
                     connection.cut()
 
@@ -208,7 +208,7 @@ _PLACE = (
 )
 # Which server it is: see storage.history.
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# Where this user may not read the control file.
+# For a user that may not read the control file.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
 
 
@@ -365,7 +365,7 @@ def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any],
         raise psycopg2.OperationalError("there is no time left to connect in")
     seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
     allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 means no limit; it refuses by itself what is no number.
+    # For the driver 0 means no limit; it refuses by itself a value that is no number.
     if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
         options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
     return dialect.connect(*arguments, **options)
@@ -389,7 +389,7 @@ def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> No
         raise sa.exc.InvalidatePoolError from error
 
 
-# What the errors of PostgreSQL and of its driver mean.
+# The meaning of the errors of PostgreSQL and of its driver.
 
 
 # SQLSTATE, whole or its class.

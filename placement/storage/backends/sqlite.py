@@ -37,7 +37,7 @@ from placement.storage.failures import (
 )
 from placement.storage.types import Revision
 
-# What the errors of SQLite mean.
+# The meaning of the errors of SQLite.
 
 
 # Primary result codes.
@@ -104,7 +104,7 @@ def leaves_in_doubt(error: BaseException) -> bool:
     return code is None or code & _PRIMARY == sqlite3.SQLITE_IOERR
 
 
-# How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
+# How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
 # of storage.history.
 _LOOK = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
@@ -390,7 +390,7 @@ class SQLite:
             return
         path = Path(self._url.database)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What cannot be created is for SQLite to report, and names of its own are not files.
+        # SQLite reports a file that cannot be created, and its own special names are not files.
         with suppress(OSError):
             if not self._url.database.startswith((":memory:", "file:")):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
