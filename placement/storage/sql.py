@@ -39,14 +39,14 @@ equality means something: writers may commit in another order than they are stam
 
 _UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"
 _ROOM = "used + wanted.delta <= (total - reserved) * allocation_ratio"
-# For a rise by new amounts; what cannot be otherwise is not asked, which would make for other plans.
+# For a rise by new amounts; conditions that always hold are left out, as they would change the plan.
 RISE_FITS = f"{_UNITS} AND {_ROOM}"
 # For any change. One that does not raise the use is never refused for capacity (Placement API, when an
 # allocation fits).
 CHANGE_FITS = f"(wanted.most = 0 OR ({_UNITS})) AND (wanted.delta <= 0 OR {_ROOM})"
 
 
-# Statements that work on many rows at once, which they get as parameters.
+# Statements on many rows at once, which come as parameters.
 
 
 class RowStatement:

@@ -81,7 +81,7 @@ providers = sa.Table(
     _reference("cluster_id", "clusters.id", nullable=True),
     sa.Column("revision", Revision, nullable=False, index=True),
     *_times(),
-    # Which stamps are of claims, which change nothing but use (storage.sql).
+    # These separate the stamps of claims, which change nothing but use (storage.sql).
     sa.Column("content_revision", Revision),
     sa.Column("usage_revision", Revision),
     sqlite_autoincrement=True,
