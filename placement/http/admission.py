@@ -11,10 +11,10 @@ from flask import Response, after_this_request, request
 from placement.http import context
 from placement.http.responses import HttpError
 
-# The bound on how many requests of one caller a process has in work, for servers of any kind.
+# The bound on how many requests of one caller a process works on, for servers of any kind.
 #
 # A request counts for the user of its credentials once they have been accepted, before that for its address.
-# Random tokens from one address so share the quota of one caller.
+# So random tokens from one address share the quota of one caller.
 
 
 KNOWN_AS = "placement.known_as"
@@ -32,7 +32,7 @@ class Callers:
     """A count of the requests of each caller, from their start until their answer is sent or given up."""
 
     def __init__(self, most: int) -> None:
-        """At most `most` requests of a caller at a time; 0 means any number."""
+        """Allow at most `most` requests of a caller at a time; 0 means any number."""
         self._most = most
         self._lock = threading.Lock()
         self._in_work: Counter[Hashable] = Counter()
@@ -54,7 +54,7 @@ class Callers:
 
 
 class KnownCredentials:
-    """The users of credentials that were accepted, by SHA-256; those used last stay."""
+    """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
 
     def __init__(self, most: int = _MOST_KNOWN) -> None:
         self._most = most
@@ -81,10 +81,10 @@ _LATER = {"Retry-After": "1"}
 
 
 def bound(most: int) -> Callable[[], None]:
-    """Return what counts a request for its user. It raises HttpError 429 beyond `most` at a time.
+    """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
 
-    `most` 0 means any number. Our own server counts by itself and learns here which user its request is of.
-    What needs no token is not limited (common.probes.OPEN_PATHS, http.openapi_routes.PATHS).
+    `most` 0 means any number. Our own server counts by itself; it only receives the user of the request here.
+    Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi_routes.PATHS).
     """
     callers = Callers(most)
 

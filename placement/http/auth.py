@@ -33,7 +33,7 @@ _HASHED = "sha256:"
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _TOKEN = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[!-~]{1,255}")
-# The hashes of the empty text and of "test", the example of a documentation.
+# The hashes of the empty text and of "test", an example in documentation.
 _KNOWN_TO_ALL = frozenset(hashlib.sha256(text).digest() for text in (b"", b"test"))
 _TEXT = "tag:yaml.org,2002:str"
 _NOTHING = "tag:yaml.org,2002:null"
@@ -41,7 +41,7 @@ NO_FILE = "[api] auth_strategy token needs [api] tokens_file."
 
 
 class BadTokens(Misconfigured):
-    """The file cannot be used; the message says what to change, and never tells a token."""
+    """An error of the tokens file; the message says what to change, and never shows a token."""
 
 
 class TokenEntry(NamedTuple):
@@ -57,7 +57,7 @@ class _Problem(Exception):
 
 
 def read(path: Path) -> tuple[TokenEntry, ...]:
-    """The entries of the file. Raises BadTokens naming the line."""
+    """Return the entries of the file. Raises BadTokens naming the line."""
     try:
         with path.open(encoding="utf-8") as file:
             if is_open_to_others(os.fstat(file.fileno())):
@@ -144,8 +144,8 @@ def _name(what: str, node: yaml.Node) -> str:
     return name
 
 
-# What the process that starts the workers has read: workers that are started later have the same tokens as
-# those that run, whatever happened to the file.
+# The entries that the master process has read. Workers that start later get the tokens of the running
+# workers, whatever happened to the file.
 _prepared: dict[Path, tuple[TokenEntry, ...]] = {}
 
 
@@ -165,11 +165,11 @@ class Tokens:
     """The tokens of a file by their hashes, so that the memory of the process holds no usable token."""
 
     def __init__(self, path: Path) -> None:
-        """The tokens that were prepared, or those of the file. Raises BadTokens."""
+        """Take the tokens that were prepared, else read the file. Raises BadTokens."""
         self._entries = _prepared.get(path) or read(path)
 
     def caller(self, token: str) -> Caller | None:
-        """The owner of the token, None if it is unknown.
+        """Return the owner of the token, None if it is unknown.
 
         All hashes are compared, each in constant time, so that response times reveal nothing about tokens.
         """
@@ -185,7 +185,7 @@ Strategy = Callable[[], Caller]
 
 
 def noauth2() -> Caller:
-    """Believe the token: `user` or `user:project`. For development and tests only.
+    """Return the caller that the token names, `user` or `user:project`. For development and tests only.
 
     The user `admin` has the role admin unless X-Roles says otherwise. Raises HttpError 401 without a token.
     """
@@ -201,7 +201,7 @@ def noauth2() -> Caller:
 
 
 def static_tokens(tokens: Tokens) -> Strategy:
-    """Look the token up; it may come in X-Auth-Token, as a bearer, or as the password of Basic."""
+    """Return a strategy that looks up the token of X-Auth-Token, Bearer, or the password of Basic."""
 
     def strategy() -> Caller:
         caller = tokens.caller(_sent_token())

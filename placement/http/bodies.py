@@ -33,12 +33,12 @@ BODY_PREFIX = "JSON does not validate: "
 
 
 def json_body() -> Any:
-    """The body as JSON. Raises BadRequest, HttpError."""
+    """Return the body as JSON. Raises BadRequest, HttpError."""
     return _parsed(received())
 
 
 def json_body_or(default: Any) -> Any:
-    """The body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
+    """Return the body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
     text = received()
     return _parsed(text) if text else default
 
@@ -52,7 +52,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def manifests(times: int = 1) -> list[Any]:
-    """The documents of a body in JSON or YAML, which may be so many times as large as that of one thing.
+    """Return the documents of a JSON or YAML body, which may be `times` as large as that of one thing.
 
     Raises BadRequest, HttpError.
     """
@@ -68,7 +68,7 @@ def manifests(times: int = 1) -> list[Any]:
 
 
 def peeked() -> Any:
-    """The body as JSON, None if it is no JSON; the handler can read it again. Raises HttpError."""
+    """Return the body as JSON, None if it is not JSON; the handler can read it again. Raises HttpError."""
     context.current().body = received()
     try:
         return json_body()
@@ -77,7 +77,7 @@ def peeked() -> Any:
 
 
 def received() -> bytes:
-    """The whole body. One that breaks off is refused, for the beginning of YAML is YAML, too.
+    """Return the whole body; refuse a truncated one, because the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
@@ -102,7 +102,7 @@ def _of_unknown_length() -> bytes:
         raise HttpError(411, "This server does not read bodies without Content-Length")
     most = current_app.config["MAX_CONTENT_LENGTH"]
     text = bytearray()
-    # Some servers give less than was asked for before the end.
+    # Some servers return less than was asked for before the end.
     while piece := request.environ["wsgi.input"].read(_PIECE):
         text += piece
         if len(text) > most:
@@ -111,7 +111,7 @@ def _of_unknown_length() -> bytes:
 
 
 def validated() -> Any:
-    """The body, checked against what the route says it takes in the request's version. Raises BadRequest."""
+    """Return the body, checked against the route's schema in the request's version. Raises BadRequest."""
     operation = operation_of(current_app.view_functions[request.endpoint or ""])
     version = context.version()
     schema = None if operation is None else shape_at(operation.body, version)
@@ -132,8 +132,8 @@ LARGEST_LONG_ID = 2**63 - 1
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
 LONGEST_KEPT = 8192
-"""The most characters of a query whose reading is kept: bodies may hold query strings of any length."""
-# Parameters whose values have a rule; the others may be any text.
+"""The longest query string, in characters, that is cached once parsed; bodies may hold any length."""
+# Parameters with a rule for their values; the others may be any text.
 _SPECIAL: dict[str, Document] = {
     "uuid": {"type": "string", "format": "uuid"},
     "in_tree": {"type": "string", "format": "uuid"},
@@ -150,12 +150,12 @@ Parameters = list[tuple[str, str]]
 
 
 def parameters() -> Parameters:
-    """All parameters of the request in their order. Raises BadRequest for bytes that are no UTF-8."""
+    """Return all parameters of the request in order. Raises BadRequest for NUL, or for what is no UTF-8."""
     return read(request.query_string.decode("latin-1"))
 
 
 def read(query_string: str) -> Parameters:
-    """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
+    """Return all parameters of a form-encoded query string in order. Raises as `parameters` does."""
     kept = len(query_string) <= LONGEST_KEPT
     return list(_read_once(query_string) if kept else _read(query_string))
 
@@ -169,7 +169,7 @@ def _read(query_string: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-# A rule of the policy, the route and the next request of the same client read the same.
+# Policy rules, the route and the next request of a client read equal query strings.
 _read_once = lru_cache(maxsize=256)(_read)
 
 
@@ -185,7 +185,7 @@ def _decode(text: str) -> str:
 
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
-    """Raises BadRequest naming parameters that are not understood."""
+    """Raise BadRequest naming parameters that are not understood."""
     strange = sorted({key for key, _ in found if key not in known})
     if strange:
         listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
@@ -195,31 +195,31 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
-    """The JSON Schema of a query string with these parameters."""
+    """Return the JSON Schema of a query string with these parameters."""
     properties = {key: _SPECIAL.get(key, {"type": "string"}) for key in known}
     needed = {"required": list(required)} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
 def violated(violation: Violation, schema: Document, found: Parameters) -> BadRequest:
-    """The error for a query string that breaks its schema; the last of several values is shown."""
+    """Return the error for a query string that breaks its schema; the last of several values is shown."""
     return BadRequest(f"{PREFIX}{sentence(violation, schema, dict(found))}")
 
 
 def refuse_value(found: Parameters, key: str, value: str, reason: str, keyword: str) -> BadRequest:
-    """The error for one parameter whose value breaks the rule `keyword` of its schema."""
+    """Return the error for a parameter with a value that breaks the rule `keyword` of its schema."""
     place = ("properties", key)
     return violated(Violation(reason, keyword, place, (key,)), schema_of([key]), [*found, (key, value)])
 
 
 def last(found: Parameters, key: str) -> str | None:
-    """The last value of a parameter."""
+    """Return the last value of a parameter, None if it is not given."""
     values = every(found, key)
     return values[-1] if values else None
 
 
 def single(found: Parameters, key: str) -> str | None:
-    """The value of a parameter that may come only once. Raises BadRequest naming it."""
+    """Return the value of a parameter that may come only once. Raises BadRequest naming it."""
     values = every(found, key)
     if len(values) > 1:
         raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
@@ -227,7 +227,7 @@ def single(found: Parameters, key: str) -> str | None:
 
 
 def page_size(found: Parameters) -> int:
-    """How many entries a page of a list shall have at most, by `limit`. Raises BadRequest."""
+    """Return how many entries a page of a list may have, by `limit`. Raises BadRequest."""
     value = single(found, "limit")
     number = _PAGE if value is None else parse_positive(value)
     if number is None or number > _LARGEST_PAGE:
@@ -236,7 +236,7 @@ def page_size(found: Parameters) -> int:
 
 
 def page_start(found: Parameters, key: str, largest: int = _LARGEST_ID) -> int:
-    """The id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
+    """Return the id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
     value = single(found, key)
     number = 0 if value is None else parse_positive(value)
     if number is None or number > largest:
@@ -245,5 +245,5 @@ def page_start(found: Parameters, key: str, largest: int = _LARGEST_ID) -> int:
 
 
 def every(found: Parameters, key: str) -> list[str]:
-    """All values of a parameter."""
+    """Return all values of a parameter."""
     return [value for name, value in found if name == key]

@@ -38,7 +38,7 @@ _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class Caller:
     """The sender of a request, with lower-case role names.
 
-    `domain_id` is of a token for a whole domain. `clusters` is None for a token that is bound to none.
+    `domain_id` is set for a token of a whole domain. `clusters` is None for a token bound to no clusters.
     """
 
     user_id: str | None
@@ -54,7 +54,7 @@ ANONYMOUS = Caller(None, None, frozenset())
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request at hand; `version` is None until it is agreed, `body` unless it is read before its turn."""
+    """The state of the current request; `version` is None until agreed, `body` unless it is read early."""
 
     request_id: str
     version: Microversion | None = None
@@ -63,7 +63,7 @@ class RequestContext:
 
 
 def identify(caller: Caller) -> None:
-    """Note who the caller is, for the handler, and for every audit record and line in the log from now on."""
+    """Note the caller for the handler, and for every audit record and log line from now on."""
     current().caller = caller
     request.environ[CALLER_KEY] = caller
     before, roles = initiator(), tuple(sorted(caller.roles))
@@ -85,10 +85,10 @@ def identify(caller: Caller) -> None:
         said.system_scope = "all" if caller.system_scope else None
 
 
-# The same few callers come again and again.
+# A few callers send most of the requests.
 @lru_cache(maxsize=1024)
 def in_log(text: str | None) -> str | None:
-    """A name as one word of a line in the log, whatever is in it."""
+    """Return a name as one word of a log line, whatever characters it has."""
     return quote(text, safe="@:+~") if text else None
 
 
@@ -103,28 +103,28 @@ def begin() -> None:
 
 
 def global_id(sent: str) -> str | None:
-    """The id that a caller gave a request which spans services, if it has the form of one."""
+    """Return the id that a caller gave a request across services, None if it has another form."""
     return sent if _GLOBAL_ID.fullmatch(sent) else None
 
 
 def current() -> RequestContext:
-    """The context of the request at hand."""
+    """Return the context of the current request."""
     context: RequestContext = g.placement
     return context
 
 
 def version() -> Microversion:
-    """The agreed version, the oldest before it is agreed."""
+    """Return the agreed version, the oldest before it is agreed."""
     return current().version or OLDEST
 
 
 def offers(feature: Feature) -> bool:
-    """Whether the request's version has the feature."""
+    """Return whether the request's version has the feature."""
     return version().offers(feature)
 
 
 def use_cases() -> UseCases:
-    """The use cases that the routes of this application may call for the caller at hand."""
+    """Return the use cases that the routes of this application may call for the current caller."""
     found: UseCases = current_app.extensions["placement_use_cases"]
     return found.within_scope
 
@@ -152,7 +152,7 @@ _ADVICE = "with [api] auth_strategy noauth2 only callers on this machine are bel
 
 
 def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
-    """A function that tells whether the caller of this request has gone away; None where that is unknown."""
+    """Return a function that checks if the caller of this request has gone; None where that is unknown."""
     connected = environ.get(_SOCKET)
     if not isinstance(connected, socket.socket):
         return None
@@ -160,12 +160,12 @@ def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
     def is_gone() -> bool:
         waiting = select.poll()
         if isinstance(connected, ssl.SSLSocket):
-            # What waits to be read may be the client's farewell, which cannot be told from a request.
+            # The waiting bytes may be the client's close_notify, which looks like a request until decrypted.
             waiting.register(connected.fileno(), select.POLLRDHUP)
             return bool(waiting.poll(0))
         try:
             waiting.register(connected.fileno(), select.POLLIN)
-            # What can be read is either the next request or the end.
+            # The bytes are either the next request or the end.
             return bool(waiting.poll(0)) and not connected.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             return True
@@ -176,7 +176,7 @@ def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
 def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ()) -> str | None:
     """Return why the sender of a WSGI request may not be on this machine, None if it certainly is.
 
-    `allowed_origins`: sites whose pages may call, as [cors] allowed_origin names them.
+    `allowed_origins`: sites with pages that may call, as [cors] allowed_origin names them.
     """
     if not is_loopback(environ.get("REMOTE_ADDR", "")):
         return f"The request comes from another address; {_ADVICE}."
@@ -188,7 +188,7 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
     if host is not None and not is_loopback(_name(host)):
         return f"The header Host names another host than this machine's loopback; {_ADVICE}."
     origin = environ.get("HTTP_ORIGIN")
-    # Browsers name the site whose page sends the request; `null` is a page without a site.
+    # Browsers name the site of the page that sends the request; `null` is a page without a site.
     if (
         origin is not None
         and origin not in allowed_origins
@@ -198,10 +198,10 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
     return None
 
 
-# The same few callers come again and again.
+# A few callers send most of the requests.
 @lru_cache(maxsize=1024)
 def _name(host: str) -> str:
-    """The Host header without its port; empty if it is malformed."""
+    """Return a host without its port, from a Host header or an origin; empty if it is malformed."""
     try:
         return "" if set("@/?#") & set(host) else urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""What routes say of themselves, from which the OpenAPI document is made and requests are checked."""
+"""Descriptions of routes, from which the OpenAPI document is made and requests are checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JSON_OR_YAML = (JSON, "application/yaml")
 
 
 class Empty:
-    """There is a body, but nothing in it."""
+    """An answer without a body."""
 
 
 EMPTY = Empty()
@@ -25,7 +25,7 @@ EMPTY = Empty()
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is no JSON: its media types, and a JSON Schema of it as a text."""
+    """A body that is not JSON, by its media types, with a JSON Schema of its text."""
 
     media_types: Sequence[str]
     schema: Document = field(default_factory=lambda: {"type": "string"})
@@ -33,14 +33,14 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of several schemas."""
+    """A choice of several schemas."""
 
     schemas: Sequence[type[VersionedSchema]]
 
 
 @dataclass(frozen=True, slots=True)
 class ByMediaType:
-    """What the caller accepts decides: contents of media types of their own, and one schema of JSON."""
+    """A choice by what the caller accepts: contents of other media types, and one schema of JSON."""
 
     shapes: Sequence[type[VersionedSchema] | Content]
 
@@ -49,13 +49,13 @@ Shape = type[VersionedSchema] | fields.Field[Any] | Document | OneOf | Content |
 
 
 class ByVersion:
-    """Shapes by the feature with which they came, in order; the first may come with None, which is 1.0."""
+    """A map of shapes by the feature that introduced them, in order; None stands for 1.0, as the first."""
 
     def __init__(self, shapes: Mapping[Feature | None, Shape]) -> None:
         self._shapes = shapes
 
     def at(self, version: Microversion) -> Shape:
-        """The shape in that version, None if there is none."""
+        """Return the shape in that version, None if there is none."""
         found = None
         for since, shape in self._shapes.items():
             if since is None or version.offers(since):
@@ -67,8 +67,8 @@ class ByVersion:
 class Parameter:
     """A parameter of a query string, in words and as JSON Schema.
 
-    `repeated`: it may come several times, from that feature on. `explode`: its schema is an object whose
-    members are parameters.
+    `repeated`: it may come several times, from that feature on. `explode`: its schema is an object, and the
+    members of that object are parameters.
     """
 
     name: str
@@ -81,23 +81,23 @@ class Parameter:
     explode: bool = False
 
     def exists(self, version: Microversion) -> bool:
-        """Whether the version has it."""
+        """Return whether the version has it."""
         return (self.since is None or version.offers(self.since)) and not (
             self.until is not None and version.offers(self.until)
         )
 
     def may_repeat(self, version: Microversion) -> bool:
-        """Whether it may come several times in that version."""
+        """Return whether it may come several times in that version."""
         return version.offers(self.repeated) if isinstance(self.repeated, Feature) else self.repeated
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a route takes and gives.
+    """A description of what a route takes and returns.
 
     `answers`: the shape of the body by status of success. `errors`: statuses that do not follow from how the
     route is guarded and what it takes. `path`: schemas of path parameters that differ from the usual ones.
-    `body_types`: its media types. `example`: a body that is understood. `error`: what an error consists of.
+    `body_types`: its media types. `example`: a body that is understood. `error`: the schema of a conflict.
     """
 
     answers: Mapping[int, Shape | ByVersion]
@@ -113,7 +113,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a request must pass before the handler runs, as far as the document tells it."""
+    """The conditions that a request must meet before the handler runs, as far as the document shows them."""
 
     since: Feature | None = None
     missing_method_below: Feature | None = None
@@ -121,14 +121,14 @@ class Guard:
     gives_json: bool = False
 
     def exists(self, version: Microversion) -> bool:
-        """Whether the route is there in that version."""
+        """Return whether the route exists in that version."""
         return all(
             feature is None or version.offers(feature) for feature in (self.since, self.missing_method_below)
         )
 
 
 def describes(operation: Operation | None, guard: Guard | None = None) -> Callable[[View], View]:
-    """Note what a handler takes and gives; guard None: whoever calls it needs no token."""
+    """Return a decorator that notes a handler's operation and guard; guard None: it needs no token."""
 
     def decorate(view: View) -> View:
         view.operation, view.guard = operation, guard  # type: ignore[attr-defined]
@@ -138,22 +138,22 @@ def describes(operation: Operation | None, guard: Guard | None = None) -> Callab
 
 
 def operation_of(view: Callable[..., Any]) -> Operation | None:
-    """What was noted of a handler."""
+    """Return the operation that `describes` noted of a handler, if any."""
     return getattr(view, "operation", None)
 
 
 def guard_of(view: Callable[..., Any]) -> Guard | None:
-    """What was noted of how a handler is guarded."""
+    """Return the guard that `describes` noted of a handler, if any."""
     return getattr(view, "guard", None)
 
 
 def shape_at(shape: Shape | ByVersion, version: Microversion) -> Shape:
-    """The shape in that version."""
+    """Return the shape in that version."""
     return shape.at(version) if isinstance(shape, ByVersion) else shape
 
 
 def described_by(schema: type[VersionedSchema]) -> tuple[Parameter, ...]:
-    """The parameters that a schema of a query has."""
+    """Return the parameters that a schema of a query has."""
     return tuple(
         Parameter(name, "", json_schema(known), since=known.metadata.get("since"), required=known.required)
         for name, known in schema().fields.items()
@@ -161,5 +161,5 @@ def described_by(schema: type[VersionedSchema]) -> tuple[Parameter, ...]:
 
 
 def names_of(known: Iterable[Parameter], version: Microversion) -> Collection[str]:
-    """The names of the parameters that the version has."""
+    """Return the names of the parameters that the version has."""
     return [each.name for each in known if each.exists(version)]

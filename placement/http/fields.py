@@ -1,4 +1,4 @@
-"""Field types that speak of violations in the words of JSON Schema, which clients match.
+"""Field types that report violations in the words of JSON Schema, which clients match.
 
 Source: placement-api.md, "Schema-violation messages".
 """
@@ -24,7 +24,7 @@ _short.maxstring = _short.maxlong = _short.maxother = 300
 
 
 def shown(value: Any) -> str:
-    """The value as a Python literal, cut where it is long or deep: a message is not an echo of the body."""
+    """Return the value as a Python literal, cut where it is long or deep: messages do not echo bodies."""
     return _short.repr(value)
 
 
@@ -39,7 +39,7 @@ def _type_name(value: Any, *names: str) -> NoReturn:
 
 
 class _Field(fields.Field[Any]):
-    """Base: null is a value like any other, judged by the field's own type."""
+    """A base of fields that takes null as a value like any other, judged by the field's own type."""
 
     type_name = "object"
 
@@ -48,7 +48,7 @@ class _Field(fields.Field[Any]):
         self.nullable = nullable
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """None only where the field is nullable."""
+        """Return the value; None only where the field is nullable."""
         if value is None:
             if self.nullable:
                 return None
@@ -80,7 +80,7 @@ class Integer(_Field):
 
 
 class Number(_Field):
-    """Any JSON number."""
+    """A JSON number, with or without a fraction."""
 
     type_name = "number"
 
@@ -104,7 +104,7 @@ def _check_range(value: float, minimum: float | None, maximum: float | None) -> 
 
 
 class String(_Field):
-    """Text of bounded length (in characters), matching a pattern as a whole."""
+    """A text of bounded length (in characters) that matches a pattern as a whole."""
 
     type_name = "string"
 
@@ -136,7 +136,7 @@ class String(_Field):
 
 
 class Uuid(_Field):
-    """Anything that reduces to a uuid; the value is its lower-case dashed form."""
+    """A text that can be normalized to a uuid; the value is its lower-case dashed form."""
 
     type_name = "string"
 
@@ -194,7 +194,7 @@ class Sequence(_Field):
 
 
 class AnyOf(Sequence):
-    """One item, or a JSON array of some; the value is a list in both cases."""
+    """A field for one item, or a JSON array of some; the value is a list in both cases."""
 
     def __init__(self, items: fields.Field[Any]) -> None:
         super().__init__(items, least=1)
@@ -206,7 +206,7 @@ class AnyOf(Sequence):
 
 
 class Choice(_Field):
-    """One of some texts."""
+    """A field for one of several texts."""
 
     type_name = "string"
 
@@ -223,7 +223,7 @@ class Choice(_Field):
 
 
 class Boolean(_Field):
-    """True or false."""
+    """A JSON true or false."""
 
     type_name = "boolean"
 
@@ -234,11 +234,11 @@ class Boolean(_Field):
 
 
 class Anything(_Field):
-    """Any JSON value but null; the handler checks what it means."""
+    """A JSON value other than null; the handler checks what it means."""
 
 
 class Given(_Field):
-    """What a JSON Schema describes that is written out here, with the names of OpenAPI documents in it."""
+    """A field with a JSON Schema that is written out, and may name components of OpenAPI documents."""
 
     def __init__(self, document: MappingABC[str, Any], **options: Any) -> None:
         super().__init__(**options)
@@ -246,7 +246,7 @@ class Given(_Field):
 
 
 class Mapping(_Field):
-    """A JSON object whose keys follow a pattern and whose values are of one kind.
+    """A JSON object with keys that follow a pattern and values of one kind.
 
     Messages show another pattern if one is given.
     """
@@ -288,8 +288,8 @@ class Mapping(_Field):
 class Object(_Field):
     """A JSON object with a schema of its own.
 
-    `nested` is the schema's class until the microversion is known (see `base.in_version`), then its instance.
-    Not marshmallow's own Nested: that sets up the fields of the schema again and so undoes the microversion.
+    `nested` is the schema's class, and its instance once the microversion is known (`schemas.in_version`).
+    This is not marshmallow's Nested, which sets up the schema's fields again and so undoes the microversion.
     """
 
     type_name = "object"
@@ -305,7 +305,7 @@ class Object(_Field):
 
 
 def nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
-    """The value under a key, loaded; what is wrong with it is reported at that key."""
+    """Return the value under a key, loaded; report what is wrong with it at that key."""
     try:
         return field.deserialize(value)
     except ValidationError as error:
@@ -318,8 +318,8 @@ def nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
 UUID = "^[0-9a-fA-F-]{36}$"
-# All but NUL, which no database holds.
+# Any text without NUL, which no database holds.
 ANYTHING = r"^[^\x00]*$"
 LONGEST_NAME = 255
-# Of request groups; empty for the one without.
+# The suffixes of request groups; empty for the group without one.
 SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"

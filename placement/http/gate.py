@@ -1,4 +1,4 @@
-"""What a request must pass before its handler runs: version, media types, policy, in this order."""
+"""The guard of a handler: it checks version, media types and policy of a request, in this order."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 Handler = Callable[..., Any]
 Target = Callable[[], dict[str, str]]
 OWN_PATHS = "/ext/"
-"""How the paths of what is our own begin; it has no microversions."""
+"""The start of the paths of our own routes, which have no microversions."""
 PAGES = "/ui"
-"""Below it are pages for people, which have none either and are no part of the OpenAPI document."""
+"""The start of the paths of pages, which have no microversions and no place in the OpenAPI document."""
 _CLUSTER = "cluster"
 _RULES: set[str] = set()
 
 
 def guarded_by() -> frozenset[str]:
-    """The policy rules that some route asks for."""
+    """Return the policy rules that some route asks for."""
     return frozenset(_RULES)
 
 
@@ -54,11 +54,11 @@ def route(
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
     `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
     `media_types_first`: these are tested before the version.
-    `target`: what of the request the policy rule may look at, beside the cluster in the path.
-    `own_only`: the handler shows callers who are bound to clusters nothing but these.
+    `target`: the parts of the request that the policy rule may look at, beside the cluster in the path.
+    `own_only`: the handler shows callers that are bound to clusters nothing but these clusters.
     `reads`: the handler changes nothing, although its method could.
-    `described`: what it takes and gives; without that the OpenAPI document is not made. Our own routes refuse
-    parameters that are not described.
+    `described`: what it takes and returns; the OpenAPI document leaves out a route without it. Our own routes
+    refuse parameters that are not described.
     """
     _RULES.add(policy)
     guard = Guard(since, missing_method_below, takes_json, gives_json)
@@ -92,7 +92,7 @@ def route(
 
 
 def _not_yet(since: Feature) -> str:
-    """What clients that forget the version, and so ask for the oldest one, have to send."""
+    """Return a message that names the version to send; clients that forget it ask for the oldest one."""
     sent = context.version()
     return (
         f"{request.path} is there from microversion {since.value} on, and this request is of {sent}: "
@@ -108,16 +108,16 @@ def _check_media_types(takes_json: bool, gives_json: bool) -> None:
 
 
 def require_json() -> None:
-    """Raises HttpError 415 unless the body is declared as JSON."""
+    """Raise HttpError 415 unless the body is declared as JSON."""
     if request.mimetype != "application/json":
         sent = request.content_type or None
         raise HttpError(415, f"The media type {sent} is not supported, use application/json")
 
 
-# Counts requests by the rule of their route, and times them until the head of their answer.
+# Figures of requests by the rule of their route: their number, and the time until the head of the answer.
 
 
-# Where the application notes the rule in the WSGI environment, for the layer around it.
+# The key under which the application notes the rule in the WSGI environment, for the layer around it.
 _RULE_KEY = "placement.rule"
 _NO_RULE = "none"
 _METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -125,21 +125,21 @@ _Key = tuple[str, str, str]
 
 
 def note_rule() -> None:
-    """Note which rule the request at hand follows; a path that has none is not told from others."""
+    """Note the rule of the current request for its figures; all paths without a rule count as one."""
     if request.url_rule is not None:
         request.environ[_RULE_KEY] = request.url_rule.rule
 
 
 class Observed:
-    """The figures of requests; looking a figure up by its labels takes longer than to count."""
+    """A cache of the figures of requests: looking one up by its labels takes longer than counting."""
 
     def __init__(self) -> None:
         self._known: dict[_Key, tuple[Any, Any]] = {}
 
     def count(self, environ: dict[str, Any], status: str, arrived: float) -> None:
-        """One request that arrived then, in seconds of time.monotonic(), is answered now."""
+        """Count a request that is answered now and arrived then, in seconds of time.monotonic()."""
         method = environ["REQUEST_METHOD"]
-        # Clients may send any word.
+        # Clients may send any word as a method.
         key = (environ.get(_RULE_KEY, _NO_RULE), method if method in _METHODS else "other", status)
         found = self._known.get(key)
         if found is None:

@@ -2,7 +2,7 @@
 
     token -> remembered? -> waiting room -> middleware asks Keystone -> remembered until it expires
 
-A Keystone that hangs must not take all threads with it: callers whose token is remembered never wait, and of
+A Keystone that hangs must not take all threads with it: callers with a remembered token never wait, and of
 the others only as many wait as the waiting room lets in.
 """
 
@@ -34,15 +34,15 @@ _LATER = {"Retry-After": "1"}
 _UNREACHABLE = "The identity service cannot be asked."
 _MOST_REMEMBERED = 10_000
 _TOKEN, _SERVICE_TOKEN = "X-Auth-Token", "X-Service-Token"
-# Under this key the application behind the middleware leaves the caller and for how long it is known.
+# The key under which the application behind the middleware leaves the caller, and how long it is known.
 _FOUND = "placement.found"
 
 
 class Keystone:
-    """The strategy `keystone`: the caller that the request's token stands for."""
+    """The strategy `keystone`, which returns the caller that the request's token stands for."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
-        """Raises Misconfigured with what to install or to configure."""
+        """Set up the middleware. Raises Misconfigured with what to install or to configure."""
         self._validate = _usable_middleware(configuration)
         self._failures = _failures()
         self._seconds = float(configuration[_GROUP].token_cache_time)
@@ -51,7 +51,7 @@ class Keystone:
         self._room = WaitingRoom(_ASKING_AT_ONCE)
 
     def __call__(self) -> Caller:
-        """The caller of this request.
+        """Return the caller of this request.
 
         Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
         """
@@ -79,7 +79,7 @@ class Keystone:
         try:
             body = b"".join(self._validate(environ, start))
         except self._failures as error:
-            # It answers 503 itself unless it already fails to log in.
+            # The middleware answers 503 itself, unless its own login fails.
             LOG.warning("the identity service cannot be asked: %s", error)
             raise HttpError(503, _UNREACHABLE, headers=_LATER) from None
         found = environ.get(_FOUND)
@@ -113,7 +113,7 @@ class Keystone:
 
 
 def _key() -> bytes | None:
-    """A key for the tokens of the request that does not reveal them; None without a token."""
+    """Return a key for the request's tokens that does not reveal them; None without a token."""
     if not request.headers.get(_TOKEN):
         return None
     sent = (request.headers.get(name, "").encode() for name in (_TOKEN, _SERVICE_TOKEN))
@@ -127,7 +127,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
-    """Raises Misconfigured."""
+    """Return the middleware. Raises Misconfigured if it cannot be used."""
     try:
         return _middleware(configuration)
     except Misconfigured:
@@ -141,7 +141,7 @@ def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[
 
 
 def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
-    """Raises Misconfigured."""
+    """Return the middleware. Raises Misconfigured if it is not installed or lacks options."""
     try:
         from keystonemiddleware.auth_token import AuthProtocol
         from keystonemiddleware.opts import list_auth_token_opts
@@ -152,7 +152,7 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
         ) from None
     for group, options in list_auth_token_opts():
         configuration.register_opts(options, group=group)
-    # Without these it would wait for an answer for ever.
+    # Without these the middleware would wait for an answer forever.
     configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
     configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
     settings: dict[str, Any] = {"oslo_config_config": configuration}
@@ -169,7 +169,7 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
 
 
 def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """The application behind the middleware: only callers with a valid token get here."""
+    """Note the caller, as the application behind the middleware: only valid tokens get here."""
     roles = environ.get("HTTP_X_ROLES", "").split(",")
     caller = Caller(
         environ.get("HTTP_X_USER_ID"),
@@ -184,7 +184,7 @@ def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 def _seconds_left(info: Mapping[str, Any]) -> float:
-    """For how many seconds the token alone identifies the caller; 0 if that depends on the request, too."""
+    """Return how many seconds the token alone identifies the caller; 0 if the request matters, too."""
     token = info.get("token") or {}
     credential = token.get("application_credential") or {}
     if token.get("bind") or credential.get("access_rules") is not None:

@@ -22,7 +22,7 @@ class Microversion(NamedTuple):
         return f"{self.major}.{self.minor}"
 
     def offers(self, feature: Feature) -> bool:
-        """Whether the feature exists in this version."""
+        """Return whether the feature exists in this version."""
         return self >= feature.value
 
 
@@ -75,17 +75,17 @@ NEWEST = max(feature.value for feature in Feature)
 
 
 class InvalidVersion(ValueError):
-    """The header cannot be parsed."""
+    """An error for a header that cannot be parsed."""
 
 
 class UnsupportedVersion(ValueError):
-    """The header names a version that the service does not have."""
+    """An error for a version that the service does not have."""
 
 
-# Clients ask for the same few with all of their requests.
+# Clients ask for few versions, and repeat them with all requests.
 @lru_cache(maxsize=256)
 def negotiate(header: str | None) -> Microversion:
-    """The version a request asks for; 1.0 if it asks for none.
+    """Return the version that a request asks for; 1.0 if it asks for none.
 
     The last entry for this service counts. Raises InvalidVersion, UnsupportedVersion with the text as sent.
     """
@@ -108,6 +108,6 @@ def negotiate(header: str | None) -> Microversion:
 
 
 def _number(text: str) -> int:
-    """The number, cut to nine digits: no version has so many, and longer texts would cost time."""
+    """Return the number, cut to nine digits: no version has so many, and longer texts would cost time."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     return int(f"{sign}{digits.lstrip('0')[:9] or '0'}")

@@ -55,7 +55,7 @@ _EXPOSED = [
 
 
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
-    """The application in the layers that the configuration asks for."""
+    """Return the application in the layers that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     if allowed_origins(configuration):
         application = cors.CORS(application, configuration)
@@ -67,13 +67,13 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds
 
 
 def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
-    """Return the sites whose pages may call the service, as [cors] allowed_origin has them."""
+    """Return the sites with pages that may call the service, as [cors] allowed_origin has them."""
     configuration.register_opts(cors.OPTS, group="cors")
     return configuration.cors.allowed_origin or []
 
 
 class RequestLog:
-    """Gives every request an id and a deadline, and writes its log line, also if the request is refused."""
+    """A layer that gives every request an id and a deadline, and logs it, also if it is refused."""
 
     def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application
@@ -89,7 +89,7 @@ class RequestLog:
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
         caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
-        # Every line in the log carries it from here on; authentication adds who calls.
+        # Every log line carries it from here on; authentication adds the caller.
         RequestContext(request_id=request_id, global_request_id=caller_id)
         act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
         LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
@@ -109,7 +109,7 @@ class RequestLog:
 
 
 def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
-    """The line of a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
+    """Log a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
     told: dict[str, Any] = {
         "address": environ.get("REMOTE_ADDR", "-"),
         "method": environ["REQUEST_METHOD"],
@@ -127,13 +127,13 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
 
 
 def _with_usual_phrase(status: str) -> str:
-    """The status line as HTTP writes it, `404 Not Found`: clients show the phrase, and Flask shouts it."""
+    """Return the status line as HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals."""
     code = int(status.partition(" ")[0])
     return f"{code} {HTTPStatus(code).phrase}" if code in _STATUSES else status
 
 
 def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
-    """Log who tried to change what, and the outcome."""
+    """Log a request that tried to change something, its caller, and the outcome."""
     if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
         return
     caller = environ.get(CALLER_KEY, ANONYMOUS)
@@ -149,7 +149,7 @@ def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
 
 
 def _uri(environ: dict[str, Any]) -> str:
-    """The request's URI, quoted, so that a caller cannot write lines of its own into the log."""
+    """Return the request's URI, quoted, so that a caller cannot write lines of its own into the log."""
     path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
     query = environ.get("QUERY_STRING", "")
     return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path

@@ -47,7 +47,7 @@ class Schemas:
         self._responses: set[str] = set()
 
     def of(self, shape: Shape, version: Microversion) -> Document:
-        """The schema of a body that is JSON or text."""
+        """Return the schema of a body that is JSON or text."""
         if isinstance(shape, OneOf):
             return {"anyOf": [self.of(each, version) for each in shape.schemas]}
         if isinstance(shape, Content):
@@ -61,7 +61,7 @@ class Schemas:
         return shape
 
     def response(self, name: str, made: Callable[[], Document]) -> str:
-        """The name, under which an answer is among the components; it is made when it is not there."""
+        """Return the name of an answer among the components; make the answer if it is not there."""
         if name not in self._responses:
             self._responses.add(name)
             self._spec.components.response(name, made())
@@ -69,7 +69,7 @@ class Schemas:
 
     def _part(self, part: Any) -> Document:
         if isinstance(part, AnyOf):
-            # As messages have it the items stand outside of the array, where generators of clients miss them.
+            # Messages have the items outside of the array, where generators of clients miss them.
             item = self._part(part.items)
             return {"anyOf": [item, {"type": "array", "items": item, "minItems": part.least}]}
         if not isinstance(part, VersionedSchema):
@@ -90,7 +90,7 @@ class Schemas:
         return {**described, **({"description": " ".join(said.split())} if said else {})}
 
     def _name(self, schema: VersionedSchema) -> str:
-        """The name of its class; where our own routes and older ones differ, with its version."""
+        """Return the name of the schema's class, with its version where versions in the document differ."""
         kind = type(schema)
         name = kind.__name__.strip("_")
         if schema.version == self._version or not _differs(kind, self._version, schema.version):
@@ -109,7 +109,7 @@ def _differs(kind: type[VersionedSchema], one: Microversion, other: Microversion
 PATH_PARAMETER = re.compile("<([^<>]+)>")
 _OPERATIONS_TEXT: Document = {"type": "string"}
 _UUID: Document = {"type": "string", "format": "uuid"}
-# What stands for these names in paths.
+# The schemas of path parameters with these names.
 _PATH: dict[str, Document] = {"uuid": _UUID, "consumer": _UUID}
 _WHY = {
     400: "The request cannot be understood, or names something that does not exist.",
@@ -145,12 +145,12 @@ _RETRYABLE = (429, 503)
 
 
 def version_of(path: str, version: Microversion) -> Microversion:
-    """The version that counts for a path: what is our own has none, and is as the newest is."""
+    """Return the version that counts for a path: our own paths have none and follow the newest."""
     return NEWEST if path.startswith(OWN_PATHS) else version
 
 
 class Described:
-    """One route in one version."""
+    """A route in one version that can be written as an operation of the document."""
 
     def __init__(
         self, rule: str, method: str, operation: Operation, guard: Guard | None, version: Microversion
@@ -165,7 +165,7 @@ class Described:
         self._names = PATH_PARAMETER.findall(rule)
 
     def document(self, schemas: Schemas, tag: str, said: str) -> Document:
-        """The operation."""
+        """Return the operation."""
         body = shape_at(self._operation.body, self._version)
         document: Document = {
             "operationId": "_".join(re.findall("[a-z0-9_]+", f"{self.method} {self._rule}")),
@@ -205,7 +205,7 @@ class Described:
         ]
 
     def _head(self) -> list[str]:
-        """Headers, by their names among the components."""
+        """Return the headers, by their names among the components."""
         return [] if self._extends else ["Microversion"]
 
     def _query(self) -> list[Document]:
@@ -223,7 +223,7 @@ class Described:
         return found
 
     def _failure(self, status: int, schemas: Schemas) -> str:
-        """The name of an error, which many operations have, among the components."""
+        """Return the name of an error among the components, where many operations share it."""
         kind = self._operation.error if status == HTTPStatus.CONFLICT else Error
         error = schemas.of(kind, self._version)
         name = f"{error['$ref'].rpartition('/')[2]}{status}"
@@ -297,7 +297,7 @@ def _failure(status: int, error: Document) -> Document:
 
 
 def microversion_parameter(version: Microversion) -> Document:
-    """The header by which a version is chosen."""
+    """Return the header by which a version is chosen."""
     return {
         "name": "OpenStack-API-Version",
         "in": "header",
@@ -330,17 +330,17 @@ View = Callable[..., Any]
 
 
 class Documents:
-    """The documents of an application, each made when it is asked for first."""
+    """The documents of an application, each made on its first use."""
 
     def __init__(self, application: Flask, *, only_header: bool) -> None:
-        """`only_header`: tokens come in X-Auth-Token only."""
+        """Take the application; `only_header`: tokens come in X-Auth-Token only."""
         self._application = application
         self._schemes = {"token": _SCHEMES["token"]} if only_header else _SCHEMES
-        # There are few versions, so there is an end to it.
+        # There are few versions, so the cache stays small.
         self.text = lru_cache(maxsize=None)(self._text)
 
     def _text(self, version: Microversion) -> bytes:
-        """The document without the URL of the server, as JSON."""
+        """Return the document as JSON, without the URL of the server."""
         return orjson.dumps(self._made(version))
 
     def _made(self, version: Microversion) -> dict[str, Any]:
@@ -368,7 +368,7 @@ class Documents:
 
 
 def routes(application: Flask) -> Iterator[tuple[Rule, str, View]]:
-    """Every rule of the API with every method and its handler, in the order of paths."""
+    """Yield every rule of the API with every method and its handler, in the order of paths."""
     rules = (rule for rule in application.url_map.iter_rules() if not rule.rule.startswith(PAGES))
     for rule in sorted(rules, key=lambda rule: rule.rule):
         for method in sorted(rule.methods or ()):
@@ -376,10 +376,10 @@ def routes(application: Flask) -> Iterator[tuple[Rule, str, View]]:
 
 
 def versions() -> list[Microversion]:
-    """All microversions, the oldest first."""
+    """Return all microversions, the oldest first."""
     return [OLDEST, *sorted(feature.value for feature in Feature)]
 
 
 def _summary(view: View) -> str:
-    """What its docstring says first."""
+    """Return the first paragraph of the handler's docstring."""
     return (view.__doc__ or "").partition("\n\n")[0].strip()

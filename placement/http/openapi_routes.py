@@ -1,4 +1,4 @@
-"""/openapi.json, what this service understands and answers, and /docs, a page that shows it."""
+"""The routes of /openapi.json, a description of this service's API, and /docs, a page that shows it."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ _SCRIPT = """window.ui = SwaggerUIBundle({
   validatorUrl: null,
 });
 """
-# What needs no token, as the version document.
+# The paths that need no token, like the version document.
 PATHS = frozenset({DOCUMENT, PAGE_PATH, *(f"{PAGE_PATH}/{name}" for name in (_START, *_ASSETS))})
 
 
 def is_there() -> bool:
-    """Whether the files of Swagger UI are installed."""
+    """Return whether the files of Swagger UI are installed."""
     return _folder() is not None
 
 
 def page_asset(name: str) -> Path | str | None:
-    """A file that the page needs, or its text; None for other names, or where they are not installed."""
+    """Return a file that the page needs, or its text; None for other names, or if it is not installed."""
     folder = _folder()
     if name == _START:
         return _SCRIPT
@@ -77,7 +77,7 @@ def _folder() -> Path | None:
 blueprint = Blueprint("openapi", __name__)
 
 _MICROVERSION = Parameter("microversion", "Whose document: `1.12`, or `latest`, which is meant without it.")
-# By browsers, which may come for them again with each look at the page.
+# Browsers may keep the files for so long instead of fetching them with each view of the page.
 _KEPT_SECONDS = 3600
 _HTML = Content(["text/html"])
 _FILE = Content(["text/css", "text/javascript", "image/png"], {})
@@ -86,7 +86,7 @@ _FILE = Content(["text/css", "text/javascript", "image/png"], {})
 @blueprint.get(DOCUMENT)
 @describes(Operation({200: {"type": "object"}}, query=[_MICROVERSION]))
 def document() -> Response:
-    """This document; needs no token."""
+    """Return this document; needs no token."""
     documents: Documents = current_app.extensions[EXTENSION]
     text = documents.text(_wanted())
     servers = orjson.dumps([{"url": request.script_root or "/"}])
@@ -94,7 +94,7 @@ def document() -> Response:
 
 
 def _wanted() -> Microversion:
-    """The version in the query, else that of the header, else the newest."""
+    """Return the version in the query, else the header's, else the newest."""
     given = parameters()
     refuse_unknown(given, names_of([_MICROVERSION], NEWEST))
     text = single(given, _MICROVERSION.name)
@@ -113,7 +113,7 @@ def _wanted() -> Microversion:
 @blueprint.get(PAGE_PATH)
 @describes(Operation({200: _HTML}, errors=[404]))
 def docs() -> Response:
-    """A page that shows this document; needs no token."""
+    """Return a page that shows this document; needs no token."""
     if not is_there():
         raise NotFound(MISSING)
     return _guarded(Response(HTML, content_type="text/html; charset=UTF-8"))
@@ -122,7 +122,7 @@ def docs() -> Response:
 @blueprint.get(f"{PAGE_PATH}/<asset>")
 @describes(Operation({200: _FILE}, errors=[401, 404]))
 def asset(asset: str) -> Response:
-    """A file that the page needs."""
+    """Return a file that the page needs."""
     found = page_asset(asset)
     if found is None:
         raise NotFound("")
@@ -132,7 +132,7 @@ def asset(asset: str) -> Response:
 
 
 def _guarded(response: Response) -> Response:
-    """Nothing on the page asks another server, and no other page has it in a frame."""
+    """Add headers by which the page asks no other server, and no other page has it in a frame."""
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Referrer-Policy"] = "no-referrer"
     return response

@@ -29,14 +29,14 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
 class BadPolicy(Misconfigured):
-    """The policy files cannot be used; the message says why."""
+    """An error of the policy files, which cannot be used; the message says why."""
 
 
 @policy.register("cluster")
 class ClusterCheck(policy.Check):
-    """`cluster:%(cluster)s`: the token is bound to the cluster that is asked about.
+    """A check `cluster:%(cluster)s` that the token is bound to the cluster that is asked about.
 
-    `cluster:edge`: it is bound to that one. A token that is bound to no clusters does not pass.
+    `cluster:edge` checks that it is bound to that one. A token that is bound to no clusters does not pass.
     """
 
     def __call__(self, target: Any, creds: Any, enforcer: Any, current_rule: str | None = None) -> bool:
@@ -48,7 +48,7 @@ class ClusterCheck(policy.Check):
 
 
 def fingerprint(configuration: cfg.ConfigOpts) -> Fingerprint:
-    """A value that differs when the policy files have changed."""
+    """Return a value that differs when the policy files have changed."""
     return tuple(_marks(configuration))
 
 
@@ -75,7 +75,7 @@ def _files(configuration: cfg.ConfigOpts) -> Iterator[Path]:
 
 
 def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
-    """The rules with the present files; the files are not read again. Raises BadPolicy."""
+    """Return an enforcer of the present files, which are not read again. Raises BadPolicy."""
     for path in _files(configuration):
         _check(path)
     enforcer = policy.Enforcer(configuration)
@@ -97,7 +97,7 @@ def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
 
 
 def _check(path: Path) -> None:
-    """Raises BadPolicy unless the file maps rules to texts that the library understands."""
+    """Raise BadPolicy unless the file maps rules to texts that the library understands."""
     try:
         rules = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -114,7 +114,7 @@ def _check(path: Path) -> None:
 
 
 def _refusals(check: Any) -> int:
-    """How many parts of a rule refuse every caller; the library puts one where it cannot parse a part."""
+    """Return how many parts of a rule refuse every caller; the library puts one for an unparsable part."""
     if isinstance(check, _REFUSAL):
         return 1
     inner = [*getattr(check, "rules", ()), *([check.rule] if hasattr(check, "rule") else [])]
@@ -127,7 +127,7 @@ def _one_line(error: object) -> str:
 
 LOG = logging.getLogger(__name__)
 _MEMORY_SECONDS = 1.0
-# The rules that the process which starts the workers has read, for those that start while a file is broken.
+# The rules that the master process has read, for a worker that starts while a file is broken.
 _prepared: list[policy.Enforcer] = []
 
 
@@ -146,15 +146,15 @@ def prepare(configuration: cfg.ConfigOpts) -> Callable[[], None]:
 
 
 class Policy:
-    """Checks callers against rules; a changed file counts within a second, unless it is broken."""
+    """A checker of callers against rules; a changed file counts within a second, unless it is broken."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
-        """The rules of the configuration, or those that were prepared if it is broken. Raises BadPolicy."""
+        """Read the rules, or take the prepared ones if the files are broken. Raises BadPolicy."""
         opts._register(configuration)
         self._configuration = configuration
         self._read = fingerprint(configuration)
         self._enforcer = self._first()
-        # A decision costs as much as a search, and the same few callers ask for the same few things.
+        # A decision costs as much as a search, and a few callers repeat a few requests.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
         self._turn = threading.Lock()
@@ -169,13 +169,13 @@ class Policy:
             return _prepared[0]
 
     def knows(self, rule: str) -> bool:
-        """Whether there is such a rule."""
+        """Return whether there is such a rule."""
         return rule in self._enforcer.registered_rules
 
     def authorize(self, rule: str, target: dict[str, str], *, own_only: bool = False) -> scope.Clusters:
-        """Return the clusters that the caller may see then. Raises Forbidden unless it passes the rule.
+        """Return the clusters that the caller may see. Raises Forbidden unless it passes the rule.
 
-        A caller who is bound to clusters is refused elsewhere: the target must name one of these, or the
+        A caller that is bound to clusters is refused elsewhere: the target must name one of these, or the
         route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
         caller = context.current().caller
@@ -237,7 +237,7 @@ class Policy:
 
 
 def _credentials(caller: Caller) -> dict[str, Any]:
-    """The properties of a caller for rules; absent ones are left out, lest a rule compares with "None"."""
+    """Return the properties of a caller for rules; absent ones would be compared as "None"."""
     credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
     for name in ("user_id", "project_id", "domain_id"):
         value = getattr(caller, name)

@@ -46,7 +46,7 @@ OF_ALL = (
 
 
 def _suffixed(name: str, suffix: str, said: str, since: Feature, until: Feature | None = None) -> Parameter:
-    """A parameter whose name ends with the suffix of a group: an object whose members are parameters."""
+    """Return a parameter for names that end with the suffix of a group: an object of parameters."""
     pattern = f"^{name}{suffix}$"
     schema = {
         "type": "object",
@@ -66,7 +66,7 @@ def _of_suffixed_groups() -> Iterator[Parameter]:
 
 
 PARAMETERS = (*OF_GROUPS, *_of_suffixed_groups(), *OF_ALL)
-# What our own search has beside these, but for splits.
+# The parameters that our own search has beside these, except for splits.
 OWN = (
     Parameter("order_by", "The name of an order, or strategies as JSON."),
     Parameter("cluster", "The only cluster to look in."),
@@ -87,7 +87,7 @@ EXTENDED = (*PARAMETERS, *SPLITS, *OWN)
 
 
 def grammar_of(version: Microversion) -> Grammar:
-    """The forms of values that a version understands."""
+    """Return the forms of values that a version understands."""
     return Grammar(
         forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
         any_of_traits=version.offers(Feature.ANY_OF_TRAITS),

@@ -26,19 +26,19 @@ Item = TypeVar("Item")
 _ITEMS_AT_ONCE = 1000
 # Longer answers are sent while they are being made.
 _BUILT_AT_ONCE_BYTES = 4 * 2**20
-# Clients send the same few headers with all of their requests.
+# Clients send few different headers, and repeat them with all requests.
 _KEPT = 256
 
 
 def now() -> datetime.datetime:
-    """The present time, UTC without a zone, as the database keeps it."""
+    """Return the present time, UTC without a zone, as the database keeps it."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 def json_response(
     body: Any, status: int = 200, *, modified: datetime.datetime | None = None, location: str | None = None
 ) -> Response:
-    """A JSON response; `body` may be bytes that are JSON already. `modified` None means now."""
+    """Return a JSON response; `body` may be bytes that are JSON already. `modified` None means now."""
     content = body if isinstance(body, bytes) else orjson.dumps(body)
     response = Response(content, status, content_type="application/json")
     _add_headers(response, modified or now(), location)
@@ -46,7 +46,7 @@ def json_response(
 
 
 def streamed(parts: Iterable[bytes]) -> Response:
-    """A JSON response of parts that are sent as they are made, or in one if there is little of it."""
+    """Return a JSON response of parts that are sent as they are made, or at once if there is little of it."""
     source = iter(parts)
     first: list[bytes] = []
     size = 0
@@ -69,9 +69,9 @@ def list_response(
     *,
     modified: datetime.datetime | None = None,
 ) -> Response:
-    """{name: [each item as rendered]}; a long list is rendered while it is sent, the bytes are the same.
+    """Return {name: [each item as rendered]} as JSON; a long list is rendered while it is sent.
 
-    `render` is called after the request, so it must not use the request.
+    The bytes are equal in both cases. `render` is called after the request, so it must not use the request.
     """
     if len(items) <= _ITEMS_AT_ONCE:
         return json_response({name: [render(item) for item in items]}, modified=modified)
@@ -92,7 +92,7 @@ def _pieces(name: str, items: Sequence[Item], render: Callable[[Item], Any]) -> 
 def empty_response(
     status: int = 204, *, modified: datetime.datetime | None = None, location: str | None = None
 ) -> Response:
-    """A response without a body; without `modified` it carries no caching headers."""
+    """Return a response without a body; without `modified` it carries no caching headers."""
     response = Response(status=status)
     response.headers.pop("Content-Type", None)
     response.headers["Content-Length"] = "0"
@@ -108,25 +108,25 @@ def _add_headers(response: Response, modified: datetime.datetime | None, locatio
         response.headers["Location"] = f"{request.host_url.rstrip('/')}{path(location)}"
 
 
-# Most answers of a second say the same: what they tell is of now.
+# Most answers within a second carry one time: the present.
 @lru_cache(maxsize=_KEPT)
 def _http_date(moment: datetime.datetime) -> str:
-    """A UTC time without a zone as headers have it."""
+    """Return a UTC time without a zone as headers have it."""
     return format_datetime(moment.replace(tzinfo=datetime.UTC), usegmt=True)
 
 
 def path(tail: str) -> str:
-    """An absolute path of this service, including the prefix it is mounted under."""
+    """Return an absolute path of this service, including the prefix it is mounted under."""
     return f"{request.script_root}{tail}"
 
 
 def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
-    """The latest of some times, now if there are none."""
+    """Return the latest of some times, now if there are none."""
     return max((time for time in times if time is not None), default=now())
 
 
 def accepted_kind() -> str:
-    """The kind of answer that the caller prefers: HTML, JSON or plain text."""
+    """Return the kind of answer that the caller prefers: HTML, JSON or plain text."""
     accept = _accepted(_accept())
     if accept is None:
         return "application/json"
@@ -142,13 +142,13 @@ def _accept() -> str:
 
 @lru_cache(maxsize=_KEPT)
 def _accepted(sent: str) -> MIMEAccept | None:
-    """An Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
+    """Return an Accept header, None if it admits anything: it is absent, `*/*`, or names no media type."""
     accept = parse_accept_header(sent, MIMEAccept)
     return accept if sent.strip() != "*/*" and any("/" in kind for kind in accept.values()) else None
 
 
 def admits_json() -> bool:
-    """Whether the caller takes JSON."""
+    """Return whether the caller takes JSON."""
     return _admits_json(_accept())
 
 
@@ -182,7 +182,7 @@ _LEAD = {
     500: "The server has either erred or is incapable of performing the requested operation.",
     503: "The service cannot answer at the moment; try again later.",
 }
-# The incumbent gives these no blanks at the end.
+# Placement ends these without blanks.
 _TEMPLATED = (405, 406, 415)
 _RETRY_AFTER_SECONDS = 1
 _LONGEST_MESSAGE = 16_000
@@ -208,11 +208,11 @@ class HttpError(Exception):
 
 
 class Misconfigured(Exception):
-    """The service cannot work as it is configured; the message says what to change."""
+    """An error of the configuration with which the service cannot work; the message says what to change."""
 
 
 class Relayed(Exception):
-    """The answer of another server, which the caller gets as it is."""
+    """An answer of another server that the caller gets as it is."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status)
@@ -220,12 +220,12 @@ class Relayed(Exception):
 
 
 def status_of(error: errors.PlacementError) -> int:
-    """The HTTP status of a PlacementError."""
+    """Return the HTTP status of a PlacementError."""
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
 
 
 def unsupported_version(text: str) -> HttpError:
-    """The 406 that tells clients which versions they may ask for."""
+    """Return the 406 that names the versions which clients may ask for."""
     return HttpError(
         406,
         f"Invalid microversion: Unacceptable version header: {text}",
@@ -236,14 +236,14 @@ def unsupported_version(text: str) -> HttpError:
 def render(
     status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, Any] | None = None
 ) -> Response:
-    """The error as a response, in the form the caller accepts: HTML, JSON or plain text."""
+    """Return the error as a response, in the form the caller accepts: HTML, JSON or plain text."""
     return render_all(status, [(code, message)], extra=extra)
 
 
 def render_all(
     status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
-    """Several problems, (code, message) each, as one response; in JSON each is an error."""
+    """Return several problems, (code, message) each, as one response; in JSON each is an error."""
     response = _rendered(status, problems, extra)
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
@@ -251,7 +251,7 @@ def render_all(
 
 
 def error_document(error: errors.PlacementError, where: str) -> dict[str, Any]:
-    """What is wrong with one of many things in a body, at the place `where`, as in an error response."""
+    """Return the error of one of many things in a body, at the place `where`, as in an error response."""
     status = status_of(error)
     message = _shortened(_NEWLINES.sub(" ", f"{where}: {error}"))
     return _error(status, _LEAD[status], error.code, message, {})
@@ -278,14 +278,14 @@ def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str,
 
 
 def _lead(status: int, kind: str) -> str:
-    """What the status means, in the incumbent's words with its odd parenthesis."""
+    """Return what the status means, in Placement's words with its odd parenthesis."""
     if status == 405:
         return f"The method {request.method} is not allowed for this resource. "
     if status == 406:
         return f"{_LEAD[status]} (content of type {kind}. "
     if status == 415:
         return f"The request media type {request.content_type} is not supported by this server. "
-    # As our own server says it, which refuses some requests before they get here.
+    # Our own server, which refuses some requests before they get here, uses these words, too.
     return _LEAD.get(status, HTTPStatus(status).phrase)
 
 
@@ -294,7 +294,7 @@ def _detail(status: int, lead: str, message: str) -> str:
 
 
 def _shortened(message: str) -> str:
-    # It may repeat what was sent.
+    # A message may repeat what was sent.
     return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
 
 

@@ -46,7 +46,7 @@ _RESERVATION = "/ext/v1/clusters/{cluster}/reservations/{name}"
 _POD = "/ext/v1/clusters/{cluster}/pods/{namespace}/{name}"
 
 Operations = tuple[tuple[str, str], ...]
-# Rule, what it allows, the routes; who passes is above unless a third entry says otherwise.
+# By rule: what it allows, its routes, and its check if that is not _ADMIN_OR_SERVICE.
 _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "resource_providers:list": (
         "List resource providers.",
@@ -181,7 +181,7 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
 
 
 def list_rules() -> Iterator[policy.RuleDefault]:
-    """All rules; what the generators and checkers of the policy library read."""
+    """Yield all rules, for the generators and checkers of the policy library."""
     for name, (check, description) in _BASES.items():
         yield policy.RuleDefault(name, check, description=description)
     for name, (description, operations, *passing) in _RULES.items():

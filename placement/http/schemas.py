@@ -1,4 +1,4 @@
-"""Schemas that change with the microversion, and how their findings become one message."""
+"""Schemas that change with the microversion, and the messages about their violations."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from placement.http.fields import (
 )
 from placement.http.microversions import NEWEST, Feature, Microversion
 
-# Our schemas as JSON Schema, which is how clients know the sentences about violations.
+# Our schemas as JSON Schema: clients know messages about violations in its form.
 #
-# The order of the keywords is the incumbent's, so that its messages and ours read the same.
+# The order of the keywords is Placement's, so that its messages and ours are equal.
 
 
 _WIDTH = 72
-# How much of a value is shown: an answer is not an echo of the body.
+# The limits of a value that is shown: an answer does not echo the body.
 _MOST_VALUES = 60
 _LONGEST_TEXT = 300
 _DEEPEST = 6
@@ -51,7 +51,7 @@ Inner = Callable[[Any], Document]
 
 
 def json_schema(field: Any, inner: Inner | None = None) -> Document:
-    """The JSON Schema of a field or of a whole schema; `inner` says what stands for the parts of it."""
+    """Return the JSON Schema of a field or of a whole schema; `inner` returns what stands for its parts."""
     return _described(field, inner or json_schema)
 
 
@@ -151,7 +151,7 @@ def _without_none(**keywords: Any) -> Document:
 
 
 def sentence(violation: Violation, schema: Schema | fields.Field[Any] | Document, instance: Any) -> str:
-    """What is wrong, then the rule that is broken and the value that breaks it, each with its place."""
+    """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
     document = schema if isinstance(schema, dict) else json_schema(schema)
     return (
         f"{violation.reason}  "
@@ -173,19 +173,19 @@ def _at(document: Any, path: SequenceABC[str | int]) -> Any:
 
 
 def _printed(value: Any) -> str:
-    # Messages have no line breaks (see errors.render_all), but the blanks after them are part of the form.
+    # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
     text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ")
     return f" {text}".replace("\n", " ")
 
 
 class _Excerpt:
-    """The beginning of a value, for as many values inside it as an answer may hold."""
+    """A cutter that keeps the beginning of a value, and as many values inside it as an answer may hold."""
 
     def __init__(self) -> None:
         self._left = _MOST_VALUES
 
     def of(self, value: Any, depth: int = _DEEPEST) -> Any:
-        """The value, cut where it is long, deep or full."""
+        """Return the value, cut where it is long, deep or full."""
         self._left -= 1
         if isinstance(value, str):
             return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
@@ -215,7 +215,7 @@ class _Excerpt:
 
 
 class VersionedSchema(Schema):
-    """A schema whose fields exist from `since` on and up to before `until` (Feature values in metadata)."""
+    """A schema of fields that exist from `since` on and up to before `until` (Feature values in metadata)."""
 
     class Meta:
         unknown = RAISE
@@ -234,7 +234,7 @@ class VersionedSchema(Schema):
 
     @pre_load
     def check_shape(self, data: Any, **_: Any) -> Any:
-        """An object with all that is required and nothing that is not known."""
+        """Return the object; refuse it unless it has all that is required and nothing unknown."""
         if not isinstance(data, MappingABC):
             refuse(f"{shown(data)} is not of type 'object'", "type")
         known = {field.data_key or name: field for name, field in self.fields.items()}
@@ -252,7 +252,7 @@ class VersionedSchema(Schema):
 
 
 def in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[Any]:
-    """A copy of the field whose nested schemas are those of the version."""
+    """Return a copy of the field with the nested schemas of the version."""
     field = copy.copy(field)
     if isinstance(field, Object):
         assert isinstance(field.nested, type)
@@ -267,12 +267,12 @@ def in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[
 
 @lru_cache(maxsize=1024)
 def schema_for(schema: type[VersionedSchema], version: Microversion) -> VersionedSchema:
-    """The schema as it is in one version."""
+    """Return the schema as it is in one version."""
     return schema(version)
 
 
 def load(schema: type[VersionedSchema], version: Microversion, data: Any, prefix: str) -> Any:
-    """The validated data. Raises BadRequest with the first violation, its place included."""
+    """Return the validated data. Raises BadRequest with the first violation and its place."""
     chosen = schema_for(schema, version)
     try:
         return chosen.load(data)
@@ -282,7 +282,7 @@ def load(schema: type[VersionedSchema], version: Microversion, data: Any, prefix
 
 
 def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
-    """Like `load`, for a body that is not an object."""
+    """Return the validated data of a body that is not an object. Raises as `load` does."""
     try:
         return field.deserialize(data)
     except ValidationError as error:
@@ -333,7 +333,7 @@ OPTIONAL = {"optional": True}
 
 
 class Answer(VersionedSchema):
-    """Every member is there in every answer, unless its metadata says `optional`."""
+    """A schema of members that are in every answer, unless their metadata says `optional`."""
 
     def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
         super().__init__(version, **options)
@@ -342,35 +342,35 @@ class Answer(VersionedSchema):
 
 
 def since(feature: Feature, **more: Any) -> dict[str, Any]:
-    """Metadata of a member that comes with a feature."""
+    """Return metadata of a member that comes with a feature."""
     return {"since": feature, **more}
 
 
 def texts(**options: Any) -> Sequence:
-    """A list of texts."""
+    """Return a field for a list of texts."""
     return Sequence(String(), **options)
 
 
 def amounts(**options: Any) -> Mapping:
-    """Amounts by resource class."""
+    """Return a field for amounts by resource class."""
     return Mapping(http_fields.NAME, Integer(), **options)
 
 
 class Link(Answer):
-    """Where something related is."""
+    """A link to something related."""
 
     rel = String()
     href = String()
 
 
 class Error(Answer):
-    """What is wrong, in one error or several."""
+    """A description of what is wrong; a response may have several."""
 
     status = Integer(400, 599)
     title = String()
     detail = String()
     request_id = String()
     code = String(metadata=since(Feature.ERROR_CODES, optional=True))
-    # Of 406 for a microversion that the service does not have.
+    # Only in a 406 for a microversion that the service does not have.
     max_version = String(metadata=OPTIONAL)
     min_version = String(metadata=OPTIONAL)

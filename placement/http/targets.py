@@ -1,6 +1,6 @@
 """The target of policy rules: the cluster that a request is about.
 
-A request that cannot be understood names no cluster: callers who are bound to clusters are refused, and
+A request that cannot be understood names no cluster: callers that are bound to clusters are refused, and
 others learn from the handler what is wrong.
 """
 
@@ -15,7 +15,7 @@ Target = dict[str, str]
 
 
 def cluster_of_query() -> Target:
-    """The cluster in the query string."""
+    """Return the cluster in the query string."""
     try:
         return _only(parameters())
     except BadRequest:
@@ -23,7 +23,7 @@ def cluster_of_query() -> Target:
 
 
 def cluster_of_claim() -> Target:
-    """The cluster in the query of the body, a text or JSON, or of all its members; else the body's own."""
+    """Return the cluster that all members of the body name, else that of its query, else its own."""
     body = peeked()
     if isinstance(body, dict) and isinstance(body.get("members"), list):
         return _common_cluster(body)
@@ -32,7 +32,7 @@ def cluster_of_claim() -> Target:
 
 
 def _common_cluster(body: dict[str, Any]) -> Target:
-    """The cluster that the queries of all members name; with several it would be a guess which counts."""
+    """Return the cluster that the queries of all members name; which of several counts would be a guess."""
     members = [member for member in body["members"] if isinstance(member, dict)]
     by_query = [each for each in members if "query" in each or "flavor" not in {*each, *body}]
     queries = [member.get("query", body.get("query")) for member in by_query]
@@ -45,7 +45,7 @@ def _common_cluster(body: dict[str, Any]) -> Target:
 
 
 def _of_query(query: Any) -> Target:
-    """The cluster in a query, a text or JSON."""
+    """Return the cluster in a query, a text or JSON."""
     if isinstance(query, dict):
         return _named(query.get("cluster"))
     try:
@@ -55,7 +55,7 @@ def _of_query(query: Any) -> Target:
 
 
 def cluster_of_body() -> Target:
-    """The cluster that is a member of the body."""
+    """Return the cluster that is a member of the body."""
     return _named(_part(peeked(), "cluster"))
 
 
@@ -68,6 +68,6 @@ def _part(body: Any, name: str) -> Any:
 
 
 def _only(given: Parameters) -> Target:
-    """The cluster if exactly one is named; with several it would be a guess which of them counts."""
+    """Return the cluster if exactly one is named; which of several counts would be a guess."""
     found = every(given, "cluster")
     return {"cluster": found[0]} if len(found) == 1 else {}

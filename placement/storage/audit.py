@@ -1,4 +1,4 @@
-"""Removing records that are old, beside the writers and never inside of what they write."""
+"""The storage of audit records: written with a transaction, and removed beside the writers when old."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 _table = tables.audit_records
-# Few enough that a writer who waits for them hardly notices.
+# Few enough that a writer that waits for their removal hardly notices.
 AT_ONCE = 500
 _PAUSE_SECONDS = 0.1
 _EVERY_SECONDS = 600.0
 
 
 class Retention:
-    """Removes old records now and then while there are writers, in a thread that ends when it has done so."""
+    """A remover of old records: now and then a write starts a thread, which ends when it has done so."""
 
     def __init__(self, database: Database, keep: datetime.timedelta) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class Retention:
         self._due = time.monotonic() + random.uniform(0.1, 1) * _EVERY_SECONDS
 
     def wrote(self) -> None:
-        """Records were written: look for old ones if nobody has for long."""
+        """Start to remove old records if that is due; called after records were written."""
         if time.monotonic() < self._due:
             return
         with self._lock:
@@ -61,7 +61,7 @@ class Retention:
             LOG.exception("Removing old audit records failed.")
 
     def remove_some(self) -> int:
-        """Remove the oldest records that are past their time; how many. Raises Unavailable."""
+        """Remove the oldest records that are past their time; return how many. Raises Unavailable."""
         with self._database.write() as transaction:
             oldest = (
                 sa.select(_table.c.id)
@@ -74,13 +74,13 @@ class Retention:
             return len(transaction.execute(statement).all())
 
 
-# Writing records of changes: all those of a transaction in one statement, before it commits.
+# Writing records of changes: all records of a transaction in one statement, before it commits.
 
 
-# Of a document that is kept as it is, in characters of JSON.
+# The longest document that is kept as it is, in characters of JSON.
 _LONGEST_DOCUMENT = 4000
 _LONGEST_ID = 64
-# Made once: it takes longer than encoding a claim.
+# Made once: making the encoder takes longer than encoding a claim.
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
 _OF_PODS = (Kind.POD, Kind.RESERVATION)
 _COLUMNS = ("action", "kind", "target", "consumer_id", "before", "after")
@@ -89,7 +89,7 @@ _WHO = ("user_id", "project_id", "roles", "request_id", "global_request_id", "ad
 
 @cache
 def _insert(backend: type[Backend]) -> sa.TextClause:
-    """The insert of one record. Values that are named in it cost a server less than rows it has to read."""
+    """Return the insert of one record. Values named in it cost a server less than rows it has to read."""
     columns = (*_COLUMNS, *_WHO)
     text = f"""
         INSERT INTO audit_records (recorded_at, revision, {", ".join(columns)})
@@ -100,7 +100,7 @@ def _insert(backend: type[Backend]) -> sa.TextClause:
 
 def store(transaction: Transaction, records: Sequence[Record]) -> None:
     """Write the records of a transaction, of which there must be some; it is committed next."""
-    # Whoever tells of a pod tells of its allocations.
+    # The record of a pod covers its allocations.
     told = {record.consumer for record in records if record.kind in _OF_PODS}
     alike = {
         "now": transaction.now,
@@ -117,12 +117,12 @@ def store(transaction: Transaction, records: Sequence[Record]) -> None:
 
 
 def _values(record: Record) -> tuple[str | None, ...]:
-    """The values of `_COLUMNS`."""
+    """Return the values of `_COLUMNS`."""
     return (*record[:3], record.consumer, document(record.before), document(record.after))
 
 
 def described(who: Initiator) -> tuple[str | None, ...]:
-    """The values of the columns that say who acts, in the order of the table."""
+    """Return the values of the columns about the initiator, in the order of the table."""
     return (
         who.user_id,
         who.project_id,
@@ -134,7 +134,7 @@ def described(who: Initiator) -> tuple[str | None, ...]:
 
 
 def document(content: Mapping[str, Any] | None) -> str | None:
-    """A document as it is kept: as JSON, or its length if it is long."""
+    """Return a document as it is kept: as JSON, or its length if it is long."""
     if content is None:
         return None
     text = _encoded(content)

@@ -52,24 +52,24 @@ logging.getLogger(f"{Pool.__module__}.{Pool.__name__}").setLevel(logging.WARNING
 
 
 def note_opening(info: dict[Any, Any]) -> None:
-    """A connection was made."""
+    """Note when a connection was made."""
     info[_OPENED] = time.monotonic()
 
 
 def note_use(connection: Any, record: Any) -> None:
-    """A connection goes back to the pool."""
+    """Note when a connection goes back to the pool."""
     if connection is not None:
         record.info[_LAST_USE] = time.monotonic()
 
 
 def idle_seconds(record: Any) -> float | None:
-    """How long a connection lay in the pool; None for one that was just made."""
+    """Return how long a connection lay in the pool; None for one that was just made."""
     used = record.info.get(_LAST_USE)
     return None if used is None else time.monotonic() - used
 
 
 def age_seconds(info: dict[Any, Any]) -> float:
-    """How long ago a connection was made."""
+    """Return how long ago a connection was made."""
     return float(time.monotonic() - info[_OPENED])
 
 
@@ -83,7 +83,7 @@ def backend_of(
     durable: bool,
     statement_seconds: float,
 ) -> Backend:
-    """The backend for a URL as storage.backends.backend makes them.
+    """Return the backend for a URL as storage.backends.backend makes them.
 
     `durable` False may lose commits of a file in a power cut. `statement_seconds`: how long a server may take
     for a statement, if that is less than usual.
@@ -101,22 +101,22 @@ _BEGIN = "placement_begin"
 
 
 def utcnow() -> datetime.datetime:
-    """The present in UTC without a zone, as the tables keep it."""
+    """Return the present in UTC without a zone, as the tables keep it."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 class Executor(Protocol):
-    """Whatever runs statements: a read connection or a write transaction."""
+    """A runner of statements: a read connection or a write transaction."""
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
 
 
 class Transaction:
-    """One write transaction: executes statements and knows its stamp."""
+    """A write transaction that executes statements and knows its stamp."""
 
     def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
-        """`doubt` has all caches of the process forget; call it where one of them turns out to be wrong."""
+        """Take `doubt`, which has all caches of the process forget; call it where one proves to be wrong."""
         self.connection = connection
         self.backend = backend
         self.now = utcnow()
@@ -142,30 +142,30 @@ class Transaction:
 
     @property
     def server(self) -> str:
-        """Which server, or file, this transaction is with: see storage.history."""
+        """Return which server, or file, this transaction is with: see storage.history."""
         return str(self.connection.info[history.KEY])
 
     @cached_property
     def stamp(self) -> Any:
-        """The value for `revision` columns: see storage.types.Revision."""
+        """Return the value for `revision` columns: see storage.types.Revision."""
         return self.backend.stamp_with(self.stamp_parameters)
 
     @cached_property
     def stamp_parameters(self) -> Mapping[str, int]:
-        """The parameters of the backend's `stamp`, for statements that are made once."""
+        """Return the parameters of the backend's `stamp`, for statements that are made once."""
         return self.backend.stamp_parameters(self.connection)
 
     def insert_or_ignore(self, table: sa.Table) -> Any:
-        """An insert that skips rows whose unique key exists."""
+        """Return an insert that skips rows with a unique key that exists."""
         return self.backend.insert_or_ignore(table)
 
     def locked(self, statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """The same query, keeping its rows locked until the end where the database needs that."""
+        """Return the query with its rows locked until the end where the database needs that."""
         return self.backend.locked(statement, may_be_referred_to=may_be_referred_to)
 
 
 class Database:
-    """One database: short read connections and all-or-nothing write transactions."""
+    """A database with short read connections and all-or-nothing write transactions."""
 
     def __init__(
         self,
@@ -183,13 +183,13 @@ class Database:
         audits: bool = True,
         keep_audit_days: int = KEPT_DAYS,
     ) -> None:
-        """The database at `url`, whose query gets the `parameters`.
+        """Prepare the database at `url`, with the `parameters` added to its query.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
         transaction that concurrent ones keep from finishing. `statement_seconds`: how long a server may
         take for a statement, if that is less than usual. `log_failures` False is for callers that
-        report failures themselves. `audits` False keeps no record of changes; otherwise they are kept for
-        so many days.
+        report failures themselves. `audits` False keeps no record of changes; otherwise records are kept for
+        `keep_audit_days`.
         """
         self.url = urls.supported(url, parameters)
         self.attempts = attempts
@@ -235,7 +235,7 @@ class Database:
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
-        """Have the pool replace a connection that is lost, or to what is not the database any more."""
+        """Have the pool replace a connection that is lost, or leads to a former database."""
         idle = idle_seconds(record)
         if idle is None:
             # It was just made. If a new one is refused as well, the pool makes no third.
@@ -249,29 +249,29 @@ class Database:
             context.is_disconnect = True
 
     def is_current(self, connection: sa.Connection) -> bool:
-        """Whether a connection may be kept: it is to what is the database now, and not old.
+        """Return whether a connection may be kept: it is to the present database, and not old.
 
-        The pool asks the same whenever it hands a connection out.
+        The pool checks this, too, whenever it hands a connection out.
         """
         if not self.backend.is_present(connection.info[history.KEY]):
             return False
         return self._recycle_seconds < 0 or age_seconds(connection.info) < self._recycle_seconds
 
     def keeps_sessions(self) -> bool:
-        """Whether a connection is to one and the same session of the database all along."""
+        """Return whether a connection keeps one and the same session of the database."""
         return self.backend.keeps_sessions(self.read)
 
     # -- units of work ------------------------------------------------------------------------------
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A connection for reading single statements, each on its own snapshot. Raises Unavailable."""
+        """Yield a connection for reading single statements, each on its own snapshot. Raises Unavailable."""
         with self.translating(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """A read-only transaction in which all statements see one state. Raises Unavailable."""
+        """Yield a read-only transaction in which all statements see one state. Raises Unavailable."""
         begin = self.backend.begin_snapshot()
         with self.translating(), self.engine.connect() as plain:
             connection = plain.execution_options(**{_BEGIN: begin})
@@ -280,7 +280,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """A transaction that commits unless the block raises.
+        """Yield a transaction that commits unless the block raises.
 
         Raises TryAgain, OutcomeUnknown, Unavailable.
         """
@@ -305,7 +305,7 @@ class Database:
 
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
-        """A connection for one statement that commits by itself. Raises as `write` does."""
+        """Yield a connection for one statement that commits by itself. Raises as `write` does."""
         with self._noting_refusals(), self.translating(), self.engine.connect() as connection:
             write = SingleWrite(connection)
             try:
@@ -339,12 +339,12 @@ class Database:
     # -- errors -------------------------------------------------------------------------------------
 
     def _leaves_in_doubt(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether what was sent may be committed: the connection was lost, and the server had not refused."""
+        """Return whether what was sent may be committed: the connection was lost before a refusal."""
         return error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error)
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Errors of SQLAlchemy and the driver become Unavailable, or stay if they are faults of ours."""
+        """Turn errors of SQLAlchemy and the driver into Unavailable, unless they are faults of ours."""
         try:
             yield
         except (sa.exc.SQLAlchemyError, self._driver_error) as error:
@@ -355,7 +355,7 @@ class Database:
             raise found.raised() from error
 
     def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """What is wrong, None for what is a fault of ours; takes errors of SQLAlchemy and of the driver."""
+        """Return what is wrong, None for a fault of ours; takes errors of SQLAlchemy and of the driver."""
         if isinstance(error, sa.exc.TimeoutError):
             return failures.NO_SLOT
         if isinstance(error, sa.exc.PendingRollbackError):
@@ -374,13 +374,13 @@ class Database:
     # -- life ---------------------------------------------------------------------------------------
 
     def connections(self) -> Mapping[str, int]:
-        """How many connections the pool has in use and idle, and how many it may have."""
+        """Return how many connections the pool has in use and idle, and how many it may have."""
         found: Any = self.engine.pool
         most = found.size() + found._max_overflow
         return {"used": found.checkedout(), "idle": found.checkedin(), "limit": most}
 
     def exists(self) -> bool:
-        """Whether there is a database, which for a server only a connection can tell."""
+        """Return whether there is a database, which for a server only a connection can find out."""
         return self.backend.exists()
 
     def create(self) -> None:

@@ -1,8 +1,8 @@
-"""What a database failure means: try again, come back later, or a fault of ours.
+"""The meaning of database failures: try again, come back later, or a fault of ours.
 
-Retried by the services: deadlock, serialization failure, lock timeout, a connection lost before commit, and
-what another writer was faster with. Everything else that ails a database is told by its cause and not
-retried. Which error of a driver means which of these is said by the backends.
+The services retry a deadlock, a serialization failure, a lock timeout, a connection lost before commit, and
+a write that another writer was faster with. Every other failure is reported by its cause and not retried.
+The backends assign the errors of their drivers to these.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _EVERY_SECONDS = 30.0
 
 
 class TryAgain(Unavailable):
-    """The transaction was rolled back for a passing reason; running it again is safe and likely to work."""
+    """A failure that rolled the transaction back for a passing reason; running it again is likely to work."""
 
 
 class Faster(TryAgain):
-    """A key refused a row: another transaction was faster, or what is stored contradicts what is written."""
+    """A refusal of a row by a key: another transaction was faster, or the row contradicts what is stored."""
 
 
 class Unreachable(TryAgain):
-    """There is no connection to the database, or it was lost before anything was stored."""
+    """A failure to connect, or a connection that was lost before anything was stored."""
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection was lost while committing: the change may or may not be stored."""
+    """A loss of the connection while committing: the change may or may not be stored."""
 
 
 class Diagnosis(NamedTuple):
-    """The error to raise, whether the operator should read of it in the log, and what he can do about it."""
+    """The error to raise, whether the operator should read of it in the log, and advice for the operator."""
 
     kind: type[Unavailable]
     sentence: str
@@ -43,7 +43,7 @@ class Diagnosis(NamedTuple):
     advice: str = ""
 
     def raised(self) -> Unavailable:
-        """The error for the caller."""
+        """Return the error for the caller."""
         return self.kind(self.sentence)
 
 
@@ -88,13 +88,13 @@ POOLER = Diagnosis(
 )
 
 
-# What shows when something is written, and lasts until an operator does something about it.
+# Failures that only a write shows, and that last until an operator acts.
 _LASTING = (FULL, READ_ONLY)
 _REFUSED_SECONDS = 10.0
 
 
 class RefusedWrites:
-    """What the database refused the last write for, for some seconds or until it takes one."""
+    """The reason why the last write was refused, kept for some seconds or until a write succeeds."""
 
     def __init__(self) -> None:
         self._refused: tuple[str, float] | None = None
@@ -110,7 +110,7 @@ class RefusedWrites:
 
     @property
     def reason(self) -> str | None:
-        """The reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
+        """Return the reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
         refused = self._refused
         if refused is None or time.monotonic() - refused[1] > _REFUSED_SECONDS:
             return None
@@ -118,7 +118,7 @@ class RefusedWrites:
 
 
 def words_of(error: BaseException) -> str:
-    """What the driver said, on one line; of an error that stands for another one, what that said."""
+    """Return the driver's message on one line, from the cause of the error if it has one."""
     origin = error.__cause__ or error
     return " ".join(str(getattr(origin, "orig", None) or origin).split())
 
@@ -127,14 +127,14 @@ class Incidents:
     """The log of one database's failures: one line per cause and half a minute."""
 
     def __init__(self, where: str) -> None:
-        """`where` tells people which database it is."""
+        """Take `where`, which names the database for people."""
         self._where = where
         self._told: dict[str, float] = {}
         self._kept_back: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def note(self, cause: str, words: str) -> None:
-        """Something went wrong for this cause, and these are the driver's own words."""
+        """Log a failure by its cause, with the driver's own words, at most every 30 seconds for a cause."""
         now = time.monotonic()
         with self._lock:
             if now - self._told.get(cause, -_EVERY_SECONDS) < _EVERY_SECONDS:

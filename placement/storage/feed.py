@@ -1,11 +1,10 @@
-"""What changed since the last look, and everything at once for the first.
+"""The feed of changes since the last look, and of everything at once for the first.
 
-Each write stamps the providers it touches, and each look says from which stamp the next one has to look (the
-horizon), so that rows may be reported twice, never missed; how is for the backends to say
-(storage.backends).
+Each write stamps the providers it touches, and each look returns the stamp from which the next one has to
+look (the horizon). Rows may be reported twice, never missed; the backends define how (storage.backends).
 
-Stamps mean something within one history only (storage.history). Each look says which one it is of;
-a horizon of another one counts as too old for anything but loading everything again.
+Stamps mean something within one history only (storage.history). Each look carries its own history; a
+horizon of another one counts as too old for anything but loading everything again.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from placement.storage.database import Database, Transaction
 from placement.storage.history import BEFORE_ALL, Horizon
 from placement.storage.node_parts import NodeParts
 
-# What writers tell all processes beside the stamps of providers: rows of the table `changes`.
+# What writers report to all processes beside the stamps of providers: rows of the table `changes`.
 #
-# Old rows are removed, and a mark in their place carries the newest stamp among them. A reader whose horizon
-# is older than that stamp finds the mark and knows that it missed rows; other readers do not see it. Marks
+# Old rows are removed, and a mark in their place carries the newest stamp among them. A reader with an
+# older horizon than that finds the mark and knows that it missed rows; other readers do not see it. Marks
 # are removed like other rows; a newer mark takes their place.
 
 
@@ -46,7 +45,7 @@ CLUSTER_CHANGED = "cluster"
 
 
 def remove_old(transaction: Transaction) -> None:
-    """Remove some of the rows that are older than a day, but none that a reader who is up to date may miss.
+    """Remove some rows that are older than a day, but none that an up-to-date reader may miss.
 
     So such a reader never meets a mark.
     """
@@ -67,7 +66,7 @@ def remove_old(transaction: Transaction) -> None:
 
 
 def record_change(transaction: Transaction, kind: str, references: Iterable[int] = (0,)) -> None:
-    """Tell all processes of deleted providers and changed clusters (their ids), or of changed names."""
+    """Report to all processes deleted providers and changed clusters (their ids), or changed names."""
     rows = [{"kind": kind, "reference": reference, "created_at": transaction.now} for reference in references]
     statement = sa.insert(tables.changes).values(revision=transaction.stamp).returning(tables.changes.c.id)
     ids = transaction.execute(statement, rows).scalars()
@@ -89,12 +88,12 @@ class Changed(NamedTuple):
 
 @dataclass(slots=True)
 class Look:
-    """One look: providers that may have changed, ids of deleted ones, and the horizon.
+    """A look: providers that may have changed, ids of deleted ones, and the horizon.
 
     `clusters` are the ids of clusters that were created, deleted or given other settings. `rules_generations`
-    count, by cluster that was asked about, the pods with required anti-affinity that had come by then; 0 is
-    left out. A look has the horizon 0, older than any, if everything has to be loaded again: it comes too
-    late, and some of what changed was removed since, or the history is another one.
+    count the pods with required anti-affinity that had come by then, by cluster that was asked about; 0 is
+    left out. The horizon is 0, older than any, if everything has to be loaded again: the look comes too
+    late, after some of what changed was removed, or the history is another one.
     """
 
     horizon: Horizon = BEFORE_ALL
@@ -116,16 +115,16 @@ class Feed:
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
     def look(self, horizon: int, clusters: Sequence[int] = ()) -> Look | None:
-        """What may have changed since `horizon`; None if nothing has. Raises Unavailable.
+        """Return what may have changed since `horizon`; None if nothing has. Raises Unavailable.
 
-        `clusters` are the ids of those whose generation of rules is asked for.
+        The look also reports the generation of rules of the `clusters`, given by their ids.
         """
         self._drop_outdated()
         if self._connection is not None:
             # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
                 look = self._look(horizon, clusters, is_quick=True)
-                # The look came too late; perhaps this connection is to what is not the database any more.
+                # The look came too late; perhaps this connection leads to a former database.
                 if look is None or look.horizon:
                     return look
             self.close()
@@ -147,7 +146,7 @@ class Feed:
         return None if rows is None else self._within_history(_read_look(rows), horizon)
 
     def _within_history(self, look: Look, horizon: int) -> Look:
-        """The look, or one that is too late if the horizon is of another history than the connection."""
+        """Return the look, made too late if the horizon is of another history than the connection."""
         assert self._connection is not None
         server = self._connection.info[history.KEY]
         present = f"{server} {look.witness}"
@@ -159,7 +158,7 @@ class Feed:
         return look
 
     def _drop_outdated(self) -> None:
-        """Give up a connection to what is not the database any more: the pool has heard of another one."""
+        """Give up a connection that is old, or leads to a former database by what the pool has found."""
         if self._connection is not None and not self._database.is_current(self._connection):
             self.close()
 
@@ -170,7 +169,7 @@ class Feed:
         return self._connection
 
     def horizon(self, snapshot: sa.Connection) -> Horizon:
-        """The horizon to look from after reading in this transaction, which must be of one state."""
+        """Return the horizon to look from after reading in this transaction, which must be of one state."""
         number, revision, place = snapshot.exec_driver_sql(self._database.backend.horizon).one()
         witness = _witness(revision, place)
         server = snapshot.info[history.KEY]
@@ -179,7 +178,7 @@ class Feed:
 
     @contextmanager
     def session(self, horizon: int) -> Iterator[sa.Connection]:
-        """This feed's connection, for reading more of what was looked at. Raises Unavailable."""
+        """Yield this feed's connection, for reading more of what was looked at. Raises Unavailable."""
         try:
             with self._database.translating():
                 self._drop_outdated()
@@ -192,9 +191,9 @@ class Feed:
 
     @contextmanager
     def one_state(self, horizon: int = 0) -> Iterator[sa.Connection]:
-        """The same in a transaction that sees one state. Raises Unavailable.
+        """Yield this feed's connection in a transaction that sees one state. Raises Unavailable.
 
-        Looks hold that connection anyway: whoever has another one of the pool need not wait for a second.
+        Looks hold that connection anyway, so a caller with a pooled connection need not wait for a second.
         """
         with self.session(horizon) as connection:
             connection.exec_driver_sql(self._database.backend.begin_snapshot())
@@ -202,14 +201,14 @@ class Feed:
             connection.exec_driver_sql(_END)
 
     def check(self, connection: sa.Connection, horizon: int) -> None:
-        """Raises Unavailable if a connection is not to the server that the horizon is of."""
+        """Raise Unavailable if a connection is not to the server that the horizon is of."""
         known = getattr(horizon, "history", None)
         if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
             raise Unavailable("The database was exchanged while it was read; try again.")
 
     @staticmethod
     def is_of(server: str, horizon: Horizon | None) -> bool:
-        """Whether a horizon is of the history of that server."""
+        """Return whether a horizon is of the history of that server."""
         return horizon is not None and horizon.history.startswith(f"{server} ")
 
     def close(self) -> None:
@@ -221,15 +220,15 @@ class Feed:
                 connection.close()
 
     def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
-        """The present state of some providers, each consistent in itself; missing ones are left out."""
+        """Return the present state of some providers, each of one moment; missing ones are left out."""
         with self.session(0):
             assert self._lookout is not None
             return provider_records.read(self._lookout.records, ids)
 
     def node_parts(self, cluster_id: int, roots: Collection[int], horizon: int) -> NodeParts:
-        """What the nodes of a cluster that have these host providers are put together from, of one moment.
+        """Return the parts of the nodes of a cluster that have these host providers, of one moment.
 
-        Raises Unavailable, also if another server answers than the one that the horizon is of.
+        Raises Unavailable, also if another server answers than the horizon's.
         """
         with self.session(horizon):
             assert self._lookout is not None
@@ -242,18 +241,18 @@ class Feed:
         others: Callable[[Sequence[NumberColumn]], Sequence[int]],
         strangers: Sequence[int] = (),
     ) -> ProviderStates:
-        """The same of very many, all of one moment; missing ones are left out.
+        """Return the present state of very many providers, of one moment; missing ones are left out.
 
-        The uuids of `strangers` among them are told. `others` tells from the columns of providers which of
-        them changed in more than their use. Raises Unavailable, also if another server answers than the one
-        that the horizon is of.
+        The result has the uuids of `strangers`. `others` finds, from the columns of providers, the ids of
+        providers that changed in more than their use. Raises Unavailable, also if another server answers
+        than the horizon's.
         """
         with self.one_state(horizon) as connection:
             return provider_records.read_states(connection, self._database.backend, ids, others, strangers)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:
-        """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
+        """Yield all providers of one moment and the horizon to look from next. They stream: read inside."""
         with self._database.snapshot() as connection:
             yield self.horizon(connection), provider_records.snapshot(connection)
 

@@ -1,7 +1,7 @@
-"""Following the database: what a process remembers is brought up to date before each use.
+"""The following of the database: what a process remembers is brought up to date before each use.
 
-One statement asks what changed since the last look (storage.feed). Who follows says what to begin
-with, how to take over what changed, and how to forget everything; when each of these is due is said here.
+One statement asks what changed since the last look (storage.feed). A subclass defines what to begin with,
+how to take over what changed, and how to forget everything; this module decides when each of these is due.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from placement.storage.database import Database
 from placement.storage.feed import Feed, Look
 from placement.storage.history import Horizon
 
-# Longer than any look, shorter than what callers wait; a first load may take longer.
+# Longer than any look, shorter than callers wait; a first load may take longer.
 _PATIENCE_SECONDS = 20
 _ROUNDS = 5
 
 
 class Follower(ABC):
-    """Keeps something in step with the database, by looking before each use; it never guesses.
+    """A keeper of something in step with the database that looks before each use; it never guesses.
 
     `horizon` is the stamp to look from, None as long as nothing is remembered.
     """
 
     def __init__(self, database: Database, remembered: str) -> None:
-        """`remembered` names, for people who have to wait, what is loaded."""
+        """Take the database; `remembered` names what is loaded, for callers that have to wait."""
         self.database = database
         self.feed = Feed(database)
         self.horizon: Horizon | None = None
         self._remembered = remembered
         self._look_seconds = LOOK_SECONDS.labels(remembered)
         self._rows, self._reloads = FEED_ROWS.labels(remembered), RELOADS.labels(remembered)
-        # Held while catching up, never while somebody works with what is remembered.
+        # Held while catching up, never while a caller works with the view that it took.
         self._lock = threading.Lock()
         self._caught_up_at = 0.0
 
     @contextmanager
     def caught_up(self) -> Iterator[None]:
-        """Alone, with everything remembered that was committed before. Raises Unavailable."""
+        """Hold the lock, with everything remembered that was committed before. Raises Unavailable."""
         arrived = time.monotonic()
         with self.alone():
-            # Somebody may have looked while this caller waited: one look serves all who wait for it.
+            # Another thread may have looked while this one waited: one look serves all that wait for it.
             if self.horizon is None or self._caught_up_at <= arrived:
                 began = time.monotonic()
                 self._catch_up()
@@ -58,12 +58,12 @@ class Follower(ABC):
 
     @property
     def behind_seconds(self) -> float:
-        """How long ago the last look began that told everything; infinite before the first."""
+        """Return how long ago the last complete look began; infinite before the first."""
         return time.monotonic() - self._caught_up_at if self._caught_up_at else math.inf
 
     @contextmanager
     def alone(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
-        """Alone, with what is remembered as it is. Raises Unavailable."""
+        """Hold the lock, with what is remembered as it is. Raises Unavailable."""
         if not self._lock.acquire(timeout=deadline.remaining(patience_seconds)):
             raise Unavailable(
                 f"The {self._remembered} are still being loaded, or the database is slow; try again."
@@ -93,19 +93,19 @@ class Follower(ABC):
 
     @property
     def clusters(self) -> Sequence[int]:
-        """The ids of clusters whose generation of rules every look should tell."""
+        """Return the ids of clusters with generations of rules that every look should report."""
         return ()
 
     def _take_over(self, look: Look) -> bool:
         try:
             return self.apply(look)
         except BaseException:
-            # What was taken over in part must not pass for the whole.
+            # Changes taken over in part must not pass for all changes.
             self.forget()
             raise
 
     def forget(self) -> None:
-        """Nothing is remembered any more."""
+        """Forget everything that is remembered."""
         self.horizon = None
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Follower(ABC):
 
     @abstractmethod
     def apply(self, look: Look) -> bool:
-        """Take over what changed; False if another look has to bring more, or everything has to be loaded.
+        """Take over what changed; return False if another look or loading everything has to bring more.
 
         Raises Unavailable.
         """

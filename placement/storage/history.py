@@ -1,4 +1,4 @@
-"""Which history of writes a database has, so that a process forgets what was true in another one.
+"""The history of writes that a database is in, so that a process forgets what was true in another one.
 
 After a crash, a restore or the promotion of a replica a database may have lost commits. It then gives their
 stamps to other commits, so what a process remembers is wrong and stamps do not show it. Each connection
@@ -9,9 +9,9 @@ therefore finds out which history it is in:
   of these are the same, nothing that was visible can have been lost. A promoted replica goes on with what it
   had: it stays as it is.
 * SQLite: which file it is.
-* Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL the
-  hidden stamp (xmin) of a row that is never changed, for SQLite the version of the schema, which its backup
-  interface raises.
+* Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL it is
+  the hidden stamp (xmin) of a row that is never changed. For SQLite it is the version of the schema, which
+  its backup interface raises.
 
 This is the one place that tells the caches of a process that the database is another one now.
 """
@@ -35,7 +35,7 @@ class Horizon(int):
     history: str
 
     def __new__(cls, number: int, history: str) -> Horizon:
-        """The stamp `number` of a history."""
+        """Make the stamp `number` of a history."""
         made = super().__new__(cls, number)
         made.history = history
         return made
@@ -57,7 +57,7 @@ class History:
         self._forgetters.append(forget)
 
     def observe(self, server: str, witness: str | None = None) -> None:
-        """A connection is to this server (or file), and found this witness there if it looked for it."""
+        """Note a connection's server (or file), and its witness if one was read; forget if they differ."""
         seen = {"server": server} if witness is None else {"server": server, "witness": witness}
         with self._lock:
             is_other = any(self._seen.get(key, value) != value for key, value in seen.items())
@@ -77,5 +77,5 @@ class History:
             forget()
 
     def is_present(self, server: str) -> bool:
-        """Whether the newest connection was to this server."""
+        """Return whether the newest connection was to this server."""
         return self._seen.get("server", server) == server

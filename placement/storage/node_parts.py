@@ -1,4 +1,4 @@
-"""What nodes are put together from, manifests apart: all nodes of a cluster, or those with certain hosts."""
+"""The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
 
 
 class Together:
-    """Queries whose rows come as rows of one union, which has a column for each that any of them needs."""
+    """A union of queries that has a column for each that any of them needs."""
 
     def __init__(self, *queries: sa.Select[Any]) -> None:
-        """The queries; they have columns of integers, texts, floats, times and JSON."""
+        """Take the queries; they have columns of integers, texts, floats, times and JSON."""
         kinds = [[_kind(column) for column in query.selected_columns] for query in queries]
         widths = {kind: max(row.count(kind) for row in kinds) for kind in _COLUMN_TYPES}
         first = {}
@@ -48,7 +48,7 @@ class Together:
         )
 
     def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
-        """The rows of each query, in no order, of those of the statement."""
+        """Return the rows of each query, in no order, from the rows of the statement."""
         found: list[list[list[Any]]] = [[] for _ in self._places]
         for row in rows:
             number = row[0]
@@ -67,7 +67,7 @@ def _written(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[A
 def _places(
     kinds: Sequence[type[sa.types.TypeEngine[Any]]], first: Mapping[type[sa.types.TypeEngine[Any]], int]
 ) -> list[int]:
-    """The column of the union for each column of a query: the next one of its type."""
+    """Return the column of the union for each column of a query: the next one of its type."""
     following = dict(first)
     places = []
     for kind in kinds:
@@ -79,7 +79,7 @@ def _places(
 def _padded(
     number: int, query: sa.Select[Any], places: Sequence[int], blanks: Sequence[Any]
 ) -> list[sa.ColumnElement[Any]]:
-    """The columns of a query as the union has them."""
+    """Return the columns of a query as the union has them."""
     columns = [sa.literal_column(str(number), sa.Integer), *blanks]
     for place, column in zip(places, query.selected_columns, strict=True):
         is_number = isinstance(column.type, sa.Integer)
@@ -119,7 +119,7 @@ class PodRow(NamedTuple):
 
 
 class HostRecord(NamedTuple):
-    """One inventory of a host provider: how much there is of it, and how much of that is used."""
+    """An inventory of a host provider: how much there is of it, and how much of that is used."""
 
     root_id: int
     class_name: str
@@ -128,7 +128,7 @@ class HostRecord(NamedTuple):
 
 
 class OtherUse(NamedTuple):
-    """What consumers that are no pods of the cluster hold of one inventory in a node's tree."""
+    """The amount that consumers other than pods of the cluster hold of one inventory in a node's tree."""
 
     root_id: int
     provider_name: str
@@ -137,7 +137,7 @@ class OtherUse(NamedTuple):
 
 
 class NodeParts(NamedTuple):
-    """All rows of some nodes but their manifests; pods are in the order in which they were recorded."""
+    """The rows of some nodes but their manifests; pods are in the order in which they were recorded."""
 
     nodes: list[NodeRow]
     pods: list[PodRow]
@@ -211,15 +211,15 @@ OTHER_USES = _SOME_USES.join(_consumers, _consumers.c.uuid == _allocations.c.con
 def together(
     is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]], cluster: sa.ColumnElement[int]
 ) -> Together:
-    """The parts of some nodes of a cluster, in the order of NodeParts.
+    """Return the queries for the parts of some nodes of a cluster, in the order of NodeParts.
 
     `is_given` is the condition that an id is one of their host providers.
     """
     node, member = _nodes.alias(), _providers.alias()
     nodes = sa.select(node.c.id).where(is_given(node.c.resource_provider_id))
     members = sa.select(member.c.id).where(is_given(member.c.root_provider_id))
-    # Asked for each allocation of these trees: hardly any consumer is no pod, and a plan that begins with
-    # those who are none walks through all consumers there are to find that out.
+    # Asked for each allocation of these trees: nearly all consumers are pods, and a plan that begins with the
+    # other consumers walks through all consumers to find them.
     its_cluster = (
         sa.select(_consumers.c.cluster_id)
         .where(_consumers.c.uuid == _allocations.c.consumer_id)
@@ -236,12 +236,12 @@ def together(
 
 
 def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
-    """Nodes by name."""
+    """Return nodes sorted by name."""
     return sorted((NodeRow(*row) for row in rows), key=lambda row: row.name)
 
 
 def read(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
-    """The parts of nodes from the rows of each."""
+    """Return the parts of nodes from the rows of each."""
     found_nodes, found_pods, records, others = rows
     return NodeParts(
         nodes_by_name(found_nodes),
@@ -257,7 +257,7 @@ def _host_record(
     return HostRecord(root_id, class_name, _capacity(total, reserved, ratio), used)
 
 
-# Hosts are much alike.
+# Many hosts are alike.
 @lru_cache(maxsize=4096)
 def _capacity(total: int, reserved: int, ratio: float) -> int:
     return Inventory(total, reserved, allocation_ratio=ratio).capacity

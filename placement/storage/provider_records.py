@@ -35,9 +35,9 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 def read(rows_of: Callable[[Sequence[int]], Iterable[Any]], ids: Sequence[int]) -> list[ProviderRecord]:
-    """The present state of some providers, each consistent in itself; missing ones are left out.
+    """Return the present state of some providers, each consistent in itself; missing ones are left out.
 
-    `rows_of` has the rows of the `statement` for some ids.
+    `rows_of` returns the rows of the `statement` for some ids.
     """
     return [record for some in portions(ids, _AT_ONCE) for record in _assemble(rows_of(some))]
 
@@ -49,10 +49,10 @@ def read_states(
     others: Callable[[Sequence[NumberColumn]], Sequence[int]],
     strangers: Sequence[int] = (),
 ) -> ProviderStates:
-    """The same of very many, in a transaction that sees one state; missing ones are left out.
+    """Return the present state of very many providers, in a transaction that sees one state.
 
-    The uuids of `strangers` among them are told. `others` tells from the columns of providers which of them
-    changed in more than their use.
+    Missing ones are left out. The result has the uuids of `strangers`. `others` finds, from the columns of
+    providers, the ids of providers that changed in more than their use.
     """
     id_, uuid, generation, parent, root, revision, content = _provider_columns()
     places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
@@ -92,14 +92,14 @@ def read_states(
 
 
 def _members(table: sa.Table, column: str) -> sa.Select[Any]:
-    """The members of each provider, as one text."""
+    """Return a query for the members of each provider, as one text."""
     members = sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR)
     provider = table.c.resource_provider_id
     return sa.select(provider.label("provider"), members.label("members")).group_by(provider)
 
 
 def snapshot(connection: sa.Connection) -> Snapshot:
-    """All providers, in a transaction that sees one state. Streams: consume it before that ends."""
+    """Return all providers, in a transaction that sees one state. They stream: read before that ends."""
     stream = connection.execution_options(yield_per=_STREAM)
     return Snapshot(
         providers=(ProviderRow(*row) for row in stream.execute(sa.select(*_provider_columns()))),
@@ -116,7 +116,7 @@ def _inventories(connection: sa.Connection) -> Iterator[tuple[int, InventoryRow]
 
 
 def revision_number() -> sa.ColumnElement[int]:
-    """The stamp of a provider as a number."""
+    """Return the stamp of a provider as a number."""
     return sa.cast(sa.cast(tables.providers.c.revision, sa.Text), sa.BigInteger)
 
 
@@ -161,7 +161,7 @@ def _inventory_row(
     return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio)
 
 
-# Hosts are much alike.
+# Many hosts are alike.
 @lru_cache(maxsize=4096)
 def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
     capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
@@ -176,7 +176,7 @@ def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[
 def statement(
     is_among: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]],
 ) -> sa.CompoundSelect[Any]:
-    """Everything about some providers in one statement, so that each record is of one moment.
+    """Return one statement for everything about some providers, so that each record is of one moment.
 
     `is_among` is the condition that an id is one of theirs.
     """

@@ -28,19 +28,19 @@ from placement.storage.types import Revision
 LOG = logging.getLogger(__name__)
 _versions = sa.table("alembic_version", sa.column("version_num", sa.String))
 _PACKAGE = Path(__file__).resolve().parents[1]
-# An upgrade goes on for so long although writers of the release before are in its way.
+# An upgrade goes on for so long although writers of the previous release are in its way.
 _PATIENCE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
 def _migrations() -> Path:
-    """The migrations beside the checkout, or inside an installed package."""
+    """Return the migrations beside the checkout, or inside an installed package."""
     installed = _PACKAGE / "migrations"
     return installed if installed.is_dir() else _PACKAGE.parent / "migrations"
 
 
 def configuration(database: Database) -> alembic.config.Config:
-    """Alembic's configuration for this database."""
+    """Return Alembic's configuration for this database."""
     config = alembic.config.Config()
     config.set_main_option("script_location", str(_migrations()))
     config.attributes["database"] = database
@@ -50,9 +50,9 @@ def configuration(database: Database) -> alembic.config.Config:
 def upgrade(database: Database, revision: str = "head", tell: Callable[[str], object] = LOG.info) -> None:
     """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing.
 
-    Each migration is a transaction of its own, begun again where writers of the release before are in its
-    way; `tell` takes a line for each. Raises Unavailable where they are for all of the time; what took effect
-    until then stays.
+    Each migration is a transaction of its own, begun again if writers of the previous release are in its way;
+    `tell` takes a line for each. Raises Unavailable if they are there all of the time; what took effect until
+    then stays.
     """
     database.create()
     config = configuration(database)
@@ -80,7 +80,7 @@ def _persist(
     tell: Callable[[str], object],
     waiting: Sequence[str],
 ) -> None:
-    """Do a transaction of the upgrade, again while other writers are in its way and it is not `until`.
+    """Do a transaction of the upgrade, again while other writers are in its way, before the time `until`.
 
     Raises Unavailable, which names the migrations that are still `waiting`.
     """
@@ -114,13 +114,13 @@ def _forget_foreign_stamps(database: Database) -> None:
 
 
 def _stamps(connection: sa.Connection) -> list[sa.Column[int]]:
-    """The columns of stamps that there are: older schemas have fewer."""
+    """Return the columns of stamps that exist: older schemas have fewer."""
     inspector, found = sa.inspect(connection), []
     for table in tables.metadata.tables.values():
         stamps = [column for column in table.c if isinstance(column.type, Revision)]
         if stamps and inspector.has_table(table.name):
             with warnings.catch_warnings():
-                # The types of columns are not asked for, some of which SQLAlchemy does not know.
+                # SQLAlchemy warns of types of columns that it does not know; they are not used here.
                 warnings.simplefilter("ignore", sa.exc.SAWarning)
                 present = {column["name"] for column in inspector.get_columns(table.name)}
             found += [column for column in stamps if column.name in present]
@@ -137,7 +137,7 @@ def stamp(database: Database, revision: str) -> None:
 
 
 def version(database: Database) -> str | None:
-    """The schema revision of the database, None if it is empty."""
+    """Return the schema revision of the database, None if it is empty."""
     if not database.exists():
         return None
     with database.read() as connection:
@@ -145,7 +145,7 @@ def version(database: Database) -> str | None:
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """The schema revision of the database that a connection is to, None if it is empty."""
+    """Return the schema revision of the database that a connection is to, None if it is empty."""
     # Alembic would make a table each time, and each stays with its statement in SQLAlchemy's cache.
     if not sa.inspect(connection).has_table(_versions.name):
         return None
@@ -153,26 +153,26 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 
 def revisions(database: Database) -> frozenset[str]:
-    """Every schema revision this code knows."""
+    """Return every schema revision that this code knows."""
     script = alembic.script.ScriptDirectory.from_config(configuration(database))
     return frozenset(known.revision for known in script.walk_revisions())
 
 
 def newest(database: Database) -> str | None:
-    """The newest schema revision this code knows."""
+    """Return the newest schema revision that this code knows."""
     return alembic.script.ScriptDirectory.from_config(configuration(database)).get_current_head()
 
 
 def is_newer(database: Database) -> bool:
-    """Whether another release brought the schema to a version that this code does not know."""
+    """Return whether another release brought the schema to a version that this code does not know."""
     present = version(database)
     return present is not None and present not in revisions(database)
 
 
 def obstacles(database: Database) -> list[str]:
-    """What keeps this release from working with another one's schema: what it lacks, what is to be filled."""
+    """Return what keeps this release from working with another's schema: what it lacks, or must be given."""
     with database.read() as connection, warnings.catch_warnings():
-        # The types of columns are not asked for, some of which SQLAlchemy does not know.
+        # SQLAlchemy warns of types of columns that it does not know; they are not used here.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
         inspector = sa.inspect(connection)
         present = set(inspector.get_table_names())

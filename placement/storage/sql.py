@@ -1,9 +1,9 @@
-"""Whether more than use may have changed of a provider, said in SQL.
+"""SQL for what may have changed of a provider, for the fit of a claim, and for many rows at once.
 
-Every write stamps `revision`. A claim changes use only, and says so: it stamps `usage_revision`, too, and
-keeps in `content_revision` the stamp of the last write that said nothing of the kind. So a writer that knows
-nothing of this, as those of the release before, needs to do nothing but stamp. Only where one transaction
-does both, claims first, the other write has to clear `usage_revision`.
+Every write stamps `revision`. A claim changes use only, and marks this: it stamps `usage_revision`, too, and
+keeps in `content_revision` the stamp of the last write without this mark. So a writer that knows nothing of
+this, like the previous release, needs to do nothing but stamp. Only where one transaction does both, claims
+first, the other write has to clear `usage_revision`.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ CONTENT = (
 )
 """The stamp of the last write that may have changed more than use and generation of a provider.
 
-Two states of a provider within one history of writes that have the same one differ in nothing else. Only
-whether they are equal means something: writers may commit in another order than they are stamped in.
+Two states of a provider with equal stamps, within one history of writes, differ in nothing else. Only
+equality means something: writers may commit in another order than they are stamped in.
 """
 
 
-# Whether what claims ask for fits an inventory, said in SQL: the one place where a claim is decided.
+# The conditions that a claim fits an inventory: the one place where a claim is decided.
 #
 # The statements that claim join a table `wanted` to `inventories`. A row of it says how the use of one
-# inventory changes: `delta` is the net change; `least`, `most` and `divisor` describe the new amounts, each
-# of which must respect the units: the smallest, the largest and the greatest common divisor, all 0 if there
-# is none.
+# inventory changes: `delta` is the net change. `least`, `most` and `divisor` are the smallest and the largest
+# new amount and the greatest common divisor, all 0 if there is no new amount. Each amount must respect the
+# units.
 
 
 _UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"
 _ROOM = "used + wanted.delta <= (total - reserved) * allocation_ratio"
-# For a rise by new amounts; what cannot be otherwise is not asked, which would make for other plans.
+# For a rise by new amounts; conditions that always hold are left out, as they would change the plan.
 RISE_FITS = f"{_UNITS} AND {_ROOM}"
 # For any change. One that does not raise the use is never refused for capacity (Placement API, when an
 # allocation fits).
 CHANGE_FITS = f"(wanted.most = 0 OR ({_UNITS})) AND (wanted.delta <= 0 OR {_ROOM})"
 
 
-# Statements that work on many rows at once, which they get as parameters.
+# Statements on many rows at once, which come as parameters.
 
 
 class RowStatement:
@@ -55,10 +55,10 @@ class RowStatement:
     def __init__(
         self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
     ) -> None:
-        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand,
-        and {stamp} where that of the transaction is.
+        """Take a `text` with {rows} for the table `name` of these columns (names and SQL types), and {stamp}
+        for the stamp of the transaction.
 
-        `parameters` are those whose type the driver has to know.
+        The driver has to know the type of the `parameters`.
         """
         self._text = text
         self._name = name

@@ -1,4 +1,4 @@
-"""All tables. Names stay close to those of OpenStack Placement, so that importing its database is a copy."""
+"""All tables. Names stay close to OpenStack Placement's, so that importing its database is a copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ metadata = sa.MetaData(
 
 
 def _times() -> tuple[sa.Column[Any], sa.Column[Any]]:
-    """Creation and last change, UTC without a zone."""
+    """Return columns of creation and last change, UTC without a zone."""
     return sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime)
 
 
@@ -81,7 +81,7 @@ providers = sa.Table(
     _reference("cluster_id", "clusters.id", nullable=True),
     sa.Column("revision", Revision, nullable=False, index=True),
     *_times(),
-    # Which stamps are of claims, which change nothing but use (storage.sql).
+    # These separate the stamps of claims, which change nothing but use (storage.sql).
     sa.Column("content_revision", Revision),
     sa.Column("usage_revision", Revision),
     sqlite_autoincrement=True,
@@ -166,14 +166,14 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
-    # What it was claimed with here, as engine.domain.groups writes it; plans of moves go by it.
+    # The request that it was claimed with, as engine.domain.groups writes it; plans of moves go by it.
     sa.Column("request", sa.Text),
     # The name of the group that it was claimed into, if any.
     sa.Column("group_name", sa.String(255)),
     sa.Index("ix_consumers_group_name", "group_name"),
 )
 
-# A row for each group that somebody was ever claimed into: who counts or adds consumers of it locks it.
+# A row for each group that a consumer was ever claimed into; counting or adding its consumers locks it.
 consumer_groups = sa.Table(
     "consumer_groups",
     metadata,
@@ -225,7 +225,7 @@ pods = sa.Table(
     sa.Column("uid", sa.String(36), nullable=False),
     sa.Column("manifest", sa.JSON, nullable=False),
     sa.Column("status", sa.JSON),
-    # Which release's form `status` has; releases that know of no others leave 1.
+    # The number of the form of `status`; releases that know only one form leave 1.
     sa.Column("format", sa.Integer, nullable=False, server_default="1"),
     *_times(),
     sa.UniqueConstraint("cluster_id", "namespace", "name"),
@@ -242,7 +242,7 @@ logical_cpus = sa.Table(
     sa.Column("exclusive_level", sa.String(16)),
 )
 
-# What the what-changed feed tells beside stamped providers: deleted providers, and names that came or went.
+# What the feed reports beside stamped providers: deleted providers, and names that came or went.
 changes = sa.Table(
     "changes",
     metadata,
@@ -261,7 +261,7 @@ change_counter = sa.Table(
     sa.Column("value", sa.BigInteger, nullable=False),
 )
 
-# Who changed what, a row per change in the transaction that made it. Texts are as long as they are sent.
+# Changes and their initiators, a row per change, in its transaction. Texts are as long as they are sent.
 audit_records = sa.Table(
     "audit_records",
     metadata,
@@ -270,7 +270,7 @@ audit_records = sa.Table(
     sa.Column("action", sa.String(16), nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("target", sa.Text(), nullable=False, index=True),
-    # The consumer that it is about, if any; what tells of changed consumers looks for it by the stamp.
+    # The consumer that it is about, if any; reports of changed consumers look for it by the stamp.
     sa.Column("consumer_id", sa.String(36)),
     sa.Column("revision", Revision, nullable=False, index=True),
     sa.Column("before", sa.Text()),

@@ -1,6 +1,6 @@
-"""Running a use case as one transaction, again if the database asks for it, and how often and how long.
+"""The running of a use case as one transaction, and the policy for repeating it.
 
-There is one policy for all that others got in the way of: transactions that the database asks to repeat, and
+One policy serves all work that others got in the way of: transactions that the database asks to repeat, and
 claims that decide again because another consumer was faster (allocations.best_fit). Time is never more
 than the request has left (engine.domain.deadline).
 """
@@ -42,7 +42,7 @@ class RetryPolicy:
 
 
 class Attempts:
-    """What one caller has tried so far."""
+    """A record of what one caller has tried so far."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -51,9 +51,9 @@ class Attempts:
         self._pause = policy.first_pause_seconds
 
     def may_go_on(self, patience_seconds: float = math.inf) -> bool:
-        """An attempt failed: whether there may be another one.
+        """Note that an attempt failed; return whether there may be another one.
 
-        `patience_seconds`: what this failure is worth waiting for in all, if that is less than usual.
+        `patience_seconds`: how long this failure is worth waiting for in all, if that is less than usual.
         """
         self._failed += 1
         if self._failed == self._policy.attempts:

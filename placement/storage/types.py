@@ -34,9 +34,9 @@ def _xid8(_type: Revision, _compiler: Any, **_: Any) -> str:
 
 
 class IsSelected(FunctionElement[bool]):
-    """Whether a column is one of the ids of a query, which are few and found first.
+    """A condition that a column is one of the ids of a query, which are few and found first.
 
-    PostgreSQL chooses which table to begin with, and a plan from when one of them was small begins with all
+    PostgreSQL chooses which table to begin with. A plan from when one of them was small begins with all
     of its rows, however many these are by now. An array is there before any row of the others is read.
     """
 

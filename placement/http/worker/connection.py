@@ -33,14 +33,14 @@ _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PIECE = 64 * 1024
-# Below it are pages, whose forms strangers may send.
+# The pages are below it; clients without a token may send their forms.
 _PAGES = "/ui/"
 # struct linger of socket.h: on, for no seconds.
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Phase(Enum):
-    """What the connection waits for: the client, or an answer of ours."""
+    """A phase of a connection, which waits for the client or for our answer."""
 
     IDLE = auto()
     HEAD = auto()
@@ -51,7 +51,7 @@ class Phase(Enum):
 
 
 class Connection:
-    """Receives requests one after the other, without ever waiting."""
+    """A connection that receives requests one after the other, without ever waiting."""
 
     def __init__(self, wire: socket.socket, address: Any, server_address: Any, cfg: Any, limits: Limits):
         wire.setblocking(False)
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept for this connection."""
+        """Return how many bytes are kept for this connection."""
         return len(self._buffer) + (self.received.size if self.received is not None else 0)
 
     def receive(self) -> bool:
@@ -91,7 +91,7 @@ class Connection:
         return True
 
     def advance(self) -> bool:
-        """Whether a request is complete now. Raises Refused, OSError."""
+        """Parse what has arrived; return whether a request is complete. Raises Refused, OSError."""
         if self.phase is Phase.IDLE and self._buffer:
             self.phase = Phase.HEAD
             self.deadline = time.monotonic() + self._limits.head_seconds
@@ -100,7 +100,7 @@ class Connection:
         return self.phase is Phase.BODY and self._take_body()
 
     def rest(self, seconds: float) -> None:
-        """Wait for the next request at most for so long."""
+        """Wait for the next request for so many seconds at most."""
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + seconds
         self.exchange = self.request = self.received = self._framing = None
@@ -117,13 +117,13 @@ class Connection:
         self.wire.shutdown(socket.SHUT_WR)
 
     def abort(self) -> None:
-        """The end, also for what the system has still to send."""
+        """Close the connection, and discard what the system has still to send."""
         with suppress(OSError):
             self.wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.close()
 
     def close(self) -> None:
-        """The end."""
+        """Close the connection."""
         self._forget()
         with suppress(OSError):
             self.wire.close()
@@ -178,7 +178,7 @@ class Connection:
         if self.request._expected_100_continue:
             self.request._expected_100_continue = False
             if not self._buffer:
-                # Whether the client is gone shows when it is read from.
+                # A client that is gone is noticed at the next read.
                 with suppress(OSError):
                     self.wire.send(_CONTINUE)
 
@@ -192,7 +192,7 @@ class Connection:
         self.received.append(piece)
         if self.received.body_size > self._largest_body:
             raise Refused(exchange.BODY_TOO_LONG)
-        # The application finds out what is missing of a body that breaks off.
+        # The application refuses a body that breaks off.
         if complete or self.ended:
             self.received.complete()
             return True

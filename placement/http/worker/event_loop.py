@@ -26,7 +26,7 @@ from placement.metrics.catalog import CONNECTIONS, REFUSED
 
 
 class Register:
-    """Connections by their phases, oldest first, and the bytes of the requests that they keep."""
+    """A register of connections by phase, oldest first, and of the bytes of the requests that they keep."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -74,7 +74,7 @@ class Register:
         self._list(connection, self._lists.get(connection.phase))
 
     def greediest(self) -> Connection | None:
-        """The connection to drop when too many bytes are kept: the sender with the most, if that is much.
+        """Return the sender to drop when too many bytes are kept: the one with the most, if that is much.
 
         A client that sends a lot and stalls must not keep others from sending little.
         """
@@ -84,11 +84,11 @@ class Register:
         return most if most and self._counted[most] > self._limits.body_in_memory_bytes else None
 
     def oldest_of_many(self) -> Connection | None:
-        """The connection to drop when too many are sending."""
+        """Return the connection to drop when too many are sending."""
         return next(iter(self._senders)) if len(self._senders) > self._limits.most_senders else None
 
     def least_useful(self) -> Connection | None:
-        """The connection whose end would harm least; None if all are being worked for."""
+        """Return the connection that is closed with the least harm; None if all are being worked for."""
         lists = self._draining, self._idle, self._senders, self._readers
         return next((next(iter(each)) for each in lists if each), None)
 
@@ -113,7 +113,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class EventLoop:
-    """All connections of a process, in one thread that never waits for a single one of them."""
+    """A loop over all connections of a process, in one thread that never waits for a single one of them."""
 
     def __init__(
         self,
@@ -124,14 +124,14 @@ class EventLoop:
         on_look: Callable[[], object],
         tls: Tls | None = None,
     ) -> None:
-        """`takes_more`: whether connections may stay for another request. `on_look` is called now and then.
+        """Take gunicorn's `configuration`, and the WSGI `application`.
 
-        `configuration` is gunicorn's, `application` the WSGI application.
+        `takes_more`: whether connections may stay for another request. `on_look` is called now and then.
         """
         self._configuration = configuration
         self._limits = limits
         self._application = application
-        # Those of ours have a function that answers probes; others are asked like about anything.
+        # Our applications have a function that answers probes; others get probes as ordinary requests.
         self._probes: Probes | None = getattr(application, "extensions", {}).get("placement_probes")
         self._takes_more = takes_more
         self._on_look = on_look
@@ -170,9 +170,9 @@ class EventLoop:
         self._selector.register(listener, READ, lambda: self._accept(listener))
 
     def finish(self, listeners: Iterable[Any]) -> None:
-        """Take no more connections, and let those that are idle go soon."""
+        """Take no more connections, and let idle ones go soon."""
         for listener in listeners:
-            # Those that the system has accepted already would be reset.
+            # To close now would reset connections that the system has accepted already.
             while self._accept(listener):
                 pass
             self._pause(listener)
@@ -184,7 +184,7 @@ class EventLoop:
             if connection.phase is Phase.IDLE:
                 connection.deadline = min(connection.deadline, linger)
             elif connection.exchange is not None and connection.exchange.lane is self._lanes.events:
-                # Who waits for changes would be waited for: it is as if he had left, but he is answered.
+                # A caller that waits for changes counts as gone, so nothing waits for it, but it is answered.
                 connection.exchange.keep_alive = False
                 with suppress(OSError):
                     connection.wire.shutdown(socket.SHUT_RD)
@@ -208,7 +208,7 @@ class EventLoop:
 
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[None]:
-        """A failure in the block ends this connection and no other."""
+        """End this connection, and no other, if the block fails."""
         try:
             yield
         except OSError as error:
@@ -224,7 +224,7 @@ class EventLoop:
             return
         with self._alone(connection):
             if connection.phase is Phase.BUSY:
-                # Whatever it is has to wait for the answer, and would be told of again and again.
+                # The event has to wait for the answer; the selector would report it again and again.
                 self._watch(connection, 0)
             elif events & connection.watched & WRITE or connection.phase is Phase.SENDING:
                 self._send(connection)
@@ -254,7 +254,7 @@ class EventLoop:
                 self._refuse(oldest, refusals.NO_ROOM)
 
     def _has_room_for(self, connection: Connection) -> bool:
-        """Whether the connection is not among those that had to be refused."""
+        """Refuse senders while too many bytes are kept; return whether this connection is not among them."""
         stays = True
         while (greediest := self._register.greediest()) is not None:
             self._refuse(greediest, refusals.NO_ROOM)
@@ -269,7 +269,7 @@ class EventLoop:
         elif events:
             self._selector.modify(connection.wire, events, connection)
         else:
-            # The selector itself forgets what it cannot change.
+            # The selector itself forgets a socket that it cannot change.
             with suppress(KeyError):
                 self._selector.unregister(connection.wire)
         connection.watched = events
@@ -436,7 +436,7 @@ class EventLoop:
         self._register.note(connection)
 
     def _report(self, exchange: Exchange, state: State) -> None:
-        """Called by the threads of the lanes: let the event loop go on with the connection."""
+        """Let the event loop go on with the connection; called by the threads of the lanes."""
         self._reports.append((exchange, state))
         if not self._woken:
             self._woken = True

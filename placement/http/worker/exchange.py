@@ -44,7 +44,7 @@ _MOST_BUFFERS = 64
 
 
 class Outgoing:
-    """Stands in for the socket where gunicorn writes an answer: nothing waits for the client."""
+    """A stand-in for the socket where gunicorn writes an answer; it does not wait for the client."""
 
     def __init__(self, wire: socket.socket, limits: Limits) -> None:
         self._wire = wire
@@ -52,7 +52,7 @@ class Outgoing:
         self._buffers: deque[memoryview] = deque()
         self.waiting = 0
         self._sent = 0
-        # How long the client has let us wait: before, and since when now.
+        # How long the client has let us wait before, and since when it does now.
         self._waited = 0.0
         self._waits_since: float | None = None
 
@@ -79,7 +79,7 @@ class Outgoing:
         return True
 
     def deadline(self) -> float:
-        """Until when the client must have taken the rest, in seconds of time.monotonic()."""
+        """Return when the client must have taken the rest, in seconds of time.monotonic()."""
         allowed = self._limits.send_seconds + self._sent / self._limits.slowest_reader_bytes_per_second
         return (self._waits_since or time.monotonic()) + allowed - self._waited
 
@@ -95,23 +95,23 @@ class Outgoing:
 # A request as it was received, handed to gunicorn's parser.
 
 
-# As gunicorn reads from a socket: what follows in a piece is copied once for each chunk in it.
+# gunicorn reads pieces of this size from sockets, too; for each chunk it copies the rest of the piece.
 _PIECE, _LARGEST_PIECE = 8 * 1024, 2**20
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?")
 _TRAILER = re.compile(rb"[^\r\n]*")
 _LINE_BREAK = b"\r\n"
 _LONGEST_SIZE_LINE = 4096
 _LONGEST_TRAILERS = 32 * 1024
-# Chunks of a byte each would cost more to read than anything that is done with them.
+# Chunks of a byte each would cost more to read than to work on.
 _FREE_FRAMING, _DATA_PER_FRAMING = 64 * 1024, 16
 
 
 class BadChunks(Exception):
-    """A chunked body is not framed as HTTP has it."""
+    """An error for a chunked body that is not framed as HTTP has it."""
 
 
 class Received(Unreader):  # type: ignore[misc]
-    """What gunicorn reads instead of a socket: the head, then the body as far as it was received."""
+    """A reader that gives gunicorn, in place of a socket, the head, then the body that was received."""
 
     def __init__(self, head: bytes, in_memory_bytes: int) -> None:
         super().__init__()
@@ -127,11 +127,11 @@ class Received(Unreader):  # type: ignore[misc]
         self.body_size += len(data)
 
     def complete(self) -> None:
-        """The whole body is there and may be read."""
+        """Make the body, which is whole now, readable from its start."""
         self._body.seek(0)
 
     def chunk(self, size_hint: int | None = None) -> bytes:
-        """The next piece, empty at the end."""
+        """Return the next piece, empty at the end."""
         if self._head:
             head, self._head = self._head, b""
             return head
@@ -139,19 +139,19 @@ class Received(Unreader):  # type: ignore[misc]
 
     def close(self) -> None:
         """Forget everything."""
-        # What the temporary file has no room for is not wanted any more.
+        # The rest of the body may not fit into the temporary file; it is not wanted any more.
         with suppress(OSError):
             self._body.close()
 
 
 class Length:
-    """Tells where a body of known length ends."""
+    """A counter that finds where a body of known length ends."""
 
     def __init__(self, size: int) -> None:
         self.missing = size
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """Remove what belongs to the body from the buffer; these bytes, and whether the body ends there."""
+        """Remove the bytes of the body from the buffer; return them, and whether the body ends there."""
         taken = bytes(buffer[: self.missing])
         del buffer[: len(taken)]
         self.missing -= len(taken)
@@ -159,7 +159,7 @@ class Length:
 
 
 class Chunks:
-    """Tells where a chunked body ends; gunicorn reads what is in it. Source: RFC 9112, section 7.1."""
+    """A parser that finds where a chunked body ends; gunicorn reads its data. Source: RFC 9112, 7.1."""
 
     # How many bytes are missing is not known.
     missing = 0
@@ -171,7 +171,7 @@ class Chunks:
         self._all_data = self._all_framing = 0
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """Remove the body with its framing from the buffer; these bytes, and whether the body ends there.
+        """Remove the body with its framing from the buffer; return these bytes, and whether it ends there.
 
         Raises BadChunks.
         """
@@ -184,7 +184,7 @@ class Chunks:
         return bytes(taken), False
 
     def _piece(self, buffer: bytearray) -> bytearray | None:
-        """Data, the line break behind it, or a line, None while its end is missing."""
+        """Return data, the line break behind it, or a line; None while its end is missing."""
         if self._data:
             piece = buffer[: self._data]
             self._data -= len(piece)
@@ -201,7 +201,7 @@ class Chunks:
         return self._line(buffer)
 
     def _line(self, buffer: bytearray) -> bytearray | None:
-        """The line at the beginning of the buffer, None while its end is missing."""
+        """Return the line at the beginning of the buffer, None while its end is missing."""
         end = buffer.find(b"\n")
         if end < 0:
             if len(buffer) > _LONGEST_SIZE_LINE:
@@ -234,7 +234,7 @@ class Chunks:
 
 
 def framing_of(request: Request) -> Length | Chunks:
-    """How to find the end of the body, as gunicorn has understood the head."""
+    """Return how to find the end of the body, as gunicorn has understood the head."""
     length: Any = getattr(request.body.reader, "length", None)
     return Chunks() if length is None else Length(length)
 
@@ -255,14 +255,14 @@ _RETRY_AFTER_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """A status and a message that answer a request, whose connection is closed then."""
+    """A status and a message that answer a request before its connection is closed."""
 
     status: int
     message: str
 
 
 class Refused(Exception):
-    """A request that is answered with a refusal.
+    """An error for a request that is answered with a refusal.
 
     The refusals below are constants, but no exceptions: an exception that is raised again keeps the frames of
     each raise, and with them every connection that it ended.
@@ -287,13 +287,13 @@ FAILED = HttpRefusal(500, "The failure was logged.")
 
 
 def of_parser(error: Exception) -> HttpRefusal:
-    """What gunicorn's parser could not read."""
+    """Return the refusal for what gunicorn's parser could not read."""
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
     return HttpRefusal(status, str(error))
 
 
 def written(refusal: HttpRefusal) -> bytes:
-    """The whole answer."""
+    """Return the whole answer."""
     request_id = f"req-{uuid.uuid4()}"
     title = HTTPStatus(refusal.status).phrase
     error = {
@@ -314,7 +314,7 @@ def written(refusal: HttpRefusal) -> bytes:
 
 
 def probe_written(probe: Probe) -> bytes:
-    """The whole answer to a probe."""
+    """Return the whole answer to a probe."""
     return _head(probe.status, probe.headers) + probe.body.encode()
 
 
@@ -330,14 +330,14 @@ def _head(status: int, headers: Mapping[str, str]) -> bytes:
 
 LOG = logging.getLogger(__name__)
 _TOGETHER_BYTES = 16 * 1024
-# What identifies callers: a token, else what clients of other kinds and browsers send.
+# The headers that identify callers: a token, else the headers of other clients and browsers.
 _TOKEN, _OTHER_CREDENTIALS = "X-AUTH-TOKEN", ("AUTHORIZATION", "COOKIE")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class State(Enum):
-    """What the event loop has to do next about an exchange."""
+    """A state of an exchange, by which the event loop goes on with it."""
 
     BLOCKED = auto()
     ANSWERED = auto()
@@ -365,16 +365,16 @@ class Exchange:
         self._known = known
         user = known.user_of(self._credentials) if self._credentials is not None else None
         address = _host(connection.address)
-        # Lanes let each token of a user have its turn; strangers have those of their address.
+        # Lanes let each token of a user have its turn; a caller without a known token has its address's turn.
         self.caller: Hashable = address if user is None else self._credentials
-        # Whose number of requests is bounded; no user id is a tuple.
+        # The number of requests is bounded by this; no user id is a tuple.
         self.counts_for: Hashable = ("address", address) if user is None else user
         self.is_counted = False
         self.arrival = time.monotonic()
         self.deadline = deadline.of(self.arrival, limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
-        # Where it waits for threads; set when it is handed over.
+        # The lane where it waits for threads; set when it is handed over.
         self.lane: Lane
         self._application = application
         self._report = report
@@ -387,12 +387,12 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether the application was asked."""
+        """Return whether the application was asked."""
         return self._pieces is not None
 
     def run(self) -> None:
         """Produce the answer, or more of it, until it is sent or the client does not keep up."""
-        # The log keeps it by threads, which serve one exchange after the other.
+        # The log keeps its context by thread, and a thread serves one exchange after the other.
         _set_log_context(self._log_context)
         state = self._run()
         self._log_context = log_context.get_current()
@@ -501,7 +501,7 @@ class _Closing:
     headers_sent = True
 
     def should_close(self) -> bool:
-        """Always."""
+        """Return True: its connection is always closed."""
         return True
 
 

@@ -18,7 +18,7 @@ from placement.common.documents import MOST_FORM_BYTES
 from placement.common.probes import OPEN_PATHS
 from placement.metrics.catalog import IN_LANES
 
-# What one worker process allows the clients of its connections.
+# The limits that one worker process sets for the clients of its connections.
 
 
 _OF_FOLLOWED_CHANGES = 1
@@ -28,14 +28,14 @@ _BESIDE_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds, bytes and numbers; those without an option are the same everywhere."""
+    """The limits of a worker in seconds, bytes and numbers; a limit without an option is fixed."""
 
     # Options of the group [api].
     largest_body_bytes: int = 32 * 2**20
     request_seconds: float = 30
     requests_per_caller: int = 256
 
-    # A form of the pages, which strangers may send.
+    # A form of the pages, which clients without a token may send.
     largest_form_bytes: int = MOST_FORM_BYTES
     head_seconds: float = 10
     body_seconds: float = 60
@@ -43,9 +43,9 @@ class Limits:
     # A request line may hold a query string of 64 KiB.
     largest_line_bytes: int = 68 * 1024
     largest_head_bytes: int = 136 * 1024
-    # Of all requests that are being received or wait.
+    # For all requests together that are being received or wait.
     most_buffered_bytes: int = 256 * 2**20
-    # Of a body kept in memory; what is longer goes to a temporary file.
+    # For a body kept in memory; longer bodies go to a temporary file.
     body_in_memory_bytes: int = 64 * 1024
     most_senders: int = 512
     most_connections: int = 4096
@@ -62,9 +62,9 @@ class Limits:
     status_threads: int = 3
     read_threads: int = 12
     write_threads: int = 8
-    # More than may wait for changes (audit.routes), also of one caller, so that others learn it at once.
+    # More than may wait for changes (audit.routes), also of one caller, so that others are refused at once.
     event_threads: int = 12
-    # Strangers may sign in, so a slow identity service costs no thread of others. It needs no database.
+    # Anyone may sign in, so a slow identity service costs no other lane a thread. It needs no database.
     sign_in_threads: int = 4
     most_waiting: int = 512
 
@@ -79,12 +79,12 @@ class Limits:
 
 
 LOG = logging.getLogger(__name__)
-# Its requests wait for changes.
+# Requests with this path wait for changes.
 _EVENTS_PATH = "/ext/v1/events"
-# Its forms wait for the identity service.
+# Forms with this path wait for the identity service.
 _SIGN_IN_PATH = "/ui/sign-in"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# These have a body, but change nothing.
+# Requests with these paths have a body, but change nothing.
 _READING_POSTS = re.compile(
     r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/prioritize)"
     r"|flavors/[^/]+|capacity|allocation_candidates|plans)"
@@ -93,21 +93,21 @@ _READING_POSTS = re.compile(
 
 
 class Job(Protocol):
-    """Something to do for a caller until a deadline, in seconds of time.monotonic()."""
+    """A piece of work for a caller until a deadline, in seconds of time.monotonic()."""
 
     caller: Hashable
     deadline: float
 
     @property
     def begun(self) -> bool:
-        """Whether it was interrupted; then its deadline no longer counts."""
+        """Return whether it was interrupted; then its deadline no longer counts."""
 
     def run(self) -> None:
         """Do it; never raises."""
 
 
 class Lane:
-    """Some threads and the jobs that wait for them; callers take turns.
+    """A group of threads and the jobs that wait for them; callers take turns.
 
     One caller never gets the last quarter of the threads, which others find free.
     """
@@ -139,7 +139,7 @@ class Lane:
             self._enqueue(job, first=True)
 
     def overdue(self, now: float) -> list[Job]:
-        """Remove the jobs whose deadline passed while they waited."""
+        """Remove and return the jobs that waited past their deadline."""
         with self._changed:
             waiting = [job for jobs in self._waiting.values() for job in jobs]
             found = [job for job in waiting if job.deadline <= now and not job.begun]
@@ -149,7 +149,7 @@ class Lane:
         return found
 
     def write_down(self) -> None:
-        """Write down how many jobs wait and run, for who watches."""
+        """Write into metrics how many jobs wait and run."""
         self._waiting_figure.set(self._count)
         self._running_figure.set(self._running.total())
 
@@ -237,12 +237,12 @@ class Lanes:
         return self._writes
 
     def write_down(self) -> None:
-        """Write down how many jobs wait and run, for who watches."""
+        """Write into metrics how many jobs wait and run in each lane."""
         for lane in self._all:
             lane.write_down()
 
     def overdue(self, now: float) -> list[Job]:
-        """Remove from all lanes the jobs that waited too long."""
+        """Remove from all lanes, and return, the jobs that waited too long."""
         return [job for lane in self._all for job in lane.overdue(now)]
 
 
@@ -255,14 +255,14 @@ _FILES_FOR_OTHERS = 256
 
 
 def end_with_parent() -> None:
-    """Have the system tell this process when the master is gone, however that happens; Linux only."""
+    """Have the system signal this process when the master is gone, however that happens; Linux only."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def room_for_connections(wanted: int) -> int:
-    """How many connections the system's limit of open files allows; a body may need a file, too."""
+    """Raise the limit of open files; return how many connections it allows. A body may need a file, too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * wanted + _FILES_FOR_OTHERS
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -274,6 +274,6 @@ def room_for_connections(wanted: int) -> int:
 
 
 def end_in_any_case(seconds: float) -> None:
-    """End the process a second later than that even if no thread lets the others run."""
+    """End the process a second after `seconds`, even if no thread lets the others run."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + 1)

@@ -1,4 +1,4 @@
-"""TLS for the connections of a worker: certificate, key, and the authority that signs those of clients."""
+"""TLS for the connections of a worker: certificate, key, and the authority of client certificates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from placement.engine.domain.errors import PlacementError
 
 LOG = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS = 5.0
-# The longest that TLS sends at once.
+# The longest record that TLS sends.
 _RECORD_BYTES = 16 * 1024
 _OTHER_KEY = "KEY_VALUES_MISMATCH"
 
 
 class TlsFiles(NamedTuple):
-    """Where certificate and key are, and the authority of clients if they must have certificates."""
+    """The paths of certificate and key, and of the authority of clients if they must have certificates."""
 
     certificate: str
     key: str
@@ -31,10 +31,10 @@ class TlsFiles(NamedTuple):
 
 
 class Tls:
-    """Wraps accepted connections. Files that were replaced count for those accepted from then on."""
+    """A wrapper of accepted connections that uses replaced files for later connections."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """Raises PlacementError naming the file that is of no use."""
+        """Read the files. Raises PlacementError naming the file that is of no use."""
         self.files = files
         self._looked = time.monotonic()
         self._seen = self._stamps()
@@ -46,12 +46,12 @@ class Tls:
         self._context = _context(self.files)
 
     def wrap(self, wire: socket.socket) -> socket.socket:
-        """The connection, encrypted; shakes hands when it is first received from. Raises OSError."""
+        """Return the connection, encrypted; it shakes hands at its first receive. Raises OSError."""
         self._look()
         return self._context.wrap_socket(wire, server_side=True, do_handshake_on_connect=False)
 
     def _look(self) -> None:
-        """Renew if a file was replaced since; asked for each connection, it looks now and then."""
+        """Renew if a file was replaced; called for each connection, it checks only now and then."""
         now = time.monotonic()
         if now - self._looked < _LOOK_EVERY_SECONDS:
             return
@@ -70,17 +70,17 @@ class Tls:
 
 
 class Wire(ssl.SSLSocket):
-    """An encrypted connection that behaves as one that is not, for who never waits."""
+    """An encrypted connection that behaves as a plain one that does not block."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """What has arrived; nothing is left behind decrypted if `buflen` is a record. Raises OSError."""
+        """Return what has arrived; a `buflen` of a record leaves nothing decrypted behind. Raises OSError."""
         try:
             return super().recv(buflen, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
     def sendmsg(self, buffers: Any, *_: object) -> int:  # type: ignore[override]
-        """Send some of it; how many bytes. What is sent again begins the same and is no shorter.
+        """Send some of it, and return how many bytes. A retry begins with these bytes and is no shorter.
 
         Raises OSError.
         """
@@ -91,21 +91,21 @@ class Wire(ssl.SSLSocket):
 
     def shutdown(self, how: int) -> None:
         """Tell the client that nothing more comes. Raises OSError."""
-        # It has nothing to say where hands were not shaken; nobody waits for the client's own word.
+        # Without a handshake this fails, and the client's own close_notify is not waited for.
         with suppress(OSError, ValueError):
             self.unwrap()
         super().shutdown(how)
 
 
 def is_stranger(wire: socket.socket) -> bool:
-    """Whether the client had to show a certificate and has shown none."""
+    """Return whether the client had to show a certificate and has shown none."""
     if not isinstance(wire, ssl.SSLSocket) or wire.context.verify_mode == ssl.CERT_NONE:
         return False
     return not wire.getpeercert()
 
 
 def _record(buffers: Sequence[memoryview]) -> bytes:
-    """The beginning of the buffers, as much as is sent at once."""
+    """Return the beginning of the buffers, as much as is sent at once."""
     taken, size = [], 0
     for buffer in buffers:
         taken.append(buffer[: _RECORD_BYTES - size])
@@ -116,7 +116,7 @@ def _record(buffers: Sequence[memoryview]) -> bytes:
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
-    """Raises PlacementError."""
+    """Return a context for the files. Raises PlacementError."""
     for file in filter(None, files):
         _require_readable(file)
     if is_open_to_others(Path(files.key).stat()):
@@ -137,7 +137,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: str) -> None:
-    """Check the certificates of clients that have one: probes come without, the rest is refused later."""
+    """Check the certificates that clients show: probes have none, other clients without are refused later."""
     try:
         context.load_verify_locations(authority)
     except ssl.SSLError:
@@ -169,7 +169,7 @@ def _complaint(files: TlsFiles, error: ssl.SSLError) -> str:
 
 
 def _stamp(file: str) -> tuple[int, int] | None:
-    """What another content, file or mode changes."""
+    """Return a value that changes with the content, the file or its mode; None if it is missing."""
     try:
         status = os.stat(file)
     except OSError:

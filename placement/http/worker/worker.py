@@ -1,4 +1,4 @@
-"""The gunicorn worker: a process that serves from its start until it is told to stop or left alone."""
+"""The gunicorn worker: a process that serves from its start until it has to stop or its master is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 class LaneWorker(Worker):  # type: ignore[misc]
-    """Clients that send or read slowly keep no thread, and waiting writes keep none from reads."""
+    """A worker in which slow clients keep no thread, and waiting writes keep no thread from reads."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -29,24 +29,24 @@ class LaneWorker(Worker):  # type: ignore[misc]
 
     @property
     def serves(self) -> bool:
-        """Whether the process has begun to serve."""
+        """Return whether the process has begun to serve."""
         return self._serves[0] == 1
 
     def init_process(self) -> None:
-        """Prepare what the process needs, and serve until told to stop."""
+        """Prepare what the process needs, and serve until it has to stop."""
         self.limits: Limits = getattr(self.app, "limits", Limits())
         self.tls: Tls | None = getattr(self.app, "tls", None)
         end_with_parent()
         super().init_process()
 
     def run(self) -> None:
-        """Serve until told to stop or left alone, then finish what was begun."""
+        """Serve until it has to stop or its master is gone, then finish what was begun."""
         loop = EventLoop(self.cfg, self.limits, self.wsgi, lambda: self.alive, self.notify, self.tls)
         loop.wake_by(self.PIPE[0])
         for listener in self.sockets:
             listener.setblocking(False)
             loop.listen(listener)
-        # What was loaded so far stays; every full collection would walk through all of it.
+        # The objects loaded so far stay; every full collection would walk through all of them.
         gc.collect()
         gc.freeze()
         self._serves[0] = 1

@@ -1,4 +1,4 @@
-"""What a database does in its own way: the one protocol behind which PostgreSQL and SQLite differ.
+"""The one protocol behind which PostgreSQL and SQLite differ: what a database does in its own way.
 
 Everything else in the service is written once. It asks the backend to do a thing, or for a fact of this
 protocol, never which database it is.
@@ -46,25 +46,25 @@ class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
-        """The rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
+        """Return the rows of a look (storage.feed) since `horizon`; None if surely nothing changed.
 
-        `clusters` are the ids of those whose generation of rules is asked for.
+        The look also reports the generation of rules of the `clusters`, given by their ids.
 
         `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
         """
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """The rows of storage.provider_records for some ids. Raises as `rows` does."""
+        """Return the rows of storage.provider_records for some ids. Raises as `rows` does."""
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """The rows of each part (storage.node_parts) of the nodes that have these host providers.
+        """Return the rows of each part (storage.node_parts) of the nodes with these host providers.
 
         All of them are of one moment. Raises as `rows` does.
         """
 
 
 class Backend(Protocol):
-    """One database: how to reach it, and the statements and errors in which databases differ."""
+    """A database: how to reach it, and the statements and errors in which databases differ."""
 
     # -- facts --------------------------------------------------------------------------------------
 
@@ -77,108 +77,108 @@ class Backend(Protocol):
 
     @property
     def where(self) -> str:
-        """Which database it is, for people; never a password."""
+        """Return which database it is, for people; never a password."""
 
     # -- connections --------------------------------------------------------------------------------
 
     def engine_options(self) -> dict[str, Any]:
-        """How to make an engine for it."""
+        """Return the options of an engine for it."""
 
     def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> Any:
-        """A new connection of the driver, or None to have SQLAlchemy make it. Raises its errors."""
+        """Open a connection of the driver, or return None to have SQLAlchemy open it. Raises its errors."""
 
     def prepare(self, connection: Any) -> str:
-        """Set up a new connection of the driver; which server or file it is to (storage.history)."""
+        """Set up a new connection of the driver; return which server or file it is to (storage.history)."""
 
     def is_present(self, opened: str) -> bool:
-        """Whether that server or file is the present database, not one that was replaced since."""
+        """Return whether that server or file is the present database, not one that was replaced since."""
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Raises InvalidatePoolError for a connection of the driver that was lost while it was idle."""
+        """Raise InvalidatePoolError for a connection of the driver that was lost while it was idle."""
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
-        """Whether each connection that `read` opens has a session of its own all along."""
+        """Return whether each connection that `read` opens has a session of its own all along."""
 
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """The statement that begins a read-only transaction in which all statements see one state."""
+        """Return the statement that begins a read-only transaction in which all statements see one state."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """A block that keeps other writers of this process out, if the database needs it. Raises TryAgain."""
+        """Return a block that keeps other writers of this process out, if needed. It raises TryAgain."""
 
     def begin_write(self, connection: sa.Connection) -> str:
-        """The statement that begins a transaction which writes on this connection."""
+        """Return the statement that begins a transaction which writes on this connection."""
 
     def take_time(self, connection: sa.Connection) -> None:
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
 
     def wait_briefly(self, connection: sa.Connection) -> None:
-        """Let the transaction on this connection wait for a second for each lock: others queue behind it."""
+        """Let the transaction on this connection wait a second for each lock: others queue behind it."""
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Run an insert of some rows, which says VALUES for one, as the last statement before the commit."""
+        """Run an insert, with VALUES of one row, for some rows, as the last statement before the commit."""
 
     def confirm(self, connection: sa.Connection) -> None:
-        """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
+        """Raise OutcomeUnknown after a commit if the server may have stopped being the database."""
 
     def is_writable(self, connection: sa.Connection) -> bool:
-        """Whether the database takes writes, as far as reading can tell: not whether its disk is full."""
+        """Return whether the database takes writes, as far as reading shows: a full disk is not noticed."""
 
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used."""
+        """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used."""
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether a connection is of no use after this error, although the driver goes on with it."""
+        """Return whether a connection is of no use after this error, although the driver goes on with it."""
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether the server may have committed what was sent before this error cut the connection."""
+        """Return whether the server may have committed what was sent before this error cut the connection."""
 
     # -- statements ---------------------------------------------------------------------------------
 
     # The value for `revision` columns (storage.types.Revision) in statements that are made once.
     stamp: ClassVar[sa.ColumnElement[int]]
-    # The same as text, for statements that are written as text.
+    # `stamp` as text, for statements that are written as text.
     stamp_text: ClassVar[str]
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
-        """Take the stamp of a transaction, once in each: the parameters of `stamp`."""
+        """Take the stamp of a transaction, once in each; return the parameters of `stamp`."""
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """The same value as `stamp` with these parameters."""
+        """Return the value of `stamp` with these parameters."""
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows with stamps that this database cannot have given, as after restoring a dump."""
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
-        """An insert that skips rows whose unique key exists."""
+        """Return an insert that skips rows with a unique key that exists."""
 
     @staticmethod
     def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """The same query, keeping its rows locked until the end where writers are not alone anyway.
+        """Return the query with its rows locked until the end where writers are not alone anyway.
 
         `may_be_referred_to`: others may still write rows that refer to them.
         """
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Only the rows that no reader who is up to date needs and no other transaction removes."""
+        """Return only the rows that no up-to-date reader needs and no other transaction removes."""
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
         """Lock this number until the transaction ends, alone or together with others that lock it shared."""
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
-        """Rows that come as parameters, as a table for FROM; `columns` are their names and SQL types."""
+        """Return parameter rows as a table for FROM; `columns` are their names and SQL types."""
 
     @staticmethod
     def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The parameters of `given_rows`; there must be rows."""
+        """Return the parameters of `given_rows`; there must be rows."""
 
     def claim_at_once(
         self,
@@ -187,7 +187,7 @@ class Backend(Protocol):
     ) -> bool:
         """Write a claim of new consumers by one statement; see allocations.statements.allocations.
 
-        False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
+        Returns False, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
 
     def place_at_once(
@@ -197,27 +197,27 @@ class Backend(Protocol):
     ) -> Stamped | None:
         """Write a new pod on a node by one statement; see pods.statements.pods.
 
-        None, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
+        Returns None, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
 
     # -- reading very many rows ---------------------------------------------------------------------
 
     @staticmethod
     def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
-        """Whether a column of ids or texts is one of any number of them."""
+        """Return the condition that a column of ids or texts is one of any number of them."""
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """The rows of a query column by column: 64-bit integers, or floats where its column says Float.
+        """Return the rows of a query by column: 64-bit integers, or floats where its column is a Float.
 
         All values are numbers, none is null.
         """
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    # A statement on the stamp to look from next, and the two parts of the witness (storage.history).
+    # A statement for the stamp to look from next, and the two parts of the witness (storage.history).
     horizon: ClassVar[str]
-    # An expression for the present moment as text, by which what is written later can be told from what was
-    # there; and the condition that a {column} with stamps is later than the moment :since.
+    # An expression for the present moment as text, which separates later writes from earlier ones; and the
+    # condition that a {column} with stamps is later than the moment :since.
     moment: ClassVar[str]
     is_later: ClassVar[str]
 
@@ -227,7 +227,7 @@ class Backend(Protocol):
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is a database, as far as can be told without a connection."""
+        """Return whether there is a database, as far as is known without a connection."""
 
     def create(self) -> None:
         """Make an empty database if there is none and that can be done. Raises an error of the driver."""
@@ -245,7 +245,7 @@ _STANDARD_PORT = "5432"
 
 
 def supported(url: str, parameters: str = "") -> sa.URL:
-    """The URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
+    """Return the URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
 
     Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used,
     unless `target_session_attrs` says otherwise. Raises BadRequest.
@@ -254,7 +254,7 @@ def supported(url: str, parameters: str = "") -> sa.URL:
     try:
         parsed = _of_several(found) if found else sa.engine.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        # Not with its cause, which may show the password.
+        # The cause is left out, as it may show the password.
         raise BadRequest("connection: the database URL cannot be understood") from None
     if parameters:
         parsed = parsed.update_query_string(parameters)
@@ -266,7 +266,7 @@ def supported(url: str, parameters: str = "") -> sa.URL:
 
 
 def has_accounts(url: str) -> bool:
-    """Whether the database at this URL, as people write it, has users with passwords."""
+    """Return whether the database at this URL, as people write it, has users with passwords."""
     return url.partition("://")[0].startswith("postgres")
 
 
@@ -284,14 +284,14 @@ def _of_several(found: re.Match[str]) -> sa.URL:
 
 
 def _for_writes(url: sa.URL) -> sa.URL:
-    """With several hosts, the one that takes writes."""
+    """Return the URL; one of several hosts chooses the host that takes writes."""
     if len(hosts_of(url)) > 1 and "target_session_attrs" not in url.query:
         return url.update_query_dict({"target_session_attrs": "read-write"})
     return url
 
 
 def hosts_of(url: sa.URL) -> list[str]:
-    """The hosts of a server, perhaps with ports; none for the socket of this machine and for files."""
+    """Return the hosts of a server, perhaps with ports; none for the local socket and for files."""
     given = url.query.get("host", ())
     listed = [given] if isinstance(given, str) else list(given)
     named = [host for entry in listed for host in entry.split(",") if host]
@@ -299,7 +299,7 @@ def hosts_of(url: sa.URL) -> list[str]:
 
 
 def described_server(url: sa.URL) -> str:
-    """Which database of a server it is, for people: host, database, user; never a password."""
+    """Return which database of a server it is, for people: host, database, user; never a password."""
     port = url.port or url.query.get("port")
     ports = f" port {port}" if port else ""
     hosts = ",".join(hosts_of(url)) or "of the local socket"

@@ -24,7 +24,7 @@ from placement.storage.failures import Diagnosis
 from placement.storage.history import History
 from placement.storage.types import Revision
 
-# How PostgreSQL is asked what changed: statements that are prepared once in each session that looks.
+# The questions to PostgreSQL about changes: statements that are prepared once in each session that looks.
 
 
 # A look is quick; one that takes longer may wait on a dead connection.
@@ -66,7 +66,7 @@ HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
       FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
 """
-"""See storage.backends.backend."""
+"""The value of `horizon` in storage.backends.backend."""
 
 
 class ServerLookout:
@@ -78,10 +78,10 @@ class ServerLookout:
     """
 
     def __init__(self, connection: sa.Connection) -> None:
-        # Names of one session, so that a pooler cannot have another one answer.
+        # The names are of one session, so that a pooler cannot have another session answer.
         name = uuid4().hex
-        # Few rows are ever new, whatever statistics from before a bulk load say, and where many are, other
-        # processes of the server would take longer to begin than to help.
+        # Few rows are ever new, whatever statistics from before a bulk load say. Where many are, parallel
+        # workers of the server would take longer to begin than to help.
         connection.exec_driver_sql(
             "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
             f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
@@ -94,7 +94,7 @@ class ServerLookout:
         self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
-        """The rows of a look (storage.feed). Raises errors of the driver."""
+        """Return the rows of a look (storage.feed). Raises errors of the driver."""
         usual = self._driver.patience
         if is_quick:
             self._driver.patience = _QUICK_SECONDS
@@ -104,11 +104,11 @@ class ServerLookout:
             self._driver.patience = usual
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """The rows of some providers (storage.provider_records). Raises errors of the driver."""
+        """Return the rows of some providers (storage.provider_records). Raises errors of the driver."""
         return self._asked(self._records, list(ids))
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """The rows of each part of nodes (storage.node_parts). Raises errors of the driver."""
+        """Return the rows of each part of nodes (storage.node_parts). Raises errors of the driver."""
         return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
 
     def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
@@ -120,7 +120,7 @@ class ServerLookout:
 
 
 _LOCK_SECONDS = 10.0
-# While a table is waited for, all who come after wait, too.
+# While a statement waits for a table, all later ones wait, too.
 _BRIEF_LOCK_SECONDS = 1
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
@@ -132,7 +132,7 @@ _UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
 class PostgreSQL:
-    """One database of a PostgreSQL server; see storage.backends.backend for the contracts."""
+    """A database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
     is_embedded: ClassVar[bool] = False
     alters_by_copying: ClassVar[bool] = False
@@ -140,8 +140,8 @@ class PostgreSQL:
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text: ClassVar[str] = "pg_current_xact_id()"
     horizon: ClassVar[str] = HORIZON
-    # Which transactions were over and which were not: whatever order they commit in, none is told of twice,
-    # and none is missed.
+    # The moment is a snapshot of the transactions that were over: in whatever order they commit, none is
+    # reported twice and none is missed.
     moment: ClassVar[str] = "CAST(pg_current_snapshot() AS text)"
     is_later: ClassVar[str] = (
         "{column} >= pg_snapshot_xmin(CAST(:since AS pg_snapshot)) "
@@ -149,7 +149,7 @@ class PostgreSQL:
     )
 
     def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
-        """`statement_seconds`: how long a statement may take, if that is less than usual."""
+        """Take the URL; `statement_seconds`: how long a statement may take, if that is less than usual."""
         self._url = url
         self._history = history
         self._statement_seconds = min(statement_seconds, STATEMENT_SECONDS)
@@ -157,35 +157,35 @@ class PostgreSQL:
 
     @property
     def where(self) -> str:
-        """Which database it is, for people."""
+        """Return which database it is, for people."""
         return described_server(self._url)
 
     # -- connections --------------------------------------------------------------------------------
 
     def engine_options(self) -> dict[str, Any]:
-        """How to make an engine for it."""
+        """Return the options of an engine for it."""
         return postgresql_driver.engine_options(self._url)
 
     def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> Any:
-        """A new connection, made in the time that the request has."""
+        """Open a connection in the time that the request has."""
         return postgresql_driver.connect_in_time(dialect, record, arguments, options)
 
     def prepare(self, connection: Any) -> str:
-        """Set the limits of a new connection; which server it is to."""
+        """Set the limits of a new connection; return which server it is to."""
         return postgresql_driver.prepare(connection, self._statement_seconds, self._lock_seconds)
 
     def is_present(self, opened: str) -> bool:
-        """Whether the newest connection of this process was to that server."""
+        """Return whether the newest connection of this process was to that server."""
         return self._history.is_present(opened)
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Raises InvalidatePoolError for a connection that was lost while it was idle."""
+        """Raise InvalidatePoolError for a connection that was lost while it was idle."""
         postgresql_driver.refuse_dead(dialect, connection, idle_seconds)
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
-        """Whether there is no pooler, or one that hands sessions out for longer than a transaction.
+        """Return whether there is no pooler, or one that keeps a session beyond a transaction.
 
-        One that hands them out for a transaction gives the session that was just used to the next.
+        A pooler of transactions gives the session that was just used to the next transaction.
         """
         with read() as one, read() as other:
             first, second = (connection.exec_driver_sql(_SESSION).scalar_one() for connection in (one, other))
@@ -194,23 +194,23 @@ class PostgreSQL:
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """Begin, with bounds of time of its own if the request has little left or reading may take long."""
+        """Return the beginning, with bounds of its own if the request is short or reading may be long."""
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
         seconds = deadline.remaining(STATEMENT_SECONDS)
         return f"{_BEGIN_SNAPSHOT}; {postgresql_driver.bounds(seconds, self._lock_seconds)}"
 
     def alone(self) -> AbstractContextManager[None]:
-        """An empty block: writers lock rows and need not be alone."""
+        """Return an empty block: writers lock rows and need not be alone."""
         return _UNBOUNDED
 
     def begin_write(self, connection: sa.Connection) -> str:
-        """Begin, with the limits that the deadline of the request sets."""
+        """Return the beginning, with the limits that the deadline of the request sets."""
         limits = self._limits()
         return f"{_BEGIN_WRITE}; {limits}" if limits else _BEGIN_WRITE
 
     def _limits(self) -> str:
-        """The statements that limit a write to what the request has left; empty where it has enough."""
+        """Return the statements that limit a write to what the request has left; empty if that is enough."""
         if not self._is_hurried():
             return ""
         return postgresql_driver.bounds(
@@ -218,11 +218,11 @@ class PostgreSQL:
         )
 
     def _is_hurried(self) -> bool:
-        """Whether the deadline comes before the server would end a statement by itself."""
+        """Return whether the deadline comes before the server would end a statement by itself."""
         return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
 
     def take_time(self, connection: sa.Connection) -> None:
-        """No limits but those of the driver, and for locks."""
+        """Lift the limits of the server, except for locks; the driver keeps its own."""
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
 
@@ -237,34 +237,34 @@ class PostgreSQL:
         postgresql_driver.commit_with(connection, insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
-        """Nothing: the server has said that it is stored."""
+        """Do nothing: the server has confirmed that it is stored."""
 
     def is_writable(self, connection: sa.Connection) -> bool:
-        """Whether it is no standby and not set to be read-only."""
+        """Return whether the server is neither a standby nor set to be read-only."""
         return bool(connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "off")
 
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """What is wrong, by SQLSTATE and by words."""
+        """Return what is wrong, by SQLSTATE and by words."""
         return postgresql_driver.diagnose(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether this server takes no writes; another of the hosts may take them."""
+        """Return whether this server takes no writes; another of the hosts may take them."""
         return postgresql_driver.stays_broken(error)
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether the error leaves open if the server had committed."""
+        """Return whether the error leaves open if the server had committed."""
         return postgresql_driver.leaves_in_doubt(error)
 
     # -- statements ---------------------------------------------------------------------------------
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
-        """None: the server knows the id of the transaction."""
+        """Return no parameters: the server knows the id of the transaction."""
         return {}
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """The id of the transaction."""
+        """Return the id of the transaction."""
         return self.stamp
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
@@ -278,34 +278,34 @@ class PostgreSQL:
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
-        """An insert that skips rows whose unique key exists."""
+        """Return an insert that skips rows with a unique key that exists."""
         return postgresql.insert(table).on_conflict_do_nothing()
 
     @staticmethod
     def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """The same query, keeping its rows locked until the end."""
+        """Return the query with its rows locked until the end."""
         return statement.with_for_update(key_share=may_be_referred_to)
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Rows older than every running transaction, without those that another one is removing."""
+        """Return the rows that are older than every running transaction, and that none is removing."""
         horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=stamp.type)
         return statement.where(stamp < horizon).with_for_update(skip_locked=True)
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """An advisory lock."""
+        """Take an advisory lock."""
         function = sa.func.pg_advisory_xact_lock_shared if shared else sa.func.pg_advisory_xact_lock
         connection.execute(sa.select(function(number)))
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
-        """One array for each column."""
+        """Return the rows as one array for each column."""
         arrays = ", ".join(f"CAST(:{column} AS {type_}[])" for column, type_ in columns.items())
         return f"unnest({arrays}) AS {name}({', '.join(columns)})"
 
     @staticmethod
     def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The rows column by column, each as one text: many values would be parsed and planned one by one."""
+        """Return the rows by column, each a text: many values would be parsed and planned one by one."""
         given = zip(columns.items(), zip(*rows, strict=True), strict=True)
         return {name: _array(values, type_) for (name, type_), values in given}
 
@@ -314,7 +314,7 @@ class PostgreSQL:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """In one round trip."""
+        """Write the claim in one round trip."""
         with single_write() as write:
             return postgresql_claims.claim(write, values, self._limits())
 
@@ -323,7 +323,7 @@ class PostgreSQL:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> Stamped | None:
-        """In one round trip."""
+        """Write the pod in one round trip."""
         with single_write() as write:
             return postgresql_claims.place(write, values, self._limits())
 
@@ -331,7 +331,7 @@ class PostgreSQL:
 
     @staticmethod
     def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
-        """An array as one text: planning a list of so many values would take as long as reading the rows."""
+        """Return a comparison with an array as one text: to plan a list takes as long as to read the rows."""
         kind, name = (
             (sa.Integer, "integer") if isinstance(column.type, sa.Integer) else (sa.String, "varchar")
         )
@@ -339,7 +339,7 @@ class PostgreSQL:
         return column == sa.any_(sa.cast(text, postgresql.ARRAY(kind)))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """Each column in one value, of bytes as the server has them: no row becomes an object."""
+        """Read each column as one value, of the server's bytes: no row becomes an object."""
         rows = statement.subquery()
         is_float = [isinstance(column.type, sa.Float) for column in rows.c]
         packed = [
@@ -355,25 +355,25 @@ class PostgreSQL:
     # -- looking at what changed --------------------------------------------------------------------
 
     def lookout(self, connection: sa.Connection) -> ServerLookout:
-        """A session with the statements of looks."""
+        """Return a session with the statements of looks."""
         return ServerLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """True: only a connection can tell."""
+        """Return True: only a connection can find out."""
         return True
 
     def create(self) -> None:
-        """Nothing: the operator of a server creates its databases."""
+        """Do nothing: the operator of a server creates its databases."""
 
 
 def _array(values: Iterable[Any], type_: str) -> str:
-    """An array of numbers or texts as the server reads it.
+    """Return an array of numbers or texts as the server reads it.
 
     Source: PostgreSQL documentation, "Array Value Input".
     """
-    # JSON is written ten times as fast, but has no word for floats without end.
+    # JSON is written ten times as fast, but has no word for infinite floats.
     if type_ in _INTEGERS:
         return f"{{{orjson.dumps(list(values))[1:-1].decode()}}}"
     if type_ == _FLOAT:
@@ -389,7 +389,7 @@ def _element(text: str | None) -> str:
 
 
 def _unpacked(value: bytes | None, is_float: bool) -> NumberColumn:
-    """Numbers from the bytes in which a server sends them, the highest first; None: there are none."""
+    """Return numbers from the bytes that a server sends, the highest first; None: there are none."""
     numbers: NumberColumn = array("d") if is_float else array("q")
     numbers.frombytes(value or b"")
     if sys.byteorder == "little":

@@ -1,8 +1,8 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
 A statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending; that of a pod locks the host first. Either all of it takes place
-or it fails as a whole; the caller then finds out why, step by step.
+consumers, then providers, both ascending; the statement for a pod locks the host first. It takes place as a
+whole or fails as a whole; the caller then finds out why, step by step.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
-# What is kept with consumers of what they asked for; with pods their manifests are.
+# The request, which is kept with consumers; with pods their manifests are kept instead.
 _WITH_REQUESTS = {"column": ", request", "value": ", given.request", "requests": ", $24"}
 _BARE = dict.fromkeys(_WITH_REQUESTS, "")
-# What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
+# What the consumers get, if all of them were new; `providers` are the uuids of providers to lock and stamp.
 _AMOUNTS = f"""
 held AS (
     SELECT id, uuid, revision FROM resource_providers
@@ -63,13 +63,13 @@ held AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
 """
-# By how much generations rise. A statement may hold the claims of several requests, each of which counts.
+# By how much generations rise. A statement may hold the claims of several requests, and each counts.
 _BY_ONE = {"step": "1", "steps": "held"}
 _BY_STEPS = {
     "step": "given.step",
     "steps": "held JOIN unnest($25, $26) AS given(provider, step) ON given.provider = held.uuid",
 }
-# Who acts, in the order of storage.audit.
+# The types of the columns about the initiator, in the order of storage.audit.
 _WHO_TYPES = "text, text, text, varchar, varchar, text"
 # The records of what was changed (storage.audit); an empty array of texts keeps none.
 _RECORDED = """
@@ -80,7 +80,7 @@ recorded AS (
       FROM unnest($2, {texts}{by}) AS given(consumer, after{of}) WHERE cardinality({texts}) > 0
 )
 """
-# Each of the consumers may have been claimed by somebody else.
+# Each of the consumers may have been claimed by another initiator.
 _BY_MANY = {
     "who": "person, project, roles, request, global_request, address",
     "by": ", $18, $19, $20, $21, $22, $23",
@@ -113,7 +113,7 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 
 # -- a pod on a node ------------------------------------------------------------------------------------
 
-# Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
+# Beside _CLAIM_TYPES: providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
 # their exclusive levels; the row of the pod; kind, name and texts of the record; the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
@@ -123,7 +123,7 @@ _POD_TYPES = (
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
 """
-# As they were when they were locked, which is later than when the statement began.
+# The stamps at the time of locking, which is later than the beginning of the statement.
 _FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
 WITH cluster AS (
@@ -170,7 +170,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
-    """Claim for new consumers (allocations.statements.allocations); False, and nothing done, if it cannot be.
+    """Claim for new consumers (allocations.statements.allocations); return False if it does nothing.
 
     `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """
@@ -178,7 +178,7 @@ def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
 
 
 def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | None:
-    """Have a new pod on a node (pods.statements.pods); what was written, None if it cannot be.
+    """Place a new pod on a node (pods.statements.pods); return what was written, None if that cannot be.
 
     `limits` as for `claim`. Raises errors of SQLAlchemy.
     """
@@ -208,7 +208,7 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> A
 
 
 def _sent(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:
-    """The row that the statement selects, None if it refuses."""
+    """Return the row that the statement selects, None if it refuses."""
     # Statements of one message are one transaction, so the limits hold for the claim and for nothing else.
     statement = f"{limits}; {_EXECUTE[name]}" if limits else _EXECUTE[name]
     try:

@@ -49,20 +49,20 @@ from placement.storage.failures import (
 # An end to waiting for a database server that says nothing any more.
 #
 # The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until
-# when its present statement may take, and one thread per process shuts the sockets of those that are past it.
+# when its present statement may run, and one thread per process shuts the sockets of late connections.
 # The statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is
 # stopped or behind a dead proxy still acknowledges what it is sent.
 
 
-# More than the server takes to end a statement by itself: if it is alive, its answer says more.
+# Longer than the server takes to end a statement by itself: if it is alive, its answer says more.
 _PATIENCE_SECONDS = 35.0
-# What the server gets beyond the deadline of the request, for the same reason.
+# The time that the server gets beyond the deadline of the request, so that it can answer.
 GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
 
 class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
-    """A connection whose statements come to an end: after `patience` seconds, or soon after the deadline."""
+    """A connection that ends its statements after `patience` seconds, or soon after the deadline."""
 
     patience = _PATIENCE_SECONDS
 
@@ -72,8 +72,8 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.cursor_factory = WatchedCursor
         self.expires = math.inf
         self._last_statement = b""
-        # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
-        # would then stand for something else.
+        # A second descriptor for the socket: libpq may close its own at any time, and the number would then
+        # stand for something else.
         try:
             line = os.dup(self.fileno())
         except OSError as error:
@@ -85,7 +85,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         _watch.over(self)
 
     def __repr__(self) -> str:
-        """Without the connection string, for that of the driver hides the password but no other secrets."""
+        """Leave out the connection string: the driver's own text hides the password but no other secrets."""
         return f"<connection {id(self):#x}, closed: {self.closed}>"
 
     def keep_last(self, statement: bytes) -> None:
@@ -93,12 +93,12 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self._last_statement = statement
 
     def take_last(self) -> bytes:
-        """The statement that was kept, once; empty if there is none."""
+        """Return the statement that was kept, once; empty if there is none."""
         last, self._last_statement = self._last_statement, b""
         return last
 
     def allow(self) -> None:
-        """Note until when the statement that begins now may take."""
+        """Note until when the statement that begins now may run."""
         now = time.monotonic()
         self.expires = min(now + self.patience, max(now, deadline.at()) + GRACE_SECONDS)
 
@@ -114,7 +114,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.expires = math.inf
         if self._line is None:
             return
-        # Without opening a descriptor: there may be none left, and the thread must not wait on.
+        # Open no descriptor: there may be none left, and the thread must not go on waiting.
         with suppress(OSError):
             line = socket.socket(fileno=self._line)
             try:
@@ -124,7 +124,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
 
 
 class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
-    """A cursor whose statements are watched."""
+    """A cursor that has its statements watched."""
 
     def execute(self, query: Any, vars: Any = None) -> None:
         """Run one statement."""
@@ -174,7 +174,7 @@ class _Watch:
     def _cut(self, expired: Sequence[WatchedConnection]) -> None:
         for connection in expired:
             with self.lock:
-                # Unless its statement came to an end in the meantime.
+                # Its statement may have ended in the meantime.
                 if connection.expires < time.monotonic():
                     connection.cut()
 
@@ -208,7 +208,7 @@ _PLACE = (
 )
 # Which server it is: see storage.history.
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# Where this user may not read the control file.
+# For a user that may not read the control file.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
 
 
@@ -230,7 +230,7 @@ class StreamingCursor(WatchedCursor):
         super().execute(f"DECLARE {self._rows} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows, none at the end."""
+        """Return the next rows, none at the end."""
         wanted = self.arraysize if size is None else size
         rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
         if not rows and not self._is_at_end:
@@ -240,12 +240,12 @@ class StreamingCursor(WatchedCursor):
         return rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, None at the end."""
+        """Return the next row, None at the end."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows that are left."""
+        """Return all rows that are left."""
         found = []
         while rows := self.fetchmany(_FIRST_ROWS):
             found += rows
@@ -267,7 +267,7 @@ class Dialect(PGDialect_psycopg2):
         super().__init__(**{**options, "use_native_hstore": False})  # type: ignore[no-untyped-call]
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: the backend's statements begin transactions."""
+        """Do nothing: the backend's statements begin transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
         """Commit, if a transaction was begun. Raises an error of the driver if it had failed before."""
@@ -278,7 +278,7 @@ class Dialect(PGDialect_psycopg2):
             try:
                 cursor.execute(last + b"; COMMIT" if last else "COMMIT")
             except psycopg2.Error:
-                # If what came before it failed there was no COMMIT, and nobody else would end this.
+                # If the insert before it failed there was no COMMIT, and nothing else would end this.
                 self.do_rollback(dbapi_connection)
                 raise
             if cursor.statusmessage != "COMMIT":
@@ -306,7 +306,7 @@ def commit_with(connection: sa.Connection, insert: sa.TextClause, rows: Sequence
 
 @cache
 def _parts(insert: sa.TextClause) -> tuple[bytes, str]:
-    """An insert up to its values, and the values of one row, for the driver to fill in."""
+    """Return an insert up to its values, and the values of one row, for the driver to fill in."""
     begin, word, values = str(insert.compile(dialect=Dialect())).partition("VALUES ")
     return (begin + word).encode(), values
 
@@ -315,20 +315,20 @@ sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")
 
 
 def engine_options(url: sa.URL) -> dict[str, Any]:
-    """How to make an engine: what the URL says about the transport wins over what is usual here."""
+    """Return the options of an engine; the URL's settings of the transport win over the usual ones."""
     usual = {name: value for name, value in _TRANSPORT.items() if name not in url.query}
     return {"connect_args": {**usual, "connection_factory": WatchedConnection}}
 
 
 def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> str:
-    """Set up a new connection; which server it is to (storage.history).
+    """Set up a new connection; return which server it is to (storage.history).
 
-    By statements, not by start-up parameters, which poolers refuse or drop.
+    It sends statements, because poolers refuse or drop start-up parameters.
     """
     settings = (
         f"SET statement_timeout = {_milliseconds(statement_seconds)}; "
         f"SET lock_timeout = {_milliseconds(lock_seconds)}; "
-        # A session whose client cannot be heard any more must not keep its locks for good.
+        # A session that has lost its client must not keep its locks for good.
         f"SET idle_in_transaction_session_timeout = {_milliseconds(STATEMENT_SECONDS)}; "
         "SET TimeZone = 'UTC'; SET plan_cache_mode = force_generic_plan; "
         # Without sequential scans, plans look so dear that a server would compile each look for 200 ms.
@@ -343,7 +343,7 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
 
 
 def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """The statements that limit one transaction, to be sent in one message with its beginning."""
+    """Return the statements that limit one transaction, to be sent in one message with its beginning."""
     # A little later than a lock runs out, because that error says what was waited for.
     return (
         f"SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}; "
@@ -365,7 +365,7 @@ def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any],
         raise psycopg2.OperationalError("there is no time left to connect in")
     seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
     allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 means no limit; it refuses by itself what is no number.
+    # For the driver 0 means no limit; it refuses by itself a value that is no number.
     if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
         options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
     return dialect.connect(*arguments, **options)
@@ -389,7 +389,7 @@ def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> No
         raise sa.exc.InvalidatePoolError from error
 
 
-# What the errors of PostgreSQL and of its driver mean.
+# The meaning of the errors of PostgreSQL and of its driver.
 
 
 # SQLSTATE, whole or its class.
@@ -426,7 +426,7 @@ _UNDECIDED = frozenset({"57", "08", "58", "XX"})
 
 
 def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-    """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used any more."""
+    """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used any more."""
     state = _state(error)
     if state is not None:
         known = next((_STATES[key] for key in (state, state[:3], state[:2]) if key in _STATES), None)
@@ -446,11 +446,11 @@ def _of_words(words: str) -> Diagnosis:
 
 
 def stays_broken(error: BaseException) -> bool:
-    """Whether the connection is of no use any more: another of several hosts may take writes now."""
+    """Return whether the connection is of no use any more: another of several hosts may take writes now."""
     return _state(error) == "25006"
 
 
 def leaves_in_doubt(error: BaseException) -> bool:
-    """Whether what was sent may be committed: the server has not said that it refused."""
+    """Return whether what was sent may be committed: the server has not reported that it refused."""
     state = _state(error)
     return state is None or state[:2] in _UNDECIDED

@@ -37,7 +37,7 @@ from placement.storage.failures import (
 )
 from placement.storage.types import Revision
 
-# What the errors of SQLite mean.
+# The meaning of the errors of SQLite.
 
 
 # Primary result codes.
@@ -62,7 +62,7 @@ _MENDED_BY_REPEATING = frozenset(
         sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY,
     }
 )
-# After these a SQLite connection stays as it is for good, although the file may have become well again.
+# After these a SQLite connection stays broken for good, although the file may have become well again.
 _STAYS_BROKEN = frozenset(
     {
         sqlite3.SQLITE_READONLY,
@@ -76,7 +76,7 @@ _PRIMARY = 0xFF
 
 
 def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-    """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used any more."""
+    """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used any more."""
     if not isinstance(error, sqlite3.Error):
         return GONE if is_lost else None
     code = _code(error)
@@ -94,17 +94,17 @@ def _code(error: BaseException) -> int | None:
 
 
 def stays_broken(error: BaseException) -> bool:
-    """Whether a connection that met this error is of no use any more, though the driver does not say so."""
+    """Return whether a connection is of no use after this error, though the driver does not say so."""
     return ((_code(error) or sqlite3.SQLITE_OK) & _PRIMARY) in _STAYS_BROKEN
 
 
 def leaves_in_doubt(error: BaseException) -> bool:
-    """Whether what was sent may be committed: reading or writing the file failed."""
+    """Return whether what was sent may be committed: reading or writing the file failed."""
     code = _code(error)
     return code is None or code & _PRIMARY == sqlite3.SQLITE_IOERR
 
 
-# How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
+# How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
 # of storage.history.
 _LOOK = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
@@ -146,7 +146,7 @@ class FileLookout:
         self._data_version: int | None = None
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
-        """The rows of a look (storage.feed), None if nothing changed. Raises errors of SQLAlchemy."""
+        """Return the rows of a look (storage.feed), None if nothing changed. Raises errors of SQLAlchemy."""
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
@@ -156,17 +156,17 @@ class FileLookout:
         return rows
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """The rows of some providers (storage.provider_records). Raises errors of SQLAlchemy."""
+        """Return the rows of some providers (storage.provider_records). Raises errors of SQLAlchemy."""
         return self._connection.execute(_RECORDS, {"ids": ids}).all()
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """The rows of each part of nodes (storage.node_parts). Raises errors of SQLAlchemy."""
+        """Return the rows of each part of nodes (storage.node_parts). Raises errors of SQLAlchemy."""
         rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
         return _NODE_PARTS.parted(rows)
 
 
 class SQLite:
-    """The database in one file; see storage.backends.backend for the contracts."""
+    """A database in one file; see storage.backends.backend for the contracts."""
 
     is_embedded: ClassVar[bool] = True
     alters_by_copying: ClassVar[bool] = True
@@ -178,7 +178,7 @@ class SQLite:
     is_later: ClassVar[str] = "{column} > CAST(:since AS integer)"
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
-        """`durable` False may lose commits in a power cut."""
+        """Take the URL; `durable` False may lose commits in a power cut."""
         self._url = url
         self._durable = durable
         # Queueing the threads of this process here is fair and cheap, while SQLite's own busy handler polls.
@@ -186,21 +186,21 @@ class SQLite:
 
     @property
     def where(self) -> str:
-        """Which file it is, for people."""
+        """Return which file it is, for people."""
         return f"file {self._url.database}"
 
     # -- connections --------------------------------------------------------------------------------
 
     def engine_options(self) -> dict[str, Any]:
-        """How to make an engine for it."""
+        """Return the options of an engine for it."""
         return {"connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False}}
 
     def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> None:
-        """Leave it to SQLAlchemy, but have nothing created by looking at what is not there."""
+        """Leave it to SQLAlchemy, but raise for a missing file, which must not be created by looking."""
         self._identity()
 
     def prepare(self, connection: Any) -> str:
-        """Set up a new connection, which must not open transactions on its own; which file it is to."""
+        """Set up a new connection, which must open no transactions on its own; return which file it is to."""
         found = self._identity()
         connection.isolation_level = None
         synchronous = "FULL" if self._durable else "OFF"
@@ -209,7 +209,7 @@ class SQLite:
         return found
 
     def _identity(self) -> str:
-        """Which file stands at the place of the database. Raises an error of the driver if there is none."""
+        """Return which file is at the database's place. Raises an error of the driver if there is none."""
         if not self._url.database:
             return "memory"
         try:
@@ -219,28 +219,28 @@ class SQLite:
         return f"{found.st_dev}/{found.st_ino}"
 
     def is_present(self, opened: str) -> bool:
-        """Whether that file still stands at the place of the database."""
+        """Return whether that file is still at the database's place."""
         try:
             return self._identity() == opened
         except sqlite3.Error:
             return False
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Nothing: files do not hang up."""
+        """Do nothing: files do not hang up."""
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
-        """True: there is nothing between the process and the file."""
+        """Return True: there is nothing between the process and the file."""
         return True
 
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """Begin to read."""
+        """Return the statement that begins to read."""
         return _BEGIN_SNAPSHOT
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """One writer of this process at a time. Raises TryAgain."""
+        """Let one writer of this process in at a time. Raises TryAgain."""
         if not self._turn.acquire(timeout=deadline.remaining(_BUSY_SECONDS)):
             raise LOCKED.raised()
         try:
@@ -249,7 +249,7 @@ class SQLite:
             self._turn.release()
 
     def begin_write(self, connection: sa.Connection) -> str:
-        """Begin to write, waiting for writers of other processes no longer than the request has."""
+        """Return the beginning, waiting for writers of other processes no longer than the request has."""
         seconds = deadline.remaining(_BUSY_SECONDS)
         if connection.info.get(_PATIENCE, _BUSY_SECONDS) != seconds:
             connection.exec_driver_sql(f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}")
@@ -258,10 +258,10 @@ class SQLite:
         return _BEGIN_WRITE
 
     def take_time(self, connection: sa.Connection) -> None:
-        """Nothing: there are no limits once it has begun."""
+        """Do nothing: there are no limits once it has begun."""
 
     def wait_briefly(self, connection: sa.Connection) -> None:
-        """Nothing: a transaction that writes is alone when it has begun."""
+        """Do nothing: a transaction that writes is alone when it has begun."""
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
@@ -270,63 +270,63 @@ class SQLite:
         connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
-        """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""
+        """Raise OutcomeUnknown if the file was removed or replaced meanwhile."""
         if not self.is_present(connection.info[history.KEY]):
             raise OutcomeUnknown(_REPLACED)
 
     def is_writable(self, connection: sa.Connection) -> bool:
-        """Whether the file and its directory, for the log beside it, may be written to."""
+        """Return whether the file and its directory, for the log beside it, may be written to."""
         file = self._url.database
         return not file or all(os.access(path, os.W_OK) for path in (file, Path(file).parent))
 
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-        """What is wrong, by result codes."""
+        """Return what is wrong, by result codes."""
         return diagnose(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether the connection stays as it is although the file may become well again."""
+        """Return whether the connection stays broken although the file may become well again."""
         return stays_broken(error)
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether reading or writing the file failed."""
+        """Return whether reading or writing the file failed."""
         return leaves_in_doubt(error)
 
     # -- statements ---------------------------------------------------------------------------------
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
-        """The next number of the counter."""
+        """Take the next number of the counter."""
         return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """The number."""
+        """Return the number."""
         return sa.literal(parameters["stamp"], type_=Revision())
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
-        """Nothing: the counter is in the file, too."""
+        """Do nothing: the counter is in the file, too."""
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
-        """An insert that skips rows whose unique key exists."""
+        """Return an insert that skips rows with a unique key that exists."""
         return sqlite.insert(table).on_conflict_do_nothing()
 
     @staticmethod
     def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """The same query: a writer is alone."""
+        """Return the query as it is: a writer is alone."""
         return statement
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """All of the rows: a writer is alone."""
+        """Return all of the rows: a writer is alone."""
         return statement
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """Nothing: a writer is alone."""
+        """Do nothing: a writer is alone."""
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
-        """One JSON text with all rows."""
+        """Return one JSON text with all rows as a table."""
         selected = ", ".join(
             f"json_extract(value, '$[{number}]') AS {column}" for number, column in enumerate(columns)
         )
@@ -334,7 +334,7 @@ class SQLite:
 
     @staticmethod
     def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The rows as JSON."""
+        """Return the rows as JSON."""
         return {"rows": json.dumps(rows)}
 
     def claim_at_once(
@@ -342,7 +342,7 @@ class SQLite:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """False: there is no round trip to be saved."""
+        """Return False: there is no round trip to be saved."""
         return False
 
     def place_at_once(
@@ -350,18 +350,18 @@ class SQLite:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> None:
-        """Likewise."""
+        """Return None: there is no round trip to be saved."""
 
     # -- reading very many rows ---------------------------------------------------------------------
 
     @staticmethod
     def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
-        """A JSON text: statements take a limited number of parameters."""
+        """Return a comparison with a JSON text: statements take a limited number of parameters."""
         given = sa.func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(sa.select(given.c.value))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """The rows, turned round."""
+        """Return the rows, turned into columns."""
         rows = connection.execute(statement).all()
         columns = zip(*rows, strict=True) if rows else [()] * len(statement.selected_columns)
         return [
@@ -372,13 +372,13 @@ class SQLite:
     # -- looking at what changed --------------------------------------------------------------------
 
     def lookout(self, connection: sa.Connection) -> FileLookout:
-        """A connection that knows whether anything was committed."""
+        """Return a connection that knows whether anything was committed."""
         return FileLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return not self._url.database or Path(self._url.database).exists()
 
     def create(self) -> None:
@@ -390,7 +390,7 @@ class SQLite:
             return
         path = Path(self._url.database)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What cannot be created is for SQLite to report, and names of its own are not files.
+        # SQLite reports a file that cannot be created, and its own special names are not files.
         with suppress(OSError):
             if not self._url.database.startswith((":memory:", "file:")):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
