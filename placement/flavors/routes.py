@@ -37,7 +37,7 @@ _RULE = "placement:flavors:"
     described=Operation({200: Translation}, body=FlavorRequest),
 )
 def translation() -> Response:
-    """What a flavor asks for, as a candidates query and as the guest's CPU layout."""
+    """Return what a flavor asks for, as a candidates query and as the guest's CPU layout."""
     return json_response(translation_document(use_cases().flavors.translate(json_body())))
 
 
@@ -53,7 +53,7 @@ def translation() -> Response:
     described=Operation({200: FlavorCandidates}, errors=[404], body=FlavorSearch),
 )
 def candidates() -> Response:
-    """Where a flavor fits; with explain also why."""
+    """Return where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     found = use_cases().flavors.find(json_body(), parse_flavor_query)
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
@@ -64,5 +64,5 @@ def candidates() -> Response:
 
 
 def parse_flavor_query(query_string: str) -> CandidateQuery:
-    """The query that a flavor is translated to."""
+    """Return the query that a flavor is translated to."""
     return candidate_query.parse(bodies.read(query_string), NEWEST)

@@ -1,4 +1,4 @@
-"""Bodies with nova flavors, to tell callers: what is checked, is checked by flavors.nova."""
+"""Bodies with nova flavors, to describe them to callers; flavors.nova does the checks."""
 
 from placement.engine.domain.inventories import MAX_INT
 from placement.flavors.nova.flavor import FLAT, GRANULAR, MAX_VCPUS
@@ -20,7 +20,7 @@ class Flavor(VersionedSchema):
 
 
 class FlavorOptions(VersionedSchema):
-    """How to translate."""
+    """The options of a translation."""
 
     boot_from_volume = Boolean()
     limit = Integer(1, MAX_INT, nullable=True)
@@ -31,7 +31,7 @@ class FlavorOptions(VersionedSchema):
 
 
 class FlavorRequest(VersionedSchema):
-    """POST /ext/v1/flavors/translation."""
+    """A body of POST /ext/v1/flavors/translation."""
 
     flavor = Object(Flavor, required=True)
     image = Mapping("", String(), shown_pattern="^.*$", nullable=True)
@@ -39,7 +39,7 @@ class FlavorRequest(VersionedSchema):
 
 
 class FlavorSearch(FlavorRequest):
-    """POST /ext/v1/flavors/candidates."""
+    """A body of POST /ext/v1/flavors/candidates."""
 
     limit = Integer(1, MAX_INT, nullable=True)
     cluster = String(nullable=True)

@@ -1,4 +1,4 @@
-"""Where a nova flavor fits: translation, then the ordinary search with the query string it gives.
+"""The search for where a nova flavor fits: translation, then the ordinary search with its query string.
 
 search request -> limit and cluster taken out -> flavors.nova -> query string -> parser -> Candidates
 """
@@ -30,7 +30,7 @@ ParseQuery = Callable[[str], CandidateQuery]
 class FlavorSearch:
     """A finished search for a flavor; `query_used` names the field of the translation that was searched.
 
-    `explained`: whether somebody asked for the explanation of that search.
+    `explained`: whether the caller asked for the explanation of that search.
     """
 
     translation: Translation
@@ -41,9 +41,9 @@ class FlavorSearch:
 
 @dataclass(frozen=True, slots=True)
 class FlavorWish:
-    """What a flavor asks for, what it takes where that finds nothing, and the guest's dedicated CPUs.
+    """The wish of a flavor, the fallback where that finds nothing, and the guest's dedicated CPUs.
 
-    These are None for queries that no flavor stands behind.
+    Fallback and CPUs are None for queries that come from no flavor.
     """
 
     wish: Wish
@@ -53,14 +53,14 @@ class FlavorWish:
 
 @dataclass(frozen=True, slots=True)
 class FlavorClaim:
-    """What a consumer holds for a flavor, and which CPUs of the guest are dedicated, as CPU set text."""
+    """A claim for a flavor: what the consumer holds, and the guest's dedicated CPUs as CPU set text."""
 
     fitted: Fitted
     dedicated_cpus: str
 
 
 class Flavors:
-    """Translates flavors and finds where they fit."""
+    """A service that translates flavors and finds where they fit."""
 
     def __init__(self, clusters: Clusters, candidates: Candidates, best_fit: BestFit, claims: Claims) -> None:
         self._clusters = clusters
@@ -108,7 +108,7 @@ class Flavors:
         return FlavorClaim(fitted, cpus)
 
     def wish(self, document: object, parse: ParseQuery) -> FlavorWish:
-        """What a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
+        """Return what a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
         if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
             raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
         request, cluster, _ = _split(document)
@@ -132,17 +132,17 @@ class Flavors:
 
 
 def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
-    """The query of a flavor, for core trees as well as for others."""
+    """Return the query of a flavor, for core trees as well as for others."""
     return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
 
 
 def _unlimited(query: CandidateQuery) -> CandidateQuery:
-    """The query without a limit, which makes no sense in a claim."""
+    """Return the query without a limit, which makes no sense in a claim."""
     return replace(query, limit=None)
 
 
 def _split(document: object) -> tuple[object, str | None, bool]:
-    """The translation request in a search request, the cluster, and whether to explain.
+    """Return the translation request in a search request, the cluster, and whether to explain.
 
     Raises FlavorRefused.
     """

@@ -1,7 +1,7 @@
-"""Who is where: the state that moves change, and that is as it was after going back.
+"""The board: which consumers are on which hosts, as moves change it; every change can be undone.
 
-Providers are columns (engine.search.simulation); nodes with their pods are pictures beside that, and what
-pods hold of providers follows from these.
+Providers are columns (engine.search.simulation). Nodes with their pods are NodeInfo beside them; what a pod
+holds of providers follows from its node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place for a request: what it takes, and for a pod the node when it is there."""
+    """A place for a request: what it takes, and for a pod also the NodeInfo with the pod on it."""
 
     root: int
     draws: Draws
@@ -33,9 +33,9 @@ class Spot:
 
 @dataclass(frozen=True, eq=False)
 class Consumer:
-    """Who holds something of a host. `kind` says where its `wish` is from; `fixed`: why it may not be moved.
+    """A consumer that holds something of a host. `kind`: where its `wish` is from; `fixed`: why it stays.
 
-    `labels`, and `pod`, are those of pods.
+    `labels` and `pod` are set for pods only.
     """
 
     uuid: str
@@ -52,20 +52,20 @@ class Consumer:
 
     @property
     def root(self) -> int:
-        """The host that it is on at first."""
+        """Return the host that it is on at first."""
         return self.spot.root
 
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A consumer goes to a spot."""
+    """A move of a consumer to a spot."""
 
     consumer: Consumer
     to: Spot
 
 
 class Board:
-    """Consumers on hosts. What happened since a `mark` is undone by going `back` to it."""
+    """A board of consumers on hosts; `back` undoes everything since a `mark`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Board:
         consumers: Iterable[Consumer],
         class_ids: Mapping[str, int],
     ) -> None:
-        """`class_ids` are the ids of resource classes by name."""
+        """Take the first state; `class_ids` are the ids of resource classes by name."""
         self.ground = ground
         self._class_ids = class_ids
         self._class_names = {id_: name for name, id_ in class_ids.items()}
@@ -84,7 +84,7 @@ class Board:
         self.placed: list[Spot] = []
         self.changed_nodes: set[int] = set()
         self.on: dict[int, dict[str, Consumer]] = {}
-        # Equal when the same consumers are on a host.
+        # Equal sums of hashes mean that the same consumers are on a host.
         self.who: Counter[int] = Counter()
         for consumer in consumers:
             self.on.setdefault(consumer.root, {})[consumer.uuid] = consumer
@@ -93,13 +93,13 @@ class Board:
         # Changes of what is held, by row and class.
         self._now: Counter[tuple[int, int]] = Counter()
         self._later: Counter[tuple[int, int]] = Counter()
-        # Who will have left when all that was begun is done; who is on no picture of a node any more.
+        # Consumers that will have left when all moves begun are done, and consumers that no NodeInfo counts.
         self._going: set[str] = set()
         self._unpictured: set[str] = set()
         self._places: dict[int, dict[Place, int]] = {}
 
     def class_name(self, class_id: int) -> str:
-        """What a resource class is called."""
+        """Return the name of a resource class, or its id as text if it has none."""
         return self._class_names.get(class_id, str(class_id))
 
     def carry_out(self, moved: Sequence[Relocation], placed: Sequence[Spot]) -> None:
@@ -114,16 +114,16 @@ class Board:
     # -- going back ---------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """This moment."""
+        """Return a mark of this moment, for `back`."""
         return len(self._log)
 
     def back(self, mark: int) -> None:
-        """Undo what happened since."""
+        """Undo everything since a mark."""
         while len(self._log) > mark:
             self._log.pop()()
 
     def close(self, root: int) -> None:
-        """Nobody may go to a host any more."""
+        """Close a host: no consumer may go to it any more."""
         self.closed[root] += 1
         self._log.append(lambda: self.closed.subtract([root]))
 
@@ -135,7 +135,7 @@ class Board:
     # -- coming and going ---------------------------------------------------------------------------
 
     def leave(self, consumer: Consumer) -> None:
-        """A consumer, which is where it was at first, holds nothing any more."""
+        """Let a consumer, which is still where it was at first, release what it holds."""
         self._goes(consumer.uuid, consumer.root)
         self._log.append(lambda: self._comes(consumer, consumer.root))
         self._count(consumer.spot.draws, -1, 0 if consumer.uuid in self._going else -1)
@@ -147,7 +147,7 @@ class Board:
                 self._picture(consumer.root, self._with_others(consumer.root, node, consumer.spot.draws, -1))
 
     def reserve(self, spot: Spot, evicted: Sequence[Consumer] = (), mover: Consumer | None = None) -> None:
-        """Keep a spot for a request, or for `mover`; it and who is to be evicted stay until they leave."""
+        """Keep a spot for a request, or for `mover`; mover and evicted consumers stay until they leave."""
         self._count(spot.draws, 0, 1)
         leaving = [each for each in evicted if each.uuid not in self._going]
         if mover is not None and mover.uuid not in self._going:
@@ -163,19 +163,19 @@ class Board:
             self._picture(spot.root, self._with_others(spot.root, node, spot.draws, 1))
 
     def release(self, spot: Spot) -> None:
-        """Keep a spot, which was reserved for a query, no longer."""
+        """Give up a spot that was reserved for a query."""
         self._count(spot.draws, 0, -1)
         node = self.nodes.get(spot.root)
         if node is not None:
             self._picture(spot.root, self._with_others(spot.root, node, spot.draws, -1))
 
     def arrive(self, consumer: Consumer, spot: Spot) -> None:
-        """A consumer, which left, takes a spot."""
+        """Let a consumer that left take a spot."""
         self.reserve(spot)
         self.settle(consumer, spot)
 
     def settle(self, consumer: Consumer, spot: Spot) -> None:
-        """A consumer, which left, takes a spot that was reserved for it; it does not move again."""
+        """Let a consumer that left take a spot that was reserved for it; it does not move again."""
         self._count(spot.draws, 1, 0)
         self._comes(replace(consumer, spot=spot, fixed="was moved already", pod=spot.recorded), spot.root)
         self.moved.append(Relocation(consumer, spot))
@@ -196,17 +196,16 @@ class Board:
         self._log.append(lambda: noted.difference_update(fresh))
 
     def place(self, spot: Spot) -> None:
-        """A request, for which the spot was reserved, has it."""
+        """Give a request the spot that was reserved for it."""
         self.placed.append(spot)
         self._log.append(self.placed.pop)
 
     # -- providers and nodes ------------------------------------------------------------------------
 
     def _count(self, draws: Draws, now: int, later: int) -> None:
-        """Let so many times the draws be held now, and when all that was begun is done.
+        """Change how many times the draws are held `now`, and `later`, when all moves begun are done.
 
-        What the ground has free is free now and then: a move must neither hinder one that is to come nor need
-        one.
+        The ground counts as free what is free at both times: a move must not hinder a later one, nor need it.
         """
         changes = []
         for draw in draws:
@@ -227,14 +226,14 @@ class Board:
             self._later[draw.row, draw.class_id] -= later * draw.amount
 
     def _picture(self, root: int, node: NodeInfo) -> None:
-        """A node looks like this from now on."""
+        """Replace the NodeInfo of a node."""
         before = self.nodes[root]
         self.nodes[root] = node
         self.changed_nodes.add(root)
         self._log.append(lambda: self.nodes.__setitem__(root, before))
 
     def draws_of(self, root: int, node: NodeInfo, consumer: str) -> Draws:
-        """What a pod of a node holds."""
+        """Return what a pod of a node holds."""
         shares = node.accounts.shares.get(consumer, {})
         classes = self._class_ids
         rows = self._rows_of(root, node)
@@ -242,7 +241,7 @@ class Board:
         return tuple(sorted(draw for draw in draws if draw.amount))
 
     def _rows_of(self, root: int, node: NodeInfo) -> dict[Place, int]:
-        """The rows of the providers behind the inventories of a node."""
+        """Return the rows of the providers behind the inventories of a node."""
         rows = self._places.get(root)
         if rows is None:
             paths = {place.path for place in node.offers.inventories}
@@ -252,7 +251,7 @@ class Board:
         return rows
 
     def _with_others(self, root: int, node: NodeInfo, draws: Draws, sign: int) -> NodeInfo:
-        """The node when consumers beside its pods hold so much more of it."""
+        """Return the node when consumers beside its pods hold these draws more (sign 1) or less (-1)."""
         places = {(row, place.resource_class): place for place, row in self._rows_of(root, node).items()}
         others, unused = Counter(node.others), Counter(node.unused)
         for draw in draws:

@@ -1,4 +1,4 @@
-"""How many more of several kinds there is room for, as all is or as it would be; nothing is written."""
+"""The count of how many more of several kinds fit, as all is or as it would be; nothing is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BY = (BY_CLUSTER, BY_AGGREGATE, BY_HOST)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is counted: a query, a flavor (a translation request) or a pod (a manifest), one of these."""
+    """A kind that is counted: one of a query, a flavor (a translation request) and a pod (a manifest)."""
 
     query: CandidateQuery | None = None
     flavor: Mapping[str, Any] | None = None
@@ -51,7 +51,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Kinds by name, counted in one cluster or everywhere, and summed `by` what.
+    """A question about kinds by name, counted in one cluster or everywhere, and summed as `by` says.
 
     Pods need a cluster. `place` says where a kind is in what the caller sent.
     """
@@ -64,7 +64,7 @@ class Question:
 
 
 class Planning:
-    """Answers what there is room for."""
+    """A service that answers what there is room for."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Planning:
         self._seconds = seconds
 
     def capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
-        """How many more of each kind; `parse` reads the query string of a flavor.
+        """Return how many more of each kind fit; `parse` reads the query string of a flavor.
 
         Raises NotFound for the cluster, BadRequest naming the field, FlavorRefused, ManifestError,
         SearchTimeout, Unavailable.
@@ -97,7 +97,7 @@ class Planning:
         nodes = self._nodes_seen(question, budget)
         rooms = {}
         for name, kind in question.kinds.items():
-            # Pods that there is no time to count get sums, which take time, too.
+            # Even without time to count, pods would get sums, which take time, too.
             if deadline.is_over():
                 raise RequestTimeout("counting")
             try:
@@ -113,7 +113,7 @@ class Planning:
         return rooms
 
     def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Search:
-        """Where a query would fit. Raises BadRequest naming the member of the world, as Candidates.find."""
+        """Return where a query would fit. Raises BadRequest naming the world's member, as Candidates.find."""
         with imagining(world):
             view, budget = self._keeper.current(), self._candidates.budget()
             seen = imagined(self._database, view, world, options.cluster_aggregate, budget)
@@ -126,7 +126,7 @@ class Planning:
             return found(connection, cluster).aggregate_uuid
 
     def _seen(self, question: Question, aggregate: str | None, budget: Budget) -> Imagined | None:
-        """The forest that is asked about, None if only pods are."""
+        """Return the forest that is asked about, or None if only pods are."""
         if all(kind.pod is not None for kind in question.kinds.values()):
             return None
         view = self._keeper.current()
@@ -168,7 +168,7 @@ class Planning:
         return KindRoom(counted.room(), sums.get(BY_CLUSTER), sums.get(BY_AGGREGATE), hosts)
 
     def _groups(self, counted: QueryCapacity, question: Question) -> dict[str, dict[str, int]]:
-        """The aggregates to sum by: those of clusters by their names, others by uuid."""
+        """Return the aggregates to sum by: the ones of clusters by cluster name, others by uuid."""
         groups: dict[str, dict[str, int]] = {
             kind: {} for kind in (BY_CLUSTER, BY_AGGREGATE) if kind in question.by
         }
@@ -184,7 +184,7 @@ class Planning:
         return groups
 
     def _nodes_seen(self, question: Question, budget: Budget) -> ImaginedCluster | None:
-        """The nodes that are asked about, None if no pods or no cluster are."""
+        """Return the nodes that are asked about, or None without pods or without a cluster."""
         if question.cluster is None or all(kind.pod is None for kind in question.kinds.values()):
             return None
         view = self._cluster_cache.view(question.cluster)
@@ -213,7 +213,7 @@ class Planning:
 
 
 def _placed(error: BadRequest, place: str) -> BadRequest:
-    """The error with the place of the kind that it is about."""
+    """Return the error with the place of the kind that it is about."""
     if not place:
         return error
     if isinstance(error, FlavorRefused):
@@ -224,9 +224,9 @@ def _placed(error: BadRequest, place: str) -> BadRequest:
     return BadRequest(f"{place}: {error}")
 
 
-# Kinds that are watched: how many more of them there is room for, counted beside requests.
+# Kinds that are watched: how many more of them fit, counted beside requests.
 #
-# Who asks is told what was counted last. If that is old, a thread counts again, so that nobody waits for it.
+# A caller gets the last count. If that is old, a thread counts again, so that no caller waits for it.
 
 
 LOG = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ _MOST_SECONDS = 10.0
 
 
 class Watch:
-    """The rooms of some questions, at most seconds old where somebody asks again and again."""
+    """A watch that keeps the rooms of some questions, at most seconds old while callers keep asking."""
 
     def __init__(self, planning: Planning, questions: Sequence[Question], parse: ParseQuery) -> None:
         self._planning = planning
@@ -247,7 +247,7 @@ class Watch:
         self._counting = threading.Lock()
 
     def latest(self) -> Mapping[str, KindRoom]:
-        """What was counted last, by kind; nothing before the first count."""
+        """Return the last counts by kind; nothing before the first count."""
         is_old = time.monotonic() - self._since >= _OLD_SECONDS
         if self._questions and is_old and self._counting.acquire(blocking=False):
             threading.Thread(target=self._count_all, name="capacity", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Whether the moves of a plan are still possible, one after the other."""
+"""The check whether the moves of a plan are still possible, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POSSIBLE, DONE, IMPOSSIBLE = "possible", "done", "impossible"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the state of a move is; `why` it is impossible, else empty."""
+    """The state of a move; `why` it is impossible, else empty."""
 
     consumer: str
     state: str
@@ -24,7 +24,7 @@ class Checked:
 
 
 def resources_of(view: View, ground: Ground, draws: Draws) -> dict[str, dict[str, int]]:
-    """Draws by uuids of providers and names of classes."""
+    """Return the amounts of draws by provider uuid and class name."""
     resources: dict[str, dict[str, int]] = {}
     for uuid, draw in zip(ground.uuids([draw.row for draw in draws]), draws, strict=True):
         resources.setdefault(uuid, {})[view.names.classes[draw.class_id]] = draw.amount
@@ -32,14 +32,14 @@ def resources_of(view: View, ground: Ground, draws: Draws) -> dict[str, dict[str
 
 
 class Checking:
-    """Makes moves on a board; one that is impossible is left out."""
+    """A check that makes moves on a board; a move that is impossible is left out."""
 
     def __init__(self, view: View, ground: Ground, board: Board) -> None:
         self._view, self._ground, self._board = view, ground, board
         self._known = {uuid: each for here in board.on.values() for uuid, each in here.items()}
 
     def checked(self, moves: Sequence[Move]) -> list[Checked]:
-        """The state of each move after those before it. Raises SearchEnded."""
+        """Return the state of each move after the moves before it. Raises SearchEnded."""
         return list(self._checked(moves))
 
     def _checked(self, moves: Sequence[Move]) -> Iterator[Checked]:
@@ -54,7 +54,7 @@ class Checking:
             yield Checked(move.consumer, IMPOSSIBLE if why else POSSIBLE, why)
 
     def _refusal(self, move: Move, consumer: Consumer) -> str:
-        """Why a move is impossible; empty if it was made on the board."""
+        """Return why a move is impossible; empty if it was made on the board."""
         if move.before != self._held(consumer):
             return "holds something else by now"
         if move.generation != consumer.generation:
@@ -74,7 +74,7 @@ class Checking:
         return resources_of(self._view, self._ground, consumer.spot.draws)
 
     def _spot(self, move: Move, consumer: Consumer) -> Spot | str:
-        """Where it would be; or why it cannot be there, as it is somewhere else no more."""
+        """Return the spot of a consumer that has left its old one, or why it cannot be there."""
         spot = self._named_spot(move)
         if isinstance(spot, str):
             return spot
@@ -109,7 +109,7 @@ class Checking:
         return ""
 
     def _pod_spot(self, move: Move, consumer: Consumer) -> Spot | str:
-        """Where the pod would be on the node that the plan names; Kubernetes decides what it gets there."""
+        """Return the pod's spot on the plan's node, or why it has none; Kubernetes decides what it gets."""
         if consumer.wish is None:
             return consumer.fixed
         row = self._ground.row_of(move.to_host)

@@ -1,4 +1,4 @@
-"""Everybody who is on hosts, and what each asked for: kept with a claim, a manifest, or guessed."""
+"""The consumers on hosts, and what each asked for: kept with a claim, a manifest, or guessed."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from placement.providers.statements.names import SHARING_TRAIT
 from placement.storage import tables
 from placement.storage.database import Database, Executor
 
-# What somebody may have asked for who was not claimed here: what it holds says so, as far as it can.
+# A guess at what a consumer that was not claimed here may have asked for, from what it holds.
 #
-# The same amounts, each from a provider with the traits of the one that gives it now, on a host with the
-# traits of the one it is on; what is given below one part of a host stays together below one part.
+# It is equal amounts, each from a provider with the traits of the one that gives it now, on a host with the
+# traits of the host it is on. Amounts from below one part of a host stay together below one part.
 
 
 DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
-"""The trait of hosts to which nova sends nobody: a state, for which nobody asked."""
+"""The trait of hosts to which nova sends no servers: a state, which no request asks for."""
 
 
 def guessed_query(
     forest: Forest, draws: Sequence[Draw], sharing_trait: int, disabled_trait: int | None
 ) -> ForestQuery:
-    """The query that a consumer with these draws, on one host and what it shares, may have asked."""
+    """Return the query that may have led to these draws on one host and on providers shared with it."""
     states = frozenset(() if disabled_trait is None else (disabled_trait,))
     amounts: dict[int, dict[int, int]] = defaultdict(dict)
     for draw in draws:
@@ -83,7 +83,7 @@ def guessed_query(
 
 
 def _alike(forest: Forest, amounts: dict[int, dict[int, int]]) -> list[list[int]]:
-    """The providers that give something; like ones below one part of a host, such as cores, are together."""
+    """Return the providers that give something, with like ones below one part of a host (cores) grouped."""
     groups: dict[object, list[int]] = defaultdict(list)
     for row, held in sorted(amounts.items()):
         parent = int(forest.providers.parent[row])
@@ -115,7 +115,7 @@ def _shares(forest: Forest, row: int, sharing_trait: int) -> bool:
 
 
 def _top(forest: Forest, row: int) -> int:
-    """The provider right below the root that another one is below, or is; the root itself for the root."""
+    """Return the provider right below the root that this one is, or is below; the root for the root."""
     parents = forest.providers.parent
     top = row
     while parents[top] >= 0 and parents[int(parents[top])] >= 0:
@@ -123,7 +123,7 @@ def _top(forest: Forest, row: int) -> int:
     return top
 
 
-# Everybody who holds something, with all that moving them takes to know.
+# All consumers that hold something, with all that must be known to move them.
 
 
 _AT_ONCE = 5000
@@ -166,7 +166,7 @@ _described = (
 
 
 def holders(connection: Executor, root_ids: Collection[int] | None = None) -> list[Holder]:
-    """All consumers by uuid, or those that hold something of the trees with these roots."""
+    """Return all consumers by uuid, or the ones that hold something of the trees with these roots."""
     if root_ids is None:
         return [Holder(*row) for row in connection.execute(_described.order_by(_consumers.c.uuid))]
     found = {
@@ -193,7 +193,7 @@ class Amount(NamedTuple):
 
 
 def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> list[Amount]:
-    """All that is held, or all that those hold who hold something of the trees with these roots."""
+    """Return all allocations, or all of the consumers that hold something of the trees with these roots."""
     held = tables.allocations
     statement = sa.select(
         held.c.consumer_id, held.c.resource_provider_id, held.c.resource_class_id, held.c.used
@@ -211,7 +211,7 @@ def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> li
 def manifests(
     connection: Executor, cluster_id: int, root_ids: Collection[int] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The manifests of the pods on the nodes of a cluster, or on some, by host; by their consumers."""
+    """Return manifests by consumer, of pods on the nodes of a cluster, or on its nodes with these roots."""
     table = tables.pods
     statement = sa.select(table.c.status["consumer"].as_string(), table.c.manifest).where(
         table.c.cluster_id == cluster_id, table.c.node_id.is_not(None), table.c.namespace != RESERVED
@@ -235,7 +235,7 @@ _STATIC = "kubernetes.io/config.mirror"
 
 
 class Wishes:
-    """Makes wishes of queries and pods; like ones share what was found out about them."""
+    """A factory that makes wishes of queries and pods; equal ones share what is known about them."""
 
     def __init__(self, view: View, candidates: Candidates, ground: Ground, budget: Budget) -> None:
         self._view, self._candidates, self._ground, self._budget = view, candidates, ground, budget
@@ -245,7 +245,7 @@ class Wishes:
         self._rankings: dict[PodShape, ShapeRanking] = {}
 
     def of_queries(self, queries: Sequence[ForestQuery]) -> QueryWish:
-        """A wish for a query by ids, or for two: that for core trees is the second."""
+        """Return a wish for a query by ids, or for two: the second one is for core trees."""
         # Budgets are no part of what is asked.
         key = tuple(queries)
         wish = self._known.get(key)
@@ -255,7 +255,7 @@ class Wishes:
         return wish
 
     def kept(self, text: str) -> QueryWish | None:
-        """What was kept with a claim; None if it cannot be read here, or names what is not there any more."""
+        """Return the wish kept with a claim, or None if it is unreadable or names what no longer exists."""
         if text not in self._kept:
             self._kept[text] = self._read(text)
         return self._kept[text]
@@ -272,7 +272,7 @@ class Wishes:
             return None
 
     def guessed(self, draws: Draws, home: int | None) -> QueryWish:
-        """What somebody with these draws may have asked for, in the same cluster (`home`: its aggregate)."""
+        """Return a guess at the wish behind these draws, in one cluster (`home`: the id of its aggregate)."""
         known = self._view.names.trait_ids
         query = guessed_query(self._view.forest, draws, known[SHARING_TRAIT], known.get(DISABLED_TRAIT))
         return self.of_queries([in_cluster(query, home)])
@@ -285,7 +285,7 @@ class Wishes:
         *,
         is_one: bool,
     ) -> PodWish:
-        """A wish for one pod of a cluster, or any like it; `roots` are the rows of its hosts by storage id.
+        """Return a wish for one pod of a cluster, or any like it; `roots`: rows of its hosts by storage id.
 
         Raises ManifestError.
         """
@@ -297,19 +297,19 @@ class Wishes:
 
 
 def replaced(query: ForestQuery, budget: Budget) -> ForestQuery:
-    """The query without order and limit, within the time of a plan."""
+    """Return the query without order and limit, within the time of a plan."""
     return replace(query, budget=budget, order=None, maximum=2**31, considered=2**31)
 
 
 def in_cluster(query: ForestQuery, home: int | None) -> ForestQuery:
-    """The query in one cluster only, by the id of its aggregate."""
+    """Return the query in one cluster only, by the id of its aggregate."""
     if home is None:
         return query
     return replace(query, root_member_of=(*query.root_member_of, frozenset((home,))))
 
 
 class Roster:
-    """The consumers that are on hosts; pods only of those clusters that it is given."""
+    """A roster of the consumers on hosts; pods of clusters that it is not given are fixed."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class Roster:
         homes: frozenset[int],
         budget: Budget,
     ) -> None:
-        """`homes` are the aggregates of clusters."""
+        """Take the sources; `homes` are the ids of the aggregates of clusters."""
         self._view, self._ground, self._wishes, self._homes = view, ground, wishes, homes
         self._budget = budget
         self._clusters = {each.facts.id: each for each in clusters}
@@ -335,7 +335,7 @@ class Roster:
         self._manifests: dict[str, Mapping[str, Any]] = {}
 
     def read(self, database: Database, root_ids: Collection[int] | None) -> list[Consumer]:
-        """Everybody, or those who hold something of the trees with these roots. Raises SearchEnded."""
+        """Return all consumers, or the ones that hold something of these trees. Raises SearchEnded."""
         with database.read() as connection:
             known = holders(connection, root_ids)
             held = amounts(connection, root_ids)
@@ -363,7 +363,7 @@ class Roster:
             QUERY,
         )
         if len(roots) > 1:
-            # Each of the hosts has it.
+            # It is on each of the hosts.
             for root in sorted(roots):
                 yield replace(consumer, spot=Spot(root, draws), fixed="holds something of several hosts")
         elif not all(self._ground.holds(draw) for draw in draws):
@@ -403,7 +403,7 @@ class Roster:
 
 
 def _fixed(pod: RecordedPod, metadata: Mapping[str, Any]) -> str:
-    """Why a pod cannot be moved, if so."""
+    """Return why a pod cannot be moved; empty if it can."""
     if any(owner.get("kind") == "DaemonSet" for owner in metadata.get("ownerReferences") or ()):
         return "belongs to its node: it is of a DaemonSet"
     if _STATIC in (metadata.get("annotations") or {}):
@@ -414,7 +414,7 @@ def _fixed(pod: RecordedPod, metadata: Mapping[str, Any]) -> str:
 
 
 def _free(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a pod as if it had no place yet."""
+    """Return the manifest of a pod as if it had no place yet."""
     metadata = dict(manifest.get("metadata") or {})
     given = {
         name: text

@@ -1,4 +1,4 @@
-"""What plans are for: room for requests, empty hosts, cores that are of use again."""
+"""The goals of plans: room for requests, empty hosts, cores that are of use again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from placement.planning.board import Board, Consumer, Relocation, Spot
 from placement.planning.making_room import NEVER, RoomMaker
 from placement.planning.plan import Bound, Wish, sums_of
 
-# What sums show at once: that hosts have too little in all, however consumers are moved among them.
+# Sums show at once where hosts have too little in all, however consumers are moved among them.
 
 
 def too_little(board: Board, need: Mapping[int, int], open_: Collection[int], staying: str) -> str:
-    """Why so much of each class can never be placed on open hosts; empty where sums do not show that.
+    """Return why so much of each class can never be placed on open hosts; empty where sums do not show that.
 
-    Consumers on these hosts may change places among them. `staying` is what these hosts are called.
+    Consumers on these hosts may change places among them. `staying` is the name of these hosts in the text.
     """
     slack = _slack(each for root in open_ for each in board.on.get(root, {}).values())
     for class_id, wanted in need.items():
@@ -32,9 +32,9 @@ def too_little(board: Board, need: Mapping[int, int], open_: Collection[int], st
 
 
 def most_free(board: Board, roots: Sequence[int], wanted: int, staying: Collection[int]) -> tuple[int, str]:
-    """How many more of these hosts, at most `wanted`, can be empty as far as sums tell, and why no more.
+    """Return how many more hosts, at most `wanted`, can be empty as far as sums tell, and why no more.
 
-    Hosts that are `staying` have a consumer that may not be moved.
+    Hosts in `staying` have a consumer that may not be moved.
     """
     here = [each for root in roots for each in board.on.get(root, {}).values()]
     occupied = sum(bool(board.on.get(root)) for root in roots)
@@ -60,7 +60,7 @@ def most_free(board: Board, roots: Sequence[int], wanted: int, staying: Collecti
 
 
 def _slack(consumers: Iterable[Consumer]) -> Counter[int]:
-    """How much less consumers could hold elsewhere than they hold now, by class."""
+    """Return how much less consumers could hold elsewhere than they hold now, by class."""
     slack: Counter[int] = Counter()
     for each in consumers:
         if each.wish is not None and not each.fixed:
@@ -72,7 +72,7 @@ def _slack(consumers: Iterable[Consumer]) -> Counter[int]:
 
 
 def needs(consumers: Iterable[Consumer]) -> Counter[int]:
-    """How much consumers take at least wherever they go, by class."""
+    """Return how much consumers take at least wherever they go, by class."""
     need: Counter[int] = Counter()
     for each in consumers:
         if each.wish is not None:
@@ -84,14 +84,14 @@ def needs(consumers: Iterable[Consumer]) -> Counter[int]:
 
 
 Task = Callable[[int], Iterator[int]]
-"""Gives each way to do one thing with at most so many moves of others, and how many it takes.
+"""Yields for each way to do one thing how many moves of others it takes, at most as many as given.
 
-At each the board is as it would be; whoever goes on finds it as it was.
+At each yield the board shows that way; it is restored when the caller goes on.
 """
 
 
 def all_done(state: Callable[[], Hashable], tasks: Sequence[Task], spare: int) -> Iterator[int]:
-    """Yield at each way to do all of that with at most so many moves of others, and how many are left.
+    """Yield for each way to do all tasks with at most `spare` moves of others how many of these are left.
 
     Nothing is tried again where the board is in a `state` that led nowhere. Raises SearchEnded.
     """
@@ -113,7 +113,7 @@ def _rest(
 
 
 SUMS, SEARCH, IMPOSSIBLE = "sums", "search", "impossible"
-# Moves that depend on one another are looked for so deep: each of them takes some frames of the stack.
+# The search for moves that depend on one another ends at this depth: each takes frames of the stack.
 _DEEPEST = 150
 TIME_UP = "the time was up before all was tried"
 TOO_DEEP = f"more than {_DEEPEST} moves that wait for one another were not looked for"
@@ -124,9 +124,9 @@ NO_PLACE = "found no other place"
 
 @dataclass(slots=True)
 class Reached:
-    """How much of what was wanted the moves on the board achieve; `left` could not go, and why.
+    """A result: how much of what was wanted the moves achieve. `left`: consumers that could not go, and why.
 
-    `complete`: the goal is reached, or proven not to be within the limits. `why` it was not reached.
+    `complete`: the goal is reached, or proven to be out of reach. `why`: the reason it was not reached.
     """
 
     wanted: int
@@ -139,9 +139,9 @@ class Reached:
 
 
 class _First(NamedTuple):
-    """Whether a way was found, and how many moves are too few as all ways with them were tried; -1: none.
+    """A result: whether a way was `found`, and how many moves are proven `too_few` (-1: not even 0 is).
 
-    `hopeless`: there is none however many moves are allowed.
+    `hopeless`: there is no way, however many moves are allowed.
     """
 
     found: bool
@@ -158,21 +158,21 @@ class _Start(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What was done on the board since: moves in their order, and places of requests."""
+    """The changes of a board since a start: moves in their order, and places of requests."""
 
     moved: Sequence[Relocation]
     placed: Sequence[Spot]
 
 
 class _Vacated(NamedTuple):
-    """Who could not go, and whether it is `proven` that not all of them can."""
+    """The consumers that could not go, and whether it is `proven` that not all can."""
 
     left: list[tuple[Consumer, str]]
     proven: bool
 
 
 class Goals:
-    """Makes the moves on a board, at most so many."""
+    """A planner that makes the moves on a board, at most `most`."""
 
     def __init__(self, board: Board, maker: RoomMaker, most: int) -> None:
         self._board, self._maker, self._most = board, maker, most
@@ -183,11 +183,11 @@ class Goals:
 
     @property
     def spare(self) -> int:
-        """How many more moves there may be."""
+        """Return how many more moves there may be."""
         return self._most - len(self._board.moved)
 
     def _told(self, reached: Reached, why: str = "") -> Reached:
-        """The result, with `why` it is proven that no more can be reached, if that is known otherwise."""
+        """Return the result with its `why`; one that is given proves that no more can be reached."""
         if reached.achieved >= reached.wanted:
             return reached
         if not why and not self._cut and not self._maker.tells_all(self._movable):
@@ -199,7 +199,7 @@ class Goals:
     # -- requests -----------------------------------------------------------------------------------
 
     def fit(self, wish: Wish, wanted: int, fits_already: Callable[[], bool]) -> Reached:
-        """Place so many requests. `fits_already` tells whether all of them may fit without any move."""
+        """Place `wanted` requests. `fits_already` returns whether all of them may fit without any move."""
         reached = Reached(wanted)
         needed = self._needed(wish)
         open_ = {root for root in self._board.ground.roots_in_order() if self._board.closed[root] <= 0}
@@ -226,7 +226,7 @@ class Goals:
         return self._told(reached, why)
 
     def _again(self, start: _Start, ways: Task, reached: Reached) -> bool:
-        """Begin anew and place one more than before, in whatever way; whether that was possible."""
+        """Start anew and place one more than before, in any way; return whether that was possible."""
         before = self._done(start)
         self._board.back(start.mark)
         if self._all([ways] * (reached.achieved + 1), 0):
@@ -235,7 +235,7 @@ class Goals:
         return False
 
     def _needed(self, wish: Wish) -> int:
-        """How many moves sums show to be needed where a request does not fit without any."""
+        """Return how many moves sums show to be needed where a request does not fit without any."""
         try:
             return self._maker.bound(wish)
         except SearchEnded as ended:
@@ -244,7 +244,7 @@ class Goals:
             return 1
 
     def _bound(self, wish: Wish, first: _First, needed: int) -> Bound:
-        """How many moves the first request takes at least; `needed`, as sums show."""
+        """Return how many moves the first request takes at least; `needed` is what sums show."""
         if needed == NEVER:
             return Bound(0, IMPOSSIBLE)
         if not wish.tells_all(self._board) or not self._maker.tells_all(self._movable):
@@ -255,12 +255,12 @@ class Goals:
     # -- ways ---------------------------------------------------------------------------------------
 
     def _deepest(self, most: int) -> tuple[int, int]:
-        """With how many moves, at most so many, ways are looked for, and how many might be made."""
+        """Return up to how many moves, at most `most`, ways are looked for, and how many might be made."""
         movable = min(most, len(self._movable) - len(self._board.moved))
         return min(movable, _DEEPEST), movable
 
     def _first(self, ways: Task, most: int) -> _First:
-        """Take the first way with the fewest moves, at most so many."""
+        """Take the first way with the fewest moves, at most `most`."""
         mark = self._board.mark()
         deepest, possible = self._deepest(most)
         for spare in range(deepest + 1):
@@ -275,7 +275,7 @@ class Goals:
         return _First(False, deepest, deepest == len(self._movable) - len(self._board.moved))
 
     def _all(self, tasks: Sequence[Task], moves: int) -> bool:
-        """Do all of that, which takes so many moves without those of others, in whatever way there is."""
+        """Do all tasks in any way, with `moves` moves beside the ones of others; return whether it worked."""
         mark = self._board.mark()
         deepest, possible = self._deepest(self.spare - moves)
         if deepest < possible or len(tasks) > _DEEPEST:
@@ -289,7 +289,7 @@ class Goals:
         return False
 
     def _end(self, ended: SearchEnded, mark: int) -> None:
-        """Go back as the time is up in the middle of something. Raises SearchEnded if the caller left."""
+        """Go back to a mark when the time is up during a search. Raises SearchEnded if the caller left."""
         if ended.abandoned:
             raise ended
         self._board.back(mark)
@@ -304,14 +304,14 @@ class Goals:
         return _Done(self._board.moved[since.moved :], self._board.placed[since.placed :])
 
     def _go_back_to(self, start: _Start, done: _Done) -> None:
-        """Have that done and nothing else since."""
+        """Go back to a start, and carry out only what was done."""
         self._board.back(start.mark)
         self._board.carry_out(*done)
 
     # -- hosts --------------------------------------------------------------------------------------
 
     def empty(self, roots: Sequence[int]) -> Reached:
-        """Move everybody away from hosts."""
+        """Move all consumers away from hosts."""
         reached = Reached(len(roots))
         for root in roots:
             self._board.close(root)
@@ -341,7 +341,7 @@ class Goals:
         return self._told(reached, why)
 
     def _why_not(self, consumer: Consumer) -> str:
-        """Why a consumer can never go, if that is known at once."""
+        """Return why a consumer can never go; empty if that is not known at once."""
         why = self._maker.why_not(consumer)
         if why or consumer.wish is None:
             return why
@@ -356,7 +356,7 @@ class Goals:
         )
 
     def _too_little(self, going: Sequence[Consumer]) -> str:
-        """Why the hosts that are open never have room for all of these, as far as sums tell."""
+        """Return why open hosts never have room for all of these consumers, as far as sums tell."""
         open_ = {root for root in self._board.ground.roots_in_order() if self._board.closed[root] <= 0}
         return too_little(self._board, needs(going), open_, "the hosts that may take them")
 
@@ -364,14 +364,14 @@ class Goals:
         return [partial(self._ways, each) for each in going]
 
     def _ways(self, consumer: Consumer, spare: int) -> Iterator[int]:
-        """Each way to have a consumer go; none if it may not be moved any more."""
+        """Yield each way to move a consumer (`RoomMaker.moves`); none if it may not be moved any more."""
         return iter(()) if self._maker.why_not(consumer) else self._maker.moves(consumer, spare)
 
     def _vacate(self, going: Sequence[Consumer], *, others: bool = True) -> _Vacated:
-        """Have all of these leave where they are, in one order after another.
+        """Move all of these consumers away, in one order after another.
 
-        Whoever found no place goes first in the next one, when others are moved for it only if that does not
-        help. The board has the moves of the order that left fewest behind.
+        A consumer that found no place goes first in the next order; others are moved for it only if orders
+        alone do not help. The board keeps the moves of the order that left the fewest behind.
         """
         start, best, ahead = self._now(), None, list[Consumer]()
         for most in (0, self._most) if others else (0,):
@@ -385,7 +385,7 @@ class Goals:
                 failed = left[0][0]
                 is_first = failed is (ahead or going)[0]
                 if most and is_first and not self._cut:
-                    # Nobody was before it, and everybody else might be moved for it.
+                    # No consumer went before it, and all others might have been moved for it.
                     self._go_back_to(start, best[0])
                     return _Vacated(best[1], proven=True)
                 if is_first or failed.uuid in promoted or self._cut == TIME_UP:
@@ -403,7 +403,7 @@ class Goals:
     def _gone(
         self, ahead: Sequence[Consumer], going: Sequence[Consumer], most: int
     ) -> list[tuple[Consumer, str]]:
-        """Move those who can go with at most so many moves of others each; who cannot, and why."""
+        """Move each consumer that can go with at most `most` moves of others; return the rest, and why."""
         left = []
         first = {each.uuid for each in ahead}
         for consumer in [*ahead, *(each for each in going if each.uuid not in first)]:
@@ -427,7 +427,7 @@ class Goals:
     # -- free hosts ---------------------------------------------------------------------------------
 
     def free(self, wanted: int, roots: Sequence[int]) -> Reached:
-        """Empty so many more of these hosts; of those that are empty now some are filled where that helps."""
+        """Empty `wanted` more of these hosts; hosts that are empty now are filled where that helps."""
         board, reached = self._board, Reached(wanted)
         counts = sorted((len(board.on.get(root, ())), at, root) for at, root in enumerate(roots))
         empty = [root for count, _, root in counts if not count]
@@ -454,7 +454,7 @@ class Goals:
     def _one_by_one(
         self, empty: Sequence[int], leaving: Sequence[int], wanted: int, reached: Reached
     ) -> None:
-        """Empty one host after the other, those with fewest consumers first; those empty now stay so."""
+        """Empty one host after another, fewest consumers first; hosts that are empty now stay empty."""
         board = self._board
         for root in empty:
             board.close(root)
@@ -473,9 +473,9 @@ class Goals:
     def _together(
         self, start: int, empty: Sequence[int], leaving: Sequence[int], wanted: int
     ) -> Sequence[int]:
-        """Have so many more hosts empty, whichever, where some that are empty now may be filled instead.
+        """Empty `wanted` more hosts, any of them, and return them; hosts that are empty now may be filled.
 
-        Every choice of hosts is tried in the orders that are quick first, and then in all ways.
+        Every choice of hosts is tried first in the orders that are quick, and then in all ways.
         """
         open_: list[tuple[Sequence[int], Sequence[int]]] = []
         try:
@@ -499,7 +499,7 @@ class Goals:
     def _closed_for(
         self, start: int, empty: Sequence[int], filled: Sequence[int], chosen: Sequence[int]
     ) -> list[Consumer]:
-        """Begin anew with these hosts closed; who is on them. Raises SearchEnded."""
+        """Start anew with all but `filled` closed; return the consumers on `chosen`. Raises SearchEnded."""
         self._maker.look()
         self._board.back(start)
         for root in {*empty, *chosen} - {*filled}:
@@ -510,7 +510,7 @@ class Goals:
 def _choices(
     empty: Sequence[int], leaving: Sequence[int], wanted: int
 ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-    """Which hosts that are empty may be filled, and which that are not to leave: so many more of them."""
+    """Yield empty hosts that may be filled, and occupied hosts to leave: `wanted` more of these."""
     for count in range(min(len(empty), len(leaving) - wanted) + 1):
         for filled in combinations(empty, count):
             for chosen in combinations(leaving, wanted + count):
@@ -518,7 +518,7 @@ def _choices(
 
 
 def fewest_hosts(stranded: Sequence[int], regained: int) -> int:
-    """How many moves it takes at least to regain so much: each changes two hosts."""
+    """Return how many moves it takes at least to regain so much: each move changes two hosts."""
     left, moves = regained, 0
     largest = sorted(stranded, reverse=True)
     for at in range(0, len(largest), 2):

@@ -1,8 +1,8 @@
-"""Which moves make room for a request, fewest first.
+"""The search for moves that make room for a request, fewest first.
 
-A request takes a spot, and who is in the way of it goes to a spot of its own, for which others may have to go
-in turn. Whoever is moved finds the board as it is then, with what is promised kept, so each move is possible
-when those before it are made.
+A request takes a spot. Each consumer in its way goes to a spot of its own, for which others may have to go in
+turn. A consumer is moved on the board as it is then, with promised spots kept. So each move is possible when
+the moves before it are made.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NEVER = 1_000_000
 """More moves than any plan has."""
 
 _InTheWay = tuple[tuple[Consumer, ...], Spot]
-"""Who has to leave for a spot."""
+"""Consumers that have to leave for a spot, and that spot."""
 
 
 class RoomMaker:
-    """Looks for moves on a board, one number of moves after another."""
+    """A search that looks for moves on a board, one number of moves after another."""
 
     def __init__(self, board: Board, limits: Limits, budget: Budget) -> None:
         self._board = board
@@ -36,32 +36,32 @@ class RoomMaker:
         self._ways: dict[Hashable, list[_InTheWay]] = {}
 
     def may_move(self, consumer: Consumer) -> bool:
-        """Whether a consumer may be moved next."""
+        """Return whether a consumer may be moved next."""
         return consumer.uuid not in self._moving and not self.why_not(consumer)
 
     def why_not(self, consumer: Consumer) -> str:
-        """Why a consumer may not be moved next; empty if it may."""
+        """Return why a consumer may not be moved next; empty if it may."""
         return self._limits.why_not(consumer, self._board.moved)
 
     def forget(self) -> None:
-        """Begin anew after the time was up in the middle of something."""
+        """Start anew after the time ran out in the middle of a search."""
         self._moving.clear()
 
     def look(self) -> None:
-        """Look whether there is time left. Raises SearchEnded."""
+        """Check whether there is time left. Raises SearchEnded."""
         self._budget.look()
 
     def state(self) -> Hashable:
-        """Equal when the same is placed, and consumers that can stand for each other went to equal places."""
+        """Return a key that is equal if equal requests were placed and like consumers went to like spots."""
         board = self._board
         moved = Counter((self._look(each.consumer), each.to.root, each.to.draws) for each in board.moved)
         return frozenset(moved.items()), tuple(sorted(spot.draws for spot in board.placed))
 
     def tells_all(self, consumers: Iterable[Consumer]) -> bool:
-        """Whether no way is left out where it would be these that are moved.
+        """Return whether the search leaves out no way to move these consumers.
 
-        Of trees with too many candidates some are left out, and so are moves of consumers elsewhere that
-        would make room on providers that are shared.
+        It leaves out some candidates of trees that have too many. It also leaves out moves of consumers
+        elsewhere that would make room on shared providers.
         """
         board = self._board
         wishes = {each.wish.key: each.wish for each in consumers if each.wish is not None}
@@ -74,9 +74,9 @@ class RoomMaker:
     # -- ways ---------------------------------------------------------------------------------------
 
     def requests(self, wish: Wish, spare: int) -> Iterator[int]:
-        """Each way to place a request with at most so many moves, and how many it takes.
+        """Yield for each way to place a request with at most `spare` moves how many moves it takes.
 
-        At each the board is as it would be; whoever goes on finds it as it was. Raises SearchEnded.
+        At each yield the board shows that way; it is restored when the caller goes on. Raises SearchEnded.
         """
         board = self._board
         for spot in wish.spots(board):
@@ -93,7 +93,7 @@ class RoomMaker:
                 board.back(mark)
 
     def moves(self, consumer: Consumer, spare: int) -> Iterator[int]:
-        """Each way to move a consumer with at most so many moves of others, and how many these are."""
+        """Yield for each way to move a consumer how many moves of others it takes, at most `spare`."""
         board, wish = self._board, consumer.wish
         assert wish is not None
         mark = board.mark()
@@ -109,7 +109,7 @@ class RoomMaker:
             self._moving.add(consumer.uuid)
             for moves in self.replacing(evicted, spot, spare, consumer):
                 if self.why_not(consumer):
-                    # Those that moved for it were the last of its kind that may.
+                    # The moves made for it were the last ones allowed for its kind.
                     continue
                 here = board.mark()
                 board.leave(consumer)
@@ -122,15 +122,15 @@ class RoomMaker:
             self._moving.discard(consumer.uuid)
 
     def _is_within(self, spot: Spot) -> bool:
-        """Whether a spot that was kept is there by now, and not only once those that still wait have left.
+        """Return whether a kept spot is free by now, and not only once further consumers have left.
 
-        Of pods that is not asked: nothing comes to a node while a spot is kept on it.
+        For pods it is always true: nothing comes to a node while a spot is kept on it.
         """
         free = self._board.ground.free
         return spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws)
 
     def _is_elsewhere(self, consumer: Consumer, spot: Spot) -> bool:
-        """Whether going there is a move: pods cannot be given other CPUs where they are."""
+        """Return whether going there is a move: a pod cannot get other CPUs on its own node."""
         if spot.root != consumer.root:
             return True
         ground = self._board.ground
@@ -139,7 +139,7 @@ class RoomMaker:
     def replacing(
         self, evicted: Sequence[Consumer], spot: Spot, spare: int, mover: Consumer | None = None
     ) -> Iterator[int]:
-        """Each way to have those away who are in the way of a spot, in any order, and all moves of it.
+        """Yield for each way to move all `evicted` away from a spot, in any order, how many moves it takes.
 
         The spot is kept for a request, or for `mover`.
         """
@@ -165,7 +165,7 @@ class RoomMaker:
         first, *rest = order
         if not self.may_move(first):
             return
-        # Those that move later are not in anybody's way.
+        # Consumers that move later anyway are not moved to make room for this one.
         waiting = {each.uuid for each in rest} - self._moving
         self._moving |= waiting
         for moves in self.moves(first, spare):
@@ -175,14 +175,14 @@ class RoomMaker:
             self._moving |= waiting
         self._moving -= waiting
 
-    # -- who is in the way --------------------------------------------------------------------------
+    # -- consumers in the way -----------------------------------------------------------------------
 
     def _evictions(
         self, wish: Wish, spare: int, mover: Consumer | None
     ) -> Iterator[tuple[Sequence[Consumer], Spot]]:
-        """Sets of consumers that are all in the way of a spot, the smallest first, and that spot.
+        """Yield sets of consumers that are all in the way of a spot, the smallest first, and that spot.
 
-        Hosts come in the order of what they lack. `mover` is thought away.
+        Hosts come in the order of what they lack. `mover` counts as gone.
         """
         board = self._board
         fullest = max(map(len, board.on.values()), default=0)
@@ -199,14 +199,14 @@ class RoomMaker:
                         yield evicted, spot
 
     def _hosts(self, wish: Wish, size: int, mover: Consumer | None) -> list[int]:
-        """The hosts on which so many moves may make room; those that lack least come first."""
+        """Return the hosts where `size` moves may make room, by moves needed and then by what they lack."""
         ranked = []
         self._budget.look()
         for root in wish.hosts(self._board):
             self._budget.spend()
             if self._board.closed[root] > 0 or (mover is not None and mover.pod and root == mover.root):
                 continue
-            # Who is thought away leaves more than sums tell.
+            # Without the mover its host has more left than sums tell.
             needed, lacks = self._need(wish, root) if mover is None or root != mover.root else (1, 0.0)
             if needed <= size:
                 ranked.append((needed, lacks, root))
@@ -214,7 +214,7 @@ class RoomMaker:
         return [root for _, _, root in sorted(ranked, key=lambda each: each[:2])]
 
     def _need(self, wish: Wish, root: int) -> tuple[int, float]:
-        """How many have to leave a host at least, as far as sums tell, and how much it lacks, as a share."""
+        """Return how many consumers must leave a host at least, by sums, and its lack as a share."""
         board = self._board
         key = (wish.key, root, board.ground.state(root), board.who[root])
         if key not in self._needed:
@@ -236,14 +236,14 @@ class RoomMaker:
         return needed, lacks
 
     def bound(self, wish: Wish) -> int:
-        """How many moves making room takes at least, as far as sums tell, where it does not fit as it is."""
+        """Return how many moves are needed at least, by sums, where a request does not fit as it is."""
         return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=NEVER)
 
     def _known_in_the_way(self, wish: Wish, root: int, size: int) -> Sequence[_InTheWay]:
-        """What `in_the_way` tells, remembered: chains of moves come to the same hosts over and over.
+        """Return what `in_the_way` finds, from memory: chains of moves come to the same hosts over and over.
 
-        Never what it told when the host held something else or others could be moved from it. Of nodes with
-        pods nothing is remembered.
+        A result is used again only if the host holds the same and the same consumers may be moved from it.
+        Nothing is remembered of nodes with pods.
         """
         board = self._board
         here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
@@ -256,7 +256,7 @@ class RoomMaker:
         return self._ways[key]
 
     def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[_InTheWay]:
-        """Sets of so many consumers of a host, all of whom have to leave for a spot."""
+        """Yield sets of `size` consumers of a host that all have to leave for a spot, and that spot."""
         here = [each for each in self._board.on.get(root, {}).values() if self.may_move(each)]
         return self._in_the_way(wish, root, here, size)
 
@@ -284,7 +284,7 @@ class RoomMaker:
                 yield some, spot
 
     def _look(self, consumer: Consumer) -> tuple[int, ...]:
-        """Equal for consumers of a host that can stand for each other."""
+        """Return a key that is equal for consumers of a host that can stand for each other."""
         assert consumer.wish is not None
         if consumer.pod is not None and consumer.pod.holding.cpus:
             return (hash(consumer.uuid),)
@@ -292,7 +292,7 @@ class RoomMaker:
         return (hash((consumer.wish.key, consumer.spot.draws, tags)),)
 
     def _all_needed(self, some: Sequence[Consumer], spot: Spot) -> bool:
-        """Whether none of those who left may as well come back; of pods that is not asked."""
+        """Return whether none of these consumers could come back beside the spot; always true for pods."""
         if spot.node is not None:
             return True
         ground = self._board.ground

@@ -31,7 +31,7 @@ REWRITING, EVICTION = "rewriting", "eviction"
 
 @dataclass(frozen=True, slots=True)
 class PodMove:
-    """Which pod it is, and what it would be given; the node decides anew when it comes."""
+    """The pod of a move, and the CPUs it would get; the node decides anew when the pod comes."""
 
     cluster: str
     namespace: str
@@ -44,9 +44,9 @@ class PodMove:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One consumer goes from what it holds to something else.
+    """A move of one consumer from what it holds to something else.
 
-    `kind`: by what it was moved, query, pod or guessed. `by`: rewriting allocations, or eviction.
+    `kind`: the request it was moved by: query, pod or guessed. `by`: rewriting allocations, or eviction.
     """
 
     consumer: str
@@ -65,7 +65,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No plan has fewer `moves`: by sums, or because the search tried all with fewer; or none can be."""
+    """A bound: no plan has fewer `moves`. `by`: sums, a search of all with fewer, or no plan is possible."""
 
     moves: int
     by: str
@@ -73,7 +73,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a host offers of a class, and what of it is in use before and after."""
+    """The capacity of a host for a class, and what of it is in use before and after."""
 
     capacity: int
     before: int
@@ -101,9 +101,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`wanted` and `achieved` count what the goal is about: requests, hosts, or stranded units (then `wanted`
-    is what there was). `complete`: the goal is reached, or proven to be out of reach within the limits. `why`
-    it was not reached, empty if it was. `placements`: where requests would go.
+    """A plan. `wanted` and `achieved` count requests, hosts or stranded units (`wanted`: units at first).
+    `complete`: the goal is reached, or proven to be out of reach within the limits. `why`: the reason it was
+    not reached, empty if it was. `placements`: where requests would go.
     """
 
     goal: str
@@ -120,12 +120,12 @@ class Plan:
     stranded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-# What bounds a plan: how many moves, whom they may concern, and where.
+# The limits of a plan: how many moves, of which consumers, and where.
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """At most so many moves of those who meet all that is given; `label` is one of pods, KEY=VALUE."""
+    """A limit on the moves of consumers that match all given fields; `label` is one of pods, KEY=VALUE."""
 
     moves: int
     project_id: str | None = None
@@ -133,7 +133,7 @@ class AtMost:
     label: str | None = None
 
     def means(self, consumer: Consumer) -> bool:
-        """Whether a consumer is one of those."""
+        """Return whether the limit applies to a consumer."""
         if self.project_id not in (None, consumer.project_id):
             return False
         if self.consumer_type not in (None, consumer.consumer_type):
@@ -146,7 +146,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`never` are uuids of consumers that stay where they are; `clusters`: only hosts of these take part."""
+    """The limits of a plan. `never`: uuids of consumers that stay; `clusters`: only their hosts take part."""
 
     moves: int
     never: frozenset[str] = frozenset()
@@ -154,7 +154,7 @@ class Limits:
     at_most: Sequence[AtMost] = ()
 
     def why_not(self, consumer: Consumer, moved: Sequence[Relocation]) -> str:
-        """Why a consumer may not be moved after these moves; empty if it may."""
+        """Return why a consumer may not be moved after these moves; empty if it may."""
         if consumer.fixed:
             return consumer.fixed
         if consumer.uuid in self.never:
@@ -167,11 +167,11 @@ class Limits:
         return ""
 
     def tags(self, consumer: Consumer) -> Mapping[int, bool]:
-        """Equal for consumers to whom the same bounds apply."""
+        """Return for each bound of `at_most`, by its place, whether it applies to a consumer."""
         return {at: bound.means(consumer) for at, bound in enumerate(self.at_most)}
 
 
-# What somebody asks for, and where that is: a query by the search, a pod by the pod scheduler.
+# Requests and the spots they get: a query from the search, a pod from the pod scheduler.
 
 
 Amounts = Mapping[Any, int]
@@ -179,37 +179,37 @@ _ANYTHING = 2**62
 
 
 class Wish(Protocol):
-    """A request; equal keys ask for the same."""
+    """A request that gets spots on a board; equal keys ask for the same."""
 
     @property
     def key(self) -> Hashable:
-        """Equal for requests that get the same spots."""
+        """Return a key that is equal for requests that get the same spots."""
 
     @property
     def wanted(self) -> Amounts:
-        """What it takes at least of classes that only hosts offer, wherever it goes."""
+        """Return what it takes at least, wherever it goes, of classes that only hosts offer."""
 
     def tells_all(self, board: Board) -> bool:
-        """Whether its spots are all that make a difference."""
+        """Return whether `spots` leaves out none that would make a difference."""
 
     def spots(self, board: Board) -> Iterator[Spot]:
-        """Where it fits as the board is, on hosts that are open. Raises SearchEnded."""
+        """Yield its spots on the board as it is, on hosts that are open. Raises SearchEnded."""
 
     def spots_on(self, board: Board, root: int) -> Sequence[Spot]:
-        """The same on one host, closed or not. Raises SearchEnded."""
+        """Return its spots on one host, closed or not. Raises SearchEnded."""
 
     def hosts(self, board: Board) -> Sequence[int]:
-        """The hosts that it could ever be on."""
+        """Return the hosts that it could ever be on."""
 
     def lacking(self, board: Board, root: int) -> Amounts:
-        """By how much a host has too little, as far as sums tell; what is enough is left out."""
+        """Return by how much a host has too little, as far as sums tell; what is enough is left out."""
 
     def freed(self, board: Board, consumer: Consumer) -> Amounts:
-        """How much of what `lacking` tells of one who is on the host holds there."""
+        """Return how much a consumer on the host holds of what `lacking` counts."""
 
 
 class QueryWish:
-    """A query; where it asks core trees something else, both by ids."""
+    """A wish for a query by ids, or for two if it asks something else of core trees."""
 
     def __init__(self, queries: Sequence[ForestQuery], key: Hashable, shared_classes: frozenset[int]) -> None:
         self.queries = queries
@@ -221,12 +221,12 @@ class QueryWish:
         self._hosts: list[int] | None = None
 
     def tells_all(self, board: Board) -> bool:
-        """Whether amounts that are split can be so in one way only: each provider gives one unit of them."""
+        """Return whether amounts can be split in one way only: each provider gives at most one unit."""
         split = {name for query in self.queries for group in query.groups for name in group.split}
         return all(board.ground.most_of_one(name) <= 1 for name in split)
 
     def spots(self, board: Board) -> Iterator[Spot]:
-        """Where it fits as the board is, on hosts that are open."""
+        """Yield its spots on the board as it is, on hosts that are open."""
         for number, query in enumerate(self.queries):
             for root in board.ground.taking((self.key, number), query):
                 if board.closed[root] <= 0:
@@ -234,7 +234,7 @@ class QueryWish:
                         yield Spot(root, draws)
 
     def spots_on(self, board: Board, root: int) -> list[Spot]:
-        """The same on one host."""
+        """Return its spots on one host."""
         return [
             Spot(root, draws)
             for number, query in enumerate(self.queries)
@@ -242,7 +242,7 @@ class QueryWish:
         ]
 
     def admits(self, board: Board, spot: Spot) -> bool:
-        """Whether a spot is a candidate as the board is, however amounts are split. Raises SearchEnded."""
+        """Return whether a spot is a candidate now, however amounts are split. Raises SearchEnded."""
         if not self.is_met_by(sums_of(spot.draws)):
             return False
         for query in self.queries:
@@ -253,7 +253,7 @@ class QueryWish:
         return False
 
     def is_met_by(self, held: Mapping[int, int]) -> bool:
-        """Whether these are the amounts that it asks for; under `isolate` more are held than asked for."""
+        """Return whether it asks for these amounts; under `isolate` more may be held than asked for."""
         for query in self.queries:
             wanted: Counter[int] = Counter()
             isolated: set[int] = set()
@@ -269,23 +269,23 @@ class QueryWish:
         return False
 
     def hosts(self, board: Board) -> Sequence[int]:
-        """The hosts that could take it if nobody held anything."""
+        """Return the hosts that could take it if no consumer held anything."""
         if self._hosts is None:
             self._hosts = board.ground.ever_taking(self.queries)
         return self._hosts
 
     def lacking(self, board: Board, root: int) -> Amounts:
-        """What is missing of each class on the host in all."""
+        """Return what the host as a whole lacks of each class."""
         free = board.ground.sums(root, self.wanted)
         return {name: amount - free[name] for name, amount in self.wanted.items() if amount > free[name]}
 
     def freed(self, board: Board, consumer: Consumer) -> Amounts:
-        """What a consumer holds of each class there."""
+        """Return what a consumer holds of each class."""
         return sums_of(consumer.spot.draws)
 
 
 class PodWish:
-    """A pod of a cluster, as that was at first, or pods like it."""
+    """A wish for a pod of a cluster, as the cluster was at first, or for pods like it."""
 
     def __init__(
         self,
@@ -312,11 +312,11 @@ class PodWish:
         self.wanted: Amounts = {}
 
     def tells_all(self, board: Board) -> bool:
-        """False: of the ways to give it CPUs of a node the pod scheduler tells one."""
+        """Return False: the pod scheduler gives only one of the ways to take CPUs of a node."""
         return False
 
     def spots(self, board: Board) -> Iterator[Spot]:
-        """Where it fits, in the order of the pod scheduler."""
+        """Yield its spots, in the order of the pod scheduler."""
         columns = self._present(board)
         ranking = self._ranking if self._placed is None else self._ruled(self._placed, columns)
         for ranked in ranking.best_first(columns):
@@ -325,16 +325,16 @@ class PodWish:
                 yield from self._spot(board, root, ranked)
 
     def _present(self, board: Board) -> NodeColumns:
-        """The nodes as they are on the board."""
+        """Return the nodes as they are on the board."""
         changed = [board.nodes[root] for root in sorted(board.changed_nodes) if root in board.nodes]
         return self._columns.updated([node for node in changed if node.root_id in self._roots])
 
     def _ruled(self, placed_pods: PlacedPods, columns: NodeColumns) -> RuledRanking:
-        """The ranking where pods that are placed count."""
+        """Return the ranking that heeds the pods already placed."""
         return RuledRanking(self._ranking, self._incoming.rules, placed_pods, columns)
 
     def spots_on(self, board: Board, root: int) -> list[Spot]:
-        """The same on one node."""
+        """Return its spots on one node."""
         node = board.nodes.get(root)
         if node is None or node.root_id not in self._roots:
             return []
@@ -353,13 +353,13 @@ class PodWish:
         except Refused:
             return
         if not self._is_one:
-            # Those that were placed before are other pods.
+            # Each request that is placed is a pod of its own.
             recorded = replace(recorded, consumer=f"{recorded.consumer}-{len(board.placed)}")
         node = ranked.node.with_pod(recorded)
         yield Spot(root, board.draws_of(root, node, recorded.consumer), node, recorded)
 
     def hosts(self, board: Board) -> Sequence[int]:
-        """The nodes that could take it without any of their pods."""
+        """Return the nodes that could take it without any of their pods."""
         if self._hosts is None:
             nodes = self._columns.nodes
             self._hosts = [self._roots[node.root_id] for node in nodes if self._takes(_bare(node))]
@@ -369,7 +369,7 @@ class PodWish:
         return isinstance(self._ranking.look(node).answer, Fit)
 
     def lacking(self, board: Board, root: int) -> Amounts:
-        """What is missing of what the node as a whole offers."""
+        """Return what is missing of the amounts that the node as a whole offers."""
         totals = board.nodes[root].totals
         return {
             name: lacking
@@ -378,14 +378,14 @@ class PodWish:
         }
 
     def freed(self, board: Board, consumer: Consumer) -> Amounts:
-        """What a pod requests; others may hold anything."""
+        """Return what a pod requests; a consumer that is no pod may hold anything."""
         if consumer.pod is None:
             return dict.fromkeys(self._incoming.amounts, _ANYTHING)
         return dict(consumer.pod.requests)
 
 
 def sums_of(draws: Draws) -> Counter[int]:
-    """How much is drawn of each class."""
+    """Return how much is drawn of each class."""
     found: Counter[int] = Counter()
     for draw in draws:
         found[draw.class_id] += draw.amount
@@ -397,7 +397,7 @@ def _places(draws: Draws) -> set[tuple[int, int]]:
 
 
 def _least_wanted(queries: Sequence[ForestQuery], shared_classes: frozenset[int]) -> dict[int, int]:
-    """What each of the queries asks for at least, by class; what others share may come from there."""
+    """Return what every query asks for at least, by class, without classes that are shared."""
     sums = []
     for query in queries:
         sums.append(Counter[int]())

@@ -46,20 +46,20 @@ from placement.providers.statements.clusters import found
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.storage.database import Database
 
-# Moves after which more of what is free is of use: those that regain most come first.
+# Moves after which more of what is free can be used; the moves that regain most come first.
 
 
-# So many leave a host together, each for one of so many places that are better than others.
+# Bounds of a step: consumers that leave a host together, the best spots of each, ways, and sets tried.
 _MOST_TOGETHER, _MOST_SPOTS, _MOST_WAYS, _MOST_SETS = 4, 4, 4, 6
 
 
 class Defragmenting:
-    """Reduces what is stranded of a class for a request: free where no more of it fits."""
+    """A planner that reduces what is stranded of a class for a request: free where no more of it fits."""
 
     def __init__(
         self, board: Board, maker: RoomMaker, wish: QueryWish, class_id: int, roots: Collection[int]
     ) -> None:
-        """On the hosts with these roots. Raises SearchEnded."""
+        """Look at the hosts with these roots. Raises SearchEnded."""
         self._board, self._maker, self._wish = board, maker, wish
         self._queries, self._class_id = wish.queries, class_id
         self._roots = frozenset(roots)
@@ -71,11 +71,11 @@ class Defragmenting:
 
     @property
     def total(self) -> int:
-        """How much is stranded now."""
+        """Return how much is stranded now."""
         return sum(self._stranded.values())
 
     def run(self, most: int) -> Reached:
-        """Make at most so many moves."""
+        """Make at most `most` moves."""
         reached = Reached(self.total)
         try:
             worth = max(self._stranded.values(), default=0)
@@ -96,7 +96,7 @@ class Defragmenting:
         return reached
 
     def _pass(self, worth: int, most: int) -> bool:
-        """Make moves that regain so much each, or more; whether there were any."""
+        """Make moves that regain at least `worth` each; return whether there were any."""
         found = False
         hosts = sorted(self._stranded, key=lambda root: (-self._stranded[root], root))
         for root in hosts:
@@ -110,7 +110,7 @@ class Defragmenting:
         return found
 
     def _improved(self, root: int, size: int, worth: int) -> bool:
-        """Have so many leave a host where that is worth it."""
+        """Let `size` consumers leave a host if that is worth it; return whether they left."""
         board = self._board
         sets = list(islice(self._maker.in_the_way(self._wish, root, size), _MOST_SETS))
         for some, spot in sets:
@@ -126,7 +126,7 @@ class Defragmenting:
         return False
 
     def _accepted(self, spot: Spot, worth: int) -> bool:
-        """Keep the moves that were made for a spot if they regain so much."""
+        """Keep the moves made for a spot if they regain at least `worth`; return whether they do."""
         board = self._board
         mark = board.mark()
         board.release(spot)
@@ -142,19 +142,19 @@ class Defragmenting:
         return True
 
     def _touched(self, spot: Spot, moved: Sequence[Relocation]) -> set[int]:
-        """The hosts where another amount may be stranded after these moves for a spot."""
+        """Return the hosts where another amount may be stranded after these moves for a spot."""
         touched, left = {spot.root}, Counter[tuple[int, int]]()
         for each in moved:
             touched |= {each.consumer.root, each.to.root}
             left.update({(row, name): amount for row, name, amount in each.consumer.spot.draws})
             left.subtract({(row, name): amount for row, name, amount in each.to.draws})
         if any(amount and self._board.ground.is_shared(row) for (row, _), amount in left.items()):
-            # What a sharing provider has left decides about hosts that nothing came to or left.
+            # What a sharing provider has left also affects hosts that nothing came to or left.
             touched |= self._roots
         return touched
 
     def _chosen(self, spots: Iterable[Spot]) -> list[Spot]:
-        """Those that harm least: hosts without the class first, then those where it is stranded anyway."""
+        """Return the spots that harm least: on hosts without the class, then where it is stranded anyway."""
         return sorted(spots, key=self._harm)[:_MOST_SPOTS]
 
     def _harm(self, spot: Spot) -> tuple[int, int]:
@@ -176,8 +176,8 @@ _TELLING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a plan is for: `count` requests of a `kind`, no one on `hosts`, `count` hosts free, or less of
-    `resource_class` stranded for a `kind` (PCPU if not said, or what the kind asks for).
+    """A goal: room for `count` requests of a `kind`, `hosts` empty, `count` hosts free, or less of a
+    `resource_class` stranded for a `kind` (if not given: PCPU, VCPU or the first class that it asks for).
     """
 
     name: str
@@ -198,7 +198,7 @@ class PlanRequest:
 
 
 class Plans:
-    """Makes plans, and tells whether their moves are still possible."""
+    """A service that makes plans, and checks whether their moves are still possible."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class Plans:
             raise _timeout(ended, "there was a plan") from ended
 
     def check(self, moves: Sequence[Move], cluster: str | None) -> list[Checked]:
-        """What the state of each move is, made after those before it.
+        """Return the state of each move when it is made after the moves before it.
 
         Raises NotFound, SearchTimeout, Unavailable.
         """
@@ -242,9 +242,9 @@ class Plans:
     def _scene(
         self, chosen: Sequence[str] | None, seconds: float | None, hosts: Collection[str] | None = None
     ) -> Scene:
-        """The state of the chosen clusters, or everywhere, to be looked at for so long.
+        """Return the state of the chosen clusters, or of all hosts, for a search of so many seconds.
 
-        With `hosts`, by uuid, only those who hold something of these are on the board.
+        With `hosts` (uuids), only consumers that hold something of these hosts are on the board.
         """
         seconds = self._seconds if seconds is None else seconds
         budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
@@ -299,7 +299,7 @@ def _timeout(ended: SearchEnded, before: str) -> SearchTimeout:
 
 
 def _scope(request: PlanRequest) -> list[str] | None:
-    """The clusters that may take part, None for all hosts."""
+    """Return the clusters that may take part, or None for all hosts."""
     allowed = request.limits.clusters
     if request.cluster is None:
         return None if allowed is None else sorted(set(allowed))
@@ -354,7 +354,7 @@ class _Making:
         return self._candidates.wanted(self._scene.view, query, options)
 
     def _may_fit(self, wish: Wish, count: int) -> bool:
-        """Whether so many requests may fit as things are: as far as it is known that they do not, False."""
+        """Return whether `count` requests may fit as things are; False if it is known that they do not."""
         if not isinstance(wish, QueryWish) or self._scene.view.forest.count == 0:
             return True
         view = self._scene.view
@@ -446,7 +446,7 @@ class _Making:
         return PodMove(cluster, pod.namespace, pod.name, pod.uid, source.name, to.node.name, cpus)
 
     def _hosts(self, roots: Sequence[int], called: Mapping[int, str]) -> list[PlannedHost]:
-        """The hosts that are concerned, as they were and as they will be with the requests."""
+        """Return the hosts that are concerned, as they were and as they will be with the requests."""
         board, view = self._scene.board, self._scene.view
         before = Ground(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         came = [each.to.root for each in board.moved]

@@ -1,6 +1,6 @@
-"""Capacity for a pod: what columns tell exactly, and where they do not, by placing pods one after another.
+"""The capacity for a pod: from columns where these are exact, else by placing pods one after another.
 
-Pods are placed on pictures of nodes; nothing is written. Reservations keep what they hold.
+Pods are placed on copies of NodeInfo; nothing is written. Reservations keep what they hold.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from placement.pods.snapshot import NodeColumns
 
 # How many more pods of one shape each node has room for, as far as columns can tell.
 #
-# On nodes where only amounts count that is exact. Where a pod gets CPUs of its own or is aligned to NUMA
-# nodes, it is what there is at most: what really fits is found out by placing one after another.
+# On nodes where only amounts count this is exact. Where a pod gets CPUs of its own or is aligned to NUMA
+# nodes, it is an upper bound: what really fits is found by placing one after another.
 
 
 _MOST = 2**40
@@ -51,7 +51,7 @@ _MOST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What a node has of a class for pods: `free` and `wanted` by each, in its units."""
+    """An amount of a class for pods on a node: `free`, and `wanted` by each pod, in the class's units."""
 
     resource_class: str
     free: int
@@ -74,11 +74,11 @@ class PodColumns:
         self._exact = _is_plain(table, request) & ~(table[VAST] > 0) | (self._most == 0)
 
     def counts(self) -> Sequence[tuple[int, bool]]:
-        """For each row how many pods at most, and whether exactly so many."""
+        """Return for each row how many pods fit at most, and whether that is exact."""
         return list(zip(self._most.tolist(), self._exact.tolist(), strict=True))
 
     def sums(self, taking: Sequence[bool]) -> dict[str, tuple[Amount, int]]:
-        """All rows together by class, the most that is wanted, and what those have of it that take no pod."""
+        """Return by class what is free in all, the most wanted, and what is free on rows that take no pod."""
         refusing = ~np.array(taking, np.bool_)
         found: dict[str, tuple[Amount, int]] = {}
         for asked in self._asked:
@@ -91,7 +91,7 @@ class PodColumns:
         return found
 
     def amounts(self, at: int) -> Iterator[Amount]:
-        """What the node at this place among the rows has of each class, what runs out first first."""
+        """Yield what the node in row `at` has of each class; the class that runs out first is first."""
         order = sorted(self._asked, key=lambda asked: int(_times(asked)[at]))
         told = set()
         for asked in order:
@@ -112,7 +112,7 @@ def _asked(table: Table, request: PodRequest | None) -> Iterator[Asked]:
 
 
 def _cpus_one_after_another(table: Table, request: PodRequest) -> Asked:
-    """Beside a CPU that alone of its core was given to one pod, its sibling may be given to the next."""
+    """Return the CPUs for pods placed in turn: the sibling of a CPU of one pod may go to the next pod."""
     asked = own_cpus(table, request)
     spread = table.where_kind(lambda kind: thinning(request, kind) is BindPolicy.SPREAD_BY_PCPUS)
     return asked._replace(free=np.where(spread, table[free_cpus(BindPolicy.NONE)], asked.free))
@@ -126,7 +126,7 @@ def _times(asked: Asked) -> Amounts:
 
 
 def _is_plain(table: Table, request: PodRequest | None) -> Mask:
-    """Where nothing but amounts of the host as a whole decides."""
+    """Return the mask of nodes where only amounts of the host as a whole decide."""
     if request is None:
         return np.ones(len(table), np.bool_)
     if request.designated is not None or request.burst_limit is not None:
@@ -148,9 +148,9 @@ class _Counted:
 
 
 class PodCapacity:
-    """Counts pods like one on the nodes of a cluster, as it is or as it would be.
+    """A count of pods like one on the nodes of a cluster, as it is or as it would be.
 
-    When the budget is used up, what is known by then counts. Raises ManifestError.
+    When the budget is used up, the count has what is known by then. Raises ManifestError.
     """
 
     def __init__(self, seen: ImaginedCluster, manifest: Mapping[str, Any], budget: Budget) -> None:
@@ -176,7 +176,7 @@ class PodCapacity:
             yield _Counted(node, lower, upper)
 
     def _ruled(self, view: ClusterSnapshot, columns: NodeColumns) -> Iterator[_Counted]:
-        """Where rules are about other pods, all are placed one after another as the scheduler would."""
+        """Yield the counts by placing pods in turn as the scheduler would, for rules about other pods."""
         counts: Counter[str] = Counter()
         now, finished = columns, False
         try:
@@ -199,7 +199,7 @@ class PodCapacity:
             yield _Counted(node, counts[node.name], counts[node.name] if finished else most)
 
     def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
-        """How many pods fit on a node one after another; the same on nodes that look the same to pods."""
+        """Return how many pods fit on a node in turn, at least and at most; like nodes share the count."""
         # No more than `most` are tried.
         key = (_look(node), most)
         if key not in self._known:
@@ -208,7 +208,7 @@ class PodCapacity:
         return self._known[key]
 
     def _placed(self, node: NodeInfo, most: int) -> tuple[int, bool]:
-        """How many pods were placed, and whether no more fit."""
+        """Return how many pods were placed, and whether no more fit."""
         count = 0
         try:
             while count < most:
@@ -228,7 +228,7 @@ class PodCapacity:
         return count, True
 
     def room(self) -> Room:
-        """All nodes together."""
+        """Return the room of all nodes together."""
         counted = self._counted
         sums = self._columns.sums([each.upper > 0 for each in counted])
         classes = {
@@ -249,7 +249,7 @@ class PodCapacity:
         )
 
     def hosts(self) -> Iterator[HostRoom]:
-        """Each node."""
+        """Yield the room of each node."""
         for at, each in enumerate(self._counted):
             # What runs out first comes first.
             classes = {
@@ -263,7 +263,7 @@ class PodCapacity:
 
 
 def _look(node: NodeInfo) -> Hashable:
-    """All that decides how many pods fit on a node."""
+    """Return all that decides how many pods fit on a node."""
     if node.reservations:
         return node
     left = tuple(node.left(place) for place in node.offers.inventories)

@@ -1,4 +1,4 @@
-"""The nodes of a cluster as pods would find them after a change; pictures of nodes, nothing is written."""
+"""The nodes of a cluster as pods would find them after a change: copies of NodeInfo, nothing is written."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class ImaginedCluster:
 def imagined_cluster(
     database: Database, loader: NodeLoader, view: ClusterSnapshot, request: WorldRequest, budget: Budget
 ) -> ImaginedCluster:
-    """The view with what is to be different: nodes that come, on which nobody is, and nodes that go.
+    """Return the view after a change: with new nodes, which are empty, and without nodes that go.
 
-    Nodes by name, or as hosts by name or uuid. Raises BadRequest naming the member, SearchTimeout,
-    RequestTimeout.
+    Nodes are named by node name, or by host name or uuid. Raises BadRequest naming the member,
+    SearchTimeout, RequestTimeout.
     """
     if request == NOTHING_DIFFERENT:
         return ImaginedCluster(view, {})
@@ -76,13 +76,13 @@ def _imagined(
         like |= {copy.name: node.root_uuid for copy in copies}
         new += copies
     gone = {node.name for node in (_found(called, name) for name in request.without) if node is not None}
-    # What is counted for those who place pods is of the cluster as it is.
+    # The counts for placing pods are of the cluster as it is, so they are left out.
     changed = replace(view, columns=view.columns.updated(new, gone), placed=PlacedPods())
     return ImaginedCluster(changed, like)
 
 
 def _called(view: ClusterSnapshot) -> dict[str, NodeInfo]:
-    """The nodes by everything that they may be called."""
+    """Return the nodes by each of their names: node name, host name, host uuid."""
     nodes = view.columns.nodes
     by_uuid = {node.root_uuid: node for node in nodes}
     return by_uuid | {node.provider_name: node for node in nodes} | {node.name: node for node in nodes}
@@ -93,9 +93,9 @@ def _found(called: Mapping[str, NodeInfo], name: str) -> NodeInfo | None:
 
 
 def _without_pods(database: Database, loader: NodeLoader, node: NodeInfo) -> NodeTemplate | None:
-    """What the node has in common with others that report no pods; None if it is gone meanwhile.
+    """Return the template of a node as if it reported no pods, or None if it is gone meanwhile.
 
-    CPUs of pods that a node reports are taken off what it offers, so without them its manifests say more.
+    CPUs of reported pods are taken off what a node offers, so its manifests are read anew without them.
     """
     imported = node.template.imported
     if not (imported.kubelet_pods or imported.reported_pods):
@@ -117,7 +117,7 @@ def _without_reported_pods(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _empty(node: NodeInfo, template: NodeTemplate, number: int) -> NodeInfo:
-    """A node like one, on which nobody holds anything; each has a number of its own."""
+    """Return an empty node like one, made from the template; each has a number of its own."""
     # No real node is called so, for names of nodes are DNS names, and ids of rows are positive.
     name, id_ = f"{node.name}~{number}", -number
     labels = node.attributes.labels

@@ -1,4 +1,4 @@
-"""How many more there is room for, as it is told."""
+"""The room for more requests, as answers show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.providers.forest_keeper import View
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """What some hosts offer of a class, in its units: `stranded` is free where nothing more fits."""
+    """The amounts that hosts offer of a class, in its units; `stranded` is free where no more fits."""
 
     free: int
     wanted: int
@@ -22,11 +22,11 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many more some hosts have room for together; `lower` and `upper` are equal where that is exact.
+    """The room that some hosts have together; `lower` and `upper` are equal where that is exact.
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
-    everything that is free were one host; `fragmentation` is the share of that which cannot.
-    Stranded amounts and fragmentation are those of docs/packing.md.
+    everything that is free were one host. `fragmentation`: the share of `ideal` that cannot be placed.
+    Stranded amounts and fragmentation are defined in docs/packing.md.
     """
 
     lower: int
@@ -41,7 +41,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class HostRoom:
-    """How many more one host has room for; `like`: it is imagined, and like the host of this uuid."""
+    """The room of one host; `like`: the host is imagined, and like the host with this uuid."""
 
     uuid: str
     name: str | None
@@ -54,7 +54,7 @@ class HostRoom:
 
 @dataclass(frozen=True, slots=True)
 class KindRoom:
-    """How many more of one kind: in all, and by cluster, aggregate of roots (uuid), host, where asked for."""
+    """The room for one kind: in all, and where asked for by cluster, aggregate of roots (uuid) and host."""
 
     total: Room
     clusters: Mapping[str, Room] | None = None
@@ -70,17 +70,17 @@ _MOST_MEMBERS = 1000
 
 
 class QueryCapacity:
-    """Counts one query, which may ask core trees something else than others. Raises SearchEnded."""
+    """A count of one query, which may ask something else of core trees. Raises SearchEnded."""
 
     def __init__(self, view: View, queries: Sequence[ForestQuery], place: Callable[[int], int]) -> None:
-        """Prepare to count; `place` tells how many of so many members one claim would place."""
+        """Prepare to count; `place` returns how many of so many members one claim would place."""
         self._names = view.names.classes
         self._place = place
         self._counted = [Capacity(view.forest, view.sharing, query) for query in queries]
         self._shares = any(each.shares for each in self._counted)
 
     def room(self) -> Room:
-        """All hosts together."""
+        """Return the room of all hosts together."""
         return self._told(self._everywhere)
 
     @cached_property
@@ -92,23 +92,23 @@ class QueryCapacity:
         return summary
 
     def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, Room]:
-        """The hosts whose roots are in each aggregate, by its name; those without such hosts are left out."""
+        """Return the room of hosts with roots in each aggregate, by its name; empty ones are left out."""
         found = [each.by_aggregate(groups.values()) for each in self._counted]
         sums = {name: self._summed([each[at] for each in found]) for at, name in enumerate(groups)}
         return {name: self._told(self._if_all(each)) for name, each in sums.items() if each.hosts}
 
     def _if_all(self, summary: Summary) -> Summary:
-        """A sum, which takes no less than all hosts do if it is of all of them."""
+        """Return a sum; one of all hosts takes no less than `_everywhere`."""
         if summary.hosts < self._everywhere.hosts:
             return summary
         return replace(summary, lower=max(summary.lower, self._everywhere.lower))
 
     def aggregates(self) -> set[int]:
-        """The ids of the aggregates that hosts are in by their roots."""
+        """Return the ids of the aggregates that hosts are in by their roots."""
         return set().union(*(each.aggregates() for each in self._counted))
 
     def hosts(self, called: Mapping[int, str], like: Mapping[int, str]) -> Iterator[HostRoom]:
-        """Each host; `called` are names of roots by id, `like` what imagined roots are like, by row."""
+        """Yield each host's room; `called`: names by root id, `like`: models of imagined ones, by row."""
         for counted in self._counted:
             for host in counted.hosts():
                 yield HostRoom(

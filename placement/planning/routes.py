@@ -1,4 +1,4 @@
-"""/ext/v1/capacity: how many more there is room for, as everything is or as it would be."""
+"""/ext/v1/capacity and /ext/v1/plans: how many more fit, and which moves make room."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from placement.planning.room import HostRoom, KindRoom, Room
 from placement.planning.schemas import Capacities, CapacityBody, MovesBody, PlanBody, PlanChecked, PlanShown
 from placement.pods.koordinator.lists import pod_manifest
 
-# Questions how many more there is room for, from a query string or a body.
+# Questions of how many more fit, from a query string or a body.
 
 
 ONLY = "query"
@@ -41,7 +41,7 @@ _KINDS = {"query", "querystring", "flavor", "pod"}
 
 
 def of_parameters(parameters: Parameters) -> Question:
-    """One query, everywhere or in a cluster. Raises BadRequest naming the parameter."""
+    """Return a question of one query, everywhere or in a cluster. Raises BadRequest naming the parameter."""
     query = _query([pair for pair in parameters if pair[0] not in _OWN])
     given = single(parameters, "by")
     by = [BY_CLUSTER] if given is None else given.split(",")
@@ -60,7 +60,7 @@ def _query(parameters: Parameters) -> CandidateQuery:
 
 
 def of_body(body: Mapping[str, Any]) -> Question:
-    """Several kinds. Raises BadRequest naming the place in the body, which keeps to its schema."""
+    """Return the question in a body that keeps to its schema. Raises BadRequest naming the place."""
     kinds = {}
     for name, given in body["kinds"].items():
         kinds[name] = kind_of(given, f"kinds[{name!r}]")
@@ -69,7 +69,7 @@ def of_body(body: Mapping[str, Any]) -> Question:
 
 
 def kind_of(given: Mapping[str, Any], place: str) -> Kind:
-    """What is asked for at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
+    """Return the kind at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
     if len(given.keys() & _KINDS) != 1:
         raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
     beside = sorted(given.keys() - _KINDS)
@@ -82,7 +82,8 @@ def kind_of(given: Mapping[str, Any], place: str) -> Kind:
 
 
 def of_setting(text: str) -> Question:
-    """What a line of `[capacity] watch` asks for: NAME QUERY, or NAME and a kind as JSON with its `cluster`.
+    """Return the question in a line of `[capacity] watch`: NAME QUERY, or NAME and a kind as JSON, which may
+    have a `cluster`.
 
     Raises BadRequest.
     """
@@ -118,11 +119,11 @@ def _kind(given: Mapping[str, Any]) -> Kind:
         raise BadRequest(f"query.{error}") from None
 
 
-# How many more there is room for, as JSON.
+# Room as JSON.
 
 
 def capacity_body(rooms: Mapping[str, KindRoom]) -> dict[str, Any]:
-    """The answer for some kinds by name."""
+    """Return the answer for some kinds by name."""
     return {"kinds": {name: _capacity_kind(room) for name, room in rooms.items()}}
 
 
@@ -165,7 +166,7 @@ _ASKED = tuple(each for each in PARAMETERS if each not in OF_ALL or each.name !=
     described=Operation({200: Capacities}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, _BY)),
 )
 def capacity() -> Response:
-    """How many more of a query could be placed one after another, and what runs out first."""
+    """Return how many more of a query could be placed one after another, and what runs out first."""
     return _answered(of_parameters(parameters()))
 
 
@@ -181,7 +182,7 @@ def capacity() -> Response:
     described=Operation({200: Capacities}, errors=[404], body=CapacityBody),
 )
 def capacity_of_kinds() -> Response:
-    """The same of several kinds - queries, flavors, pods - and in a world that differs."""
+    """Return how many more of several kinds (queries, flavors, pods) fit, also in a world that differs."""
     return _answered(of_body(validated()))
 
 
@@ -189,14 +190,14 @@ def _answered(question: Question) -> Response:
     return json_response(capacity_body(use_cases().planning.capacity(question, parse_flavor_query)))
 
 
-# Bodies of plans as what they ask for.
+# Requests for plans, as read from bodies.
 
 
 _MOVES = 100
 
 
 def plan_of_body(body: Mapping[str, Any]) -> PlanRequest:
-    """What a body, which keeps to its schema, asks for. Raises BadRequest naming the place."""
+    """Return the plan request in a body that keeps to its schema. Raises BadRequest naming the place."""
     limits = body.get("limits", {})
     return PlanRequest(
         _goal(body["goal"]),
@@ -233,7 +234,7 @@ def _goal(given: Mapping[str, Any]) -> Goal:
 
 
 def moves_of(given: Sequence[Mapping[str, Any]]) -> list[Move]:
-    """The moves of a plan that was written as JSON and keeps to its schema."""
+    """Return the moves of a plan that was written as JSON and keeps to its schema."""
     return [_move(each) for each in given]
 
 
@@ -269,7 +270,7 @@ def _resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 
 def plan_body(plan: Plan, cluster: str | None) -> dict[str, Any]:
-    """A plan, which was made for a cluster or for all hosts."""
+    """Return a plan, made for a cluster or for all hosts, as JSON values."""
     return {
         "goal": plan.goal,
         "wanted": plan.wanted,
@@ -325,7 +326,7 @@ def _plans_host(host: PlannedHost) -> dict[str, Any]:
 
 
 def checked_body(checked: Sequence[Checked]) -> dict[str, Any]:
-    """What became of the moves of a plan."""
+    """Return the states of the moves of a plan as JSON values."""
     return {
         "valid": all(each.state != IMPOSSIBLE for each in checked),
         "moves": [asdict(each) for each in checked],
@@ -351,7 +352,7 @@ _PLANS_RULE = "placement:plans:make"
     described=Operation({200: PlanShown}, errors=[404], body=PlanBody),
 )
 def make() -> Response:
-    """An ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
+    """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
     request = plan_of_body(validated())
     return json_response(plan_body(use_cases().plans.make(request, parse_flavor_query), request.cluster))
 
@@ -368,7 +369,7 @@ def make() -> Response:
     described=Operation({200: PlanChecked}, errors=[404], body=MovesBody),
 )
 def check() -> Response:
-    """Whether the moves of a plan are still possible, each after those before it."""
+    """Return whether the moves of a plan are still possible, each after the moves before it."""
     body = validated()
     moves = moves_of(body["moves"])
     return json_response(checked_body(use_cases().plans.check(moves, body.get("cluster"))))

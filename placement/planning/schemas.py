@@ -1,4 +1,4 @@
-"""Bodies of plans of moves."""
+"""Bodies of capacity and of plans: how many more fit, and which moves make room."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from placement.planning.goals import SEARCH, SUMS
 from placement.planning.plan import EVICTION, REWRITING
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
 
-# Bodies of questions how many more there is room for.
+# Bodies of questions of how many more fit.
 
 
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
@@ -44,7 +44,7 @@ class KindBody(VersionedSchema):
 
 
 class CapacityBody(VersionedSchema):
-    """POST /ext/v1/capacity; kinds by names of the caller's choice."""
+    """A body of POST /ext/v1/capacity; the caller chooses the names of kinds."""
 
     kinds = Mapping(_KIND_NAME, Object(KindBody), required=True, least=1)
     cluster = String(1, 255)
@@ -63,13 +63,13 @@ class FitBody(KindBody):
 
 
 class DefragmentBody(KindBody):
-    """The request for which less shall be stranded, and of which class."""
+    """A request for which less shall be stranded, and the resource class of that."""
 
     resource_class = String(1, 255, fields.NAME)
 
 
 class GoalBody(VersionedSchema):
-    """One of: let requests fit, empty these hosts (by name or uuid), free so many hosts, strand less."""
+    """A goal: let requests fit, empty these hosts (by name or uuid), free so many hosts, or strand less."""
 
     fit = Object(FitBody)
     empty = Sequence(String(1, 255), least=1)
@@ -78,7 +78,7 @@ class GoalBody(VersionedSchema):
 
 
 class AtMostBody(VersionedSchema):
-    """At most so many moves of the consumers that meet all that is said; `label` of pods, KEY=VALUE."""
+    """A limit on the moves of consumers that match all given fields; `label` of pods, KEY=VALUE."""
 
     moves = Integer(0, MOST_MOVES, required=True)
     project_id = String(1, 255)
@@ -87,7 +87,7 @@ class AtMostBody(VersionedSchema):
 
 
 class LimitsBody(VersionedSchema):
-    """What bounds a plan."""
+    """The limits of a plan."""
 
     moves = Integer(0, MOST_MOVES)
     never = Sequence(Uuid())
@@ -97,7 +97,7 @@ class LimitsBody(VersionedSchema):
 
 
 class PlanBody(VersionedSchema):
-    """POST /ext/v1/plans."""
+    """A body of POST /ext/v1/plans."""
 
     goal = Object(GoalBody, required=True)
     limits = Object(LimitsBody)
@@ -127,7 +127,7 @@ class PodOfMove(Answer):
 
 
 class MoveShown(Answer):
-    """A consumer goes from what it holds to something else."""
+    """A move of a consumer from what it holds to something else."""
 
     consumer = Uuid()
     consumer_generation = Integer(0, MAX_INT)
@@ -144,21 +144,21 @@ class MoveShown(Answer):
 
 
 class MovesBody(VersionedSchema):
-    """POST /ext/v1/plans/check: the moves of a plan."""
+    """A body of POST /ext/v1/plans/check: the moves of a plan."""
 
     moves = Sequence(Object(MoveShown), most=MOST_MOVES, required=True)
     cluster = String(1, 255)
 
 
 class BoundShown(Answer):
-    """No plan has fewer moves; `impossible`: within the other limits no number of moves does it."""
+    """A bound: no plan has fewer moves; `impossible`: no number of moves does it within the other limits."""
 
     moves = Integer()
     by = Choice([SUMS, SEARCH, NO_WAY])
 
 
 class UseShown(Answer):
-    """What a host offers of a class, and what is in use before and after the plan."""
+    """The capacity of a host for a class, and what is in use before and after the plan."""
 
     capacity = Integer()
     before = Integer()
@@ -184,14 +184,14 @@ class LeftShown(Answer):
 
 
 class StrandedShown(Answer):
-    """What is stranded before and after the plan."""
+    """The amounts that are stranded before and after the plan."""
 
     before = Integer()
     after = Integer()
 
 
 class PlanShown(Answer):
-    """Moves in their order, what they achieve, and why that is less than was wanted, if it is."""
+    """A plan: moves in their order, what they achieve, and why that is less than was wanted, if it is."""
 
     goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
     wanted = Integer()
@@ -210,7 +210,7 @@ class PlanShown(Answer):
 
 
 class CheckedShown(Answer):
-    """The state of a move, made after those before it; `why` of one that is impossible."""
+    """The state of a move when it is made after the moves before it; `why` it is impossible."""
 
     consumer = Uuid()
     state = Choice([POSSIBLE, DONE, IMPOSSIBLE])
@@ -224,11 +224,11 @@ class PlanChecked(Answer):
     moves = Sequence(Object(CheckedShown))
 
 
-# Answers how many more there is room for.
+# Answers of how many more fit.
 
 
 class ClassRoom(Answer):
-    """What is offered of a class: free, taken by each request, and free where no request fits any more."""
+    """The amounts of a class: free, taken by each request, and free where no request fits any more."""
 
     free = Integer()
     wanted = Integer()
@@ -236,7 +236,7 @@ class ClassRoom(Answer):
 
 
 class _Counted(Answer):
-    """At least and at most so many."""
+    """A count: at least `lower` and at most `upper`."""
 
     lower = Integer()
     upper = Integer()
@@ -246,7 +246,7 @@ class _Counted(Answer):
 
 
 class RoomShown(_Counted):
-    """How many more some hosts have room for together."""
+    """The room that some hosts have together."""
 
     hosts = Integer()
     taking = Integer()
@@ -255,19 +255,19 @@ class RoomShown(_Counted):
 
 
 class ClusterRoom(RoomShown):
-    """The hosts of a cluster."""
+    """The room of the hosts of a cluster."""
 
     cluster = String()
 
 
 class AggregateRoom(RoomShown):
-    """The hosts whose roots are in an aggregate."""
+    """The room of the hosts with roots in an aggregate."""
 
     aggregate = Uuid()
 
 
 class HostRoomShown(_Counted):
-    """How many more one host has room for; `like`: it is imagined."""
+    """The room of one host; `like`: the host is imagined, and like the host with this uuid."""
 
     uuid = Uuid()
     name = String(nullable=True)
@@ -275,7 +275,7 @@ class HostRoomShown(_Counted):
 
 
 class KindRoomShown(Answer):
-    """How many more of a kind, summed by what was asked for."""
+    """The room for a kind, summed as was asked for."""
 
     total = Object(RoomShown)
     clusters = Sequence(Object(ClusterRoom), metadata=OPTIONAL)
@@ -284,6 +284,6 @@ class KindRoomShown(Answer):
 
 
 class Capacities(Answer):
-    """The kinds by their names; that of a query string is called query."""
+    """The room for kinds by their names; the kind of a query string is called query."""
 
     kinds = Mapping("^.*$", Object(KindRoomShown))

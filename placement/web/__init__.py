@@ -1,4 +1,4 @@
 """Pages for people, on the same use cases as the API, behind the same gate.
 
-What a page shows is the document that the API would answer, drawn; `?format=json` and `?format=csv` give it.
+A page draws the document that the API would answer; `?format=json` and `?format=csv` give that document.
 """

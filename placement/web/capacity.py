@@ -1,4 +1,4 @@
-"""How much fits: how many more of a query, a flavor or a pod there is room for, and what runs out first."""
+"""The pages of capacity and of moves: how many more of a request fit, and which moves make room."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmenta
 
 
 def common_room(cluster: str | None) -> str:
-    """The page that counts the request which stranded cores are no use for, in few numbers."""
+    """Return the address that counts, in few numbers, the request that stranded cores cannot serve."""
     cores, memory = COMMON_REQUEST
     specs = "hw:cpu_policy=dedicated"
     return address(
@@ -47,14 +47,14 @@ def common_room(cluster: str | None) -> str:
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the routes; counting asks for a rule of its own."""
+    """Add the routes; counting requires a policy rule of its own."""
     listing = "placement:clusters:list"
     route(blueprint, f"{PAGES}/room", "GET", listing, own_only=True)(_room)
     route(blueprint, f"{PAGES}/room", "POST", listing, own_only=True, reads=True)(_room)
 
 
 def _room() -> Response:
-    """The form, and how many more there is room for."""
+    """Show the form, and how many more fit."""
     kind, given = chosen_kind(), asked()
     found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
     return shown(
@@ -74,7 +74,7 @@ def _room() -> Response:
 
 
 def _counted(question: Question) -> KindRoom:
-    """The answer for the only kind of the question."""
+    """Return the answer for the only kind of the question."""
     require("capacity:show", question.cluster)
     (found,) = use_cases().planning.capacity(question, parsed).values()
     return found
@@ -110,7 +110,7 @@ _ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
 
 
 def _best(found: KindRoom | None) -> list[list[str]]:
-    """The hosts with most room, escaped: uuid, name, room, what runs out first."""
+    """Return the hosts with most room, escaped: uuid, name, room, what runs out first."""
     hosts = sorted((found and found.hosts) or (), key=lambda host: (-host.lower, host.name or ""))
     return escaped(
         (
@@ -124,7 +124,7 @@ def _best(found: KindRoom | None) -> list[list[str]]:
 
 
 def _groups(found: KindRoom | None) -> list[list[str]]:
-    """All, clusters, aggregates, escaped: name, room, what runs out, hosts, fragmentation, stranded."""
+    """Return all, clusters, aggregates as HTML: name, room, what runs out, hosts, fragmentation, stranded."""
     if found is None:
         return []
     rooms = [("all", found.total), *(found.clusters or {}).items()]
@@ -148,7 +148,7 @@ def _groups(found: KindRoom | None) -> list[list[str]]:
 
 
 def number_of(room: Room | HostRoom) -> str:
-    """How many there is room for, or between which numbers that is."""
+    """Return as text how many fit, or between which numbers that is."""
     lower, upper = units.number(room.lower), units.number(room.upper)
     return lower if lower == upper else f"{lower} to {upper}"
 
@@ -179,7 +179,7 @@ GOALS = {
 }
 _USUAL_MOVES, _MOST = 20, 1000
 _MOVES_COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "pod", "cpuset")
-# What says that the form is filled in, by the goal that asks for it.
+# The fields that show that the form is filled in; each goal reads some of them.
 _FILLED = ("query", "vcpus", "pod", "hosts", "free")
 
 
@@ -196,7 +196,7 @@ def _cluster_of_form() -> dict[str, str]:
 
 
 def _moves() -> Response:
-    """The form, and the plan; nothing is written."""
+    """Show the form and the plan; nothing is written."""
     goal = asked().get("goal", FIT)
     if goal not in GOALS:
         raise BadRequest(f"goal: {goal!r} is none of {', '.join(GOALS)}")
@@ -226,7 +226,7 @@ def _made(goal: str, kind: str, cluster: str | None, given: Mapping[str, str]) -
 
 
 def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:
-    """What the form asks for. Raises BadRequest, ManifestError."""
+    """Return the goal in the form. Raises BadRequest, ManifestError."""
     if goal == EMPTY:
         hosts = [name for name in (each.strip() for each in given.get("hosts", "").split(",")) if name]
         if not hosts:

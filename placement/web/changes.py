@@ -1,4 +1,4 @@
-"""What changed, and what is refused at present."""
+"""The pages of changes, and of what is refused at present."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PAGE = 50
 _HISTORY = 20
 _KINDS = [str(each) for each in Kind]
 _COLUMNS = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
-# Where the pages of what a record is about begin.
+# How the address of the page of what a record is about begins.
 _PLACES: dict[str, str] = {
     Kind.PROVIDER: "/hosts/",
     Kind.INVENTORIES: "/hosts/",
@@ -46,7 +46,7 @@ _MOST_OVERFULL = 50
 _MOST_NODES = 2000
 _MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
 _CLAIMS = "placement_claims"
-# A consumer that holds already what it asks for is not refused.
+# A consumer that already holds what it asks for is not refused.
 _GRANTED = {"won", "repeated"}
 _SAID = {
     "no_room": "nothing had room",
@@ -66,7 +66,7 @@ def register(blueprint: Blueprint) -> None:
 
 
 def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...]]:
-    """Records as tables show them, escaped: id, time, action, kind, target, its page, user, project."""
+    """Return records as rows, escaped: id, time, action, kind, target, its page, user, project."""
     root = address("")
     texts = escaped(
         (
@@ -86,14 +86,14 @@ def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...
 
 
 def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:
-    """Of the changes of one thing, the newest first: the one that made it, if that is there, and the last."""
+    """Return the record that made a thing, if it is there, and the last one, from records newest first."""
     made = next((each for each in records if each.action == Action.CREATE), None)
     found = {"since": made, "last written": records[0] if records else None}
     return {words: each for words, each in found.items() if each is not None}
 
 
 def told(record: StoredRecord) -> dict[str, Any]:
-    """A record as data, with what was before and after as documents."""
+    """Return a record as data, with what was before and after as documents."""
     return {
         "id": record.id,
         "time": record.recorded_at,
@@ -110,14 +110,14 @@ def told(record: StoredRecord) -> dict[str, Any]:
 
 
 def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
-    """The last changes to which all that is wanted applies, None if the caller may not see any."""
+    """Return the last changes that match the filter, or None if the caller may not see any."""
     if not may("audit:list"):
         return None
     return use_cases().audit.heads(wanted, None, _HISTORY)[0]
 
 
 def _changes() -> Response:
-    """Who changed what, the newest first."""
+    """Show which user changed what, the newest first."""
     given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "kind")}
     targets = tuple(filter(None, request.args.getlist("target")))
     kind = given["kind"]
@@ -146,7 +146,7 @@ def _changes() -> Response:
 
 
 def _change(text: str) -> Response:
-    """One change, with what was before and after. Raises NotFound."""
+    """Show one change, with what was before and after. Raises NotFound."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
     if not found or found[0].id != number:
@@ -162,7 +162,7 @@ def _change(text: str) -> Response:
 
 
 def _refusals() -> Response:
-    """What is refused, as far as the service knows it."""
+    """Show what is refused, as far as the service knows it."""
     known = refused_now()
     seen = clusters()
     shown_nodes = [each for each in seen if may("clusters:nodes:show", each.name)]
@@ -186,7 +186,7 @@ def _refusals() -> Response:
 
 
 def refused_now(look: Look | None = None) -> dict[str, Any]:
-    """What nobody gets any of, as far as the caller may see it, and how often what was refused so far."""
+    """Return the overfull inventories that the caller may see, and how often claims were refused so far."""
     overfull: list[Overfull] = []
     count = 0
     if caller_clusters() is None and may("resource_providers:list"):
@@ -196,7 +196,7 @@ def refused_now(look: Look | None = None) -> dict[str, Any]:
 
 
 def _kept(cluster: str) -> list[dict[str, Any]]:
-    """The reservations that keep something from others."""
+    """Return the reservations that keep something from others."""
     if not may("clusters:reservations:list", cluster):
         return []
     found: list[dict[str, Any]] = []
@@ -210,7 +210,7 @@ def _kept(cluster: str) -> list[dict[str, Any]]:
 
 
 def _counted() -> list[dict[str, Any]]:
-    """How many claims were refused since the service began, by what was asked for and the reason."""
+    """Return how many claims were refused since the service began, by what was asked for and the reason."""
     found = [
         {
             "kind": labels["kind"],

@@ -19,7 +19,7 @@ _LONGEST_NAME = 255
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the routes; each asks for the rule of its own."""
+    """Add the routes; each requires a policy rule of its own."""
     listing = "placement:clusters:list"
     route(blueprint, f"{PAGES}/claims", "POST", listing, own_only=True)(_claim)
     route(blueprint, f"{PAGES}/pod-claims", "POST", listing, own_only=True)(_claim_pod)
@@ -39,7 +39,7 @@ def _claim() -> Response:
         consumer_type=who["consumer_type"],
     )
     cpus = request.form.get("dedicated_cpus")
-    # What is wrong is said before anything is written.
+    # A bad list of CPUs is refused before anything is written.
     parse_cpu_list(cpus or "")
     use_cases().claims.replace([claim])
     if cpus:
@@ -48,7 +48,7 @@ def _claim() -> Response:
 
 
 def _claimant() -> dict[str, str]:
-    """Who claims. Raises BadRequest naming the field."""
+    """Return consumer, project, user and type in the form. Raises BadRequest naming the field."""
     who = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
     for name, text in who.items():
         if not 1 <= len(text) <= _LONGEST_NAME:
@@ -65,7 +65,7 @@ def _claimant() -> dict[str, str]:
 
 
 def _allocations(text: str) -> dict[str, dict[str, int]]:
-    """The candidate in the form: amounts by provider and class. Raises BadRequest."""
+    """Return the candidate in the form: amounts by provider and class. Raises BadRequest."""
     try:
         given = orjson.loads(text)
         found = {

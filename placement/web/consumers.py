@@ -1,4 +1,4 @@
-"""Consumers and pods: what one holds, drawn on its host, since when and by whom."""
+"""The pages of consumers and pods: what one holds, drawn on its host, since when and by which user."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def register(blueprint: Blueprint) -> None:
 
 
 def _consumers() -> Response:
-    """Consumers with what they hold, page by page."""
+    """Show consumers with what they hold, page by page."""
     given = {
         name: request.args.get(name) or None for name in ("project_id", "user_id", "consumer_type", "cluster")
     }
@@ -91,7 +91,7 @@ def _consumers() -> Response:
 
 
 def _rows(sums: Sequence[ConsumerSum]) -> list[tuple[list[str], Markup]]:
-    """Consumers as the table shows them: uuid, type, project and user, escaped, and what each holds."""
+    """Return consumers as rows: uuid, type, project and user, escaped, and what each holds."""
     held: dict[str, dict[str, int]] = {}
     who = {}
     for row in sums:
@@ -115,7 +115,7 @@ def _held_table(document: dict[str, Any]) -> Any:
 
 
 def _consumer(uuid: str) -> Response:
-    """One consumer. Raises NotFound if it holds nothing and nobody remembers it."""
+    """Show one consumer. Raises NotFound if it holds nothing and the caller sees no record of it."""
     normal = normalize_uuid(uuid)
     if normal is None:
         raise NotFound(f"{uuid} is no uuid; look for a name above.")
@@ -149,7 +149,7 @@ class Drawn(NamedTuple):
 
 
 def _drawn(uuids: Collection[str]) -> Drawn:
-    """The hosts of these providers that the caller may see."""
+    """Return the hosts of these providers that the caller may see, as drawn."""
     roots = use_cases().host_views.roots_of(uuids) if uuids else []
     hosts = []
     for root in roots[:_MOST_HOSTS]:
@@ -166,7 +166,7 @@ def _release(uuid: str) -> Response:
 
 
 def _pods() -> Response:
-    """Pods of a cluster, page by page."""
+    """Show pods of a cluster, page by page."""
     cluster = request.args.get("cluster", "")
     names = [cluster] if cluster else _with_pods()
     cluster = cluster or (names[0] if names else "")
@@ -197,12 +197,12 @@ def _pods() -> Response:
 
 
 def _with_pods() -> list[str]:
-    """The clusters of which the caller may see the pods."""
+    """Return the clusters in which the caller may list pods."""
     return [each.name for each in clusters() if may("clusters:pods:list", each.name)]
 
 
 def _pod(cluster: str, namespace: str, name: str) -> Response:
-    """One pod."""
+    """Show one pod."""
     answer = use_cases().pods.get(cluster, namespace, name)
     document = pod_body(cluster, answer)
     history = history_of(AuditFilter(targets=(f"{cluster}/{namespace}/{name}",)))

@@ -1,8 +1,8 @@
-"""The whole fleet as a heat map: the page, its numbers in a compact form, and who is behind one of them.
+"""The whole fleet as a heat map: the page, its numbers in a compact form, and the hosts behind them.
 
 The numbers come as one body: the length of the head in four bytes, the head as JSON padded with blanks to a
 multiple of eight, then the columns that the head names, each at its offset from the end of the head. All
-numbers are little-endian, so that a browser looks at the columns where they are.
+numbers are little-endian, so that a browser reads the columns in place.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def register(blueprint: Blueprint) -> None:
 
 
 def chosen(look: Look, cluster: str | None = None) -> dict[str, Any]:
-    """What the query asks to see, what else there is to see, and in which words. Raises BadRequest."""
+    """Return what the query asks to see, what else there is, and the words for it. Raises BadRequest."""
     classes = look.classes()
     name = request.args.get("by") or Figure.USE
     if name not in list(Figure):
@@ -81,13 +81,13 @@ def chosen(look: Look, cluster: str | None = None) -> dict[str, Any]:
 
 
 def _asked() -> tuple[Look, dict[str, Any]]:
-    """The hosts that the query asks for, and what of them. Raises BadRequest."""
+    """Return the hosts that the query asks for, and what to see of them. Raises BadRequest."""
     look = use_cases().hosts.look(request.args.get("cluster") or None)
     return look, chosen(look)
 
 
 def _usual_class(look: Look, classes: list[str]) -> str:
-    """The class to begin with: of the usual ones that of the most hosts."""
+    """Return the class to begin with: of the usual ones, the one that most hosts offer."""
     usual = [name for name in _USUAL_CLASSES if name in classes]
     if len(usual) < 2:
         return (usual or classes or list(_USUAL_CLASSES))[0]
@@ -99,7 +99,7 @@ def _name(figure: Figure, resource_class: str) -> str:
 
 
 def _map() -> Response:
-    """The fleet in one picture."""
+    """Show the fleet in one picture."""
     look, given = _asked()
     figures, count = look.ranked(Figure(given["by"]), given["class"], 0, 20)
     document: dict[str, Any] = {
@@ -120,7 +120,7 @@ def _map() -> Response:
 
 
 def _table() -> Response:
-    """The same as a table, page by page, the fullest first."""
+    """Show the fleet as a table, page by page, the fullest first unless the order is rising."""
     look, given = _asked()
     rising = request.args.get("order") == "rising"
     text = request.args.get("page", "1")
@@ -168,7 +168,7 @@ def _told(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Hosts as tables show them, escaped: address, name, group, length of the bar, text, percent."""
+    """Return hosts as rows, escaped: address, name, group, length of the bar, text, percent."""
     return escaped(
         (
             each["address"],
@@ -183,7 +183,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _data() -> Response:
-    """The numbers of all hosts."""
+    """Return the numbers of all hosts."""
     look, given = _asked()
     found = look.heat_map(Figure(given["by"]), given["class"])
     return Response(_packed(found, given), content_type="application/octet-stream")
@@ -214,7 +214,7 @@ def _packed(found: HeatMap, given: dict[str, Any]) -> bytes:
 
 
 def _who() -> Response:
-    """The hosts with some storage ids, which the map knows."""
+    """Return the hosts with some storage ids, which the map knows."""
     look, given = _asked()
     texts = request.args.get("ids", "").split(",")
     if len(texts) > _MOST_ASKED or not all(_ID.fullmatch(text) for text in texts):
@@ -226,7 +226,7 @@ def _who() -> Response:
 
 
 def _go(text: str) -> Response:
-    """On to the page of the host with this storage id. Raises NotFound."""
+    """Send the browser on to the page of the host with this storage id. Raises NotFound."""
     look, given = _asked()
     ids = [int(text)] if _ID.fullmatch(text) else []
     found = look.of(ids, Figure(given["by"]), given["class"])
@@ -242,7 +242,7 @@ def _go(text: str) -> Response:
 
 _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
-# What capacity and the fleet call hosts that are in neither.
+# What capacity and the fleet call hosts in no cluster and no aggregate.
 _NONE, _NEITHER = "none", "neither"
 # These are shown first, in this order.
 _FIRST = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB")
@@ -254,7 +254,7 @@ def register_overview(blueprint: Blueprint) -> None:
 
 
 def _overview() -> Response:
-    """Clusters and aggregates, with what they have and use."""
+    """Show clusters and aggregates, with what they have and use."""
     look = use_cases().hosts.look()
     groups = _groups(look)
     document = {"groups": groups}

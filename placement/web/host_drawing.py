@@ -17,12 +17,12 @@ from placement.pods.host_views import HostView, TreeMember
 from placement.pods.node_views import CpuView, NodeView
 from placement.web import units
 
-# What the drawing of a host consists of.
+# The parts of the drawing of a host.
 
 
 @dataclass(slots=True)
 class Owner:
-    """Somebody who holds something here: a letter and a colour for the drawing, and who it is."""
+    """A consumer that holds something here, with a letter and a colour for the drawing."""
 
     consumer: str
     sign: str
@@ -39,7 +39,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A CPU: its number, None where nobody knows it; its owner, or why it has none; the pools it is in."""
+    """A CPU: its number, None if unknown; its owner, or why it has none; whether it is in a shared pool."""
 
     cpu: int | None
     state: str
@@ -50,7 +50,7 @@ class Thread:
 
     @property
     def html(self) -> str:
-        """The box of the CPU, with its texts escaped."""
+        """Return the box of the CPU, with its texts escaped."""
         colour, consumer = (None, None) if self.owner is None else (self.owner.colour, self.owner.consumer)
         return _thread(self.state, self.sign, self.title, colour, consumer, self.pooled)
 
@@ -60,7 +60,7 @@ _THREAD = Markup('<i class="cpu {}"{} title="{}">{}</i>')
 
 @lru_cache(4096)
 def _thread(state: str, sign: str, title: str, colour: int | None, consumer: str | None, pooled: bool) -> str:
-    """CPUs are many and look alike: to write one takes longer than to look it up."""
+    """Return the box of a CPU from memory: CPUs look alike, and writing one takes longer than a look-up."""
     if consumer is None:
         return str(_THREAD.format(f"{state} pooled" if pooled else state, "", title, sign))
     owner = Markup(' data-owner="{}"').format(consumer)
@@ -69,7 +69,7 @@ def _thread(state: str, sign: str, title: str, colour: int | None, consumer: str
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A physical core: the provider that stands for it, if one does."""
+    """A physical core, with the provider that stands for it, if one does."""
 
     name: str
     threads: Sequence[Thread]
@@ -78,13 +78,13 @@ class Core:
 
     @property
     def html(self) -> Markup:
-        """Its CPUs."""
+        """Return the boxes of its CPUs."""
         return Markup("".join([thread.html for thread in self.threads]))
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One inventory: what is used of its capacity, and by whom."""
+    """A bar for one inventory: what is used of its capacity, and the shares of the owners."""
 
     resource_class: str
     used: int
@@ -97,12 +97,12 @@ class Bar:
 
     @property
     def percent(self) -> int:
-        """Of the capacity."""
+        """Return how much of the capacity is used, in percent."""
         return units.percent(self.used, self.capacity)
 
     @property
     def text(self) -> str:
-        """Used of capacity with the unit."""
+        """Return used of capacity, with the unit."""
         return units.share(self.used, self.capacity, self.resource_class)
 
 
@@ -121,7 +121,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A host, and who holds something of it."""
+    """A drawing of a host, with the owners of what is held there."""
 
     root: Box
     owners: Sequence[Owner]
@@ -132,7 +132,7 @@ class Drawing:
 
 
 def plain(drawing: Drawing) -> dict[str, Any]:
-    """Who holds what, as data."""
+    """Return the owners with what they hold, and the counts of CPUs and cores, as data."""
     return {
         "owners": [
             {
@@ -185,7 +185,7 @@ Lacks = Mapping[str, Mapping[str, str]]
 
 
 def drawing_of(host: HostView, lacks: Lacks | None = None) -> Drawing:
-    """The host as boxes."""
+    """Return the host as boxes."""
     return _Artist(host, lacks or {}).drawn()
 
 
@@ -219,7 +219,7 @@ class _Artist:
         for at, count in enumerate((len(free), sum(free), 1, bool(free) and all(free))):
             self._counts[at] += count
 
-    # -- who holds what -----------------------------------------------------------------------------
+    # -- owners -------------------------------------------------------------------------------------
 
     def _note_owners(self) -> None:
         pods = {} if self._view is None else {pod.consumer: pod for pod, _, _ in self._view.pods}
@@ -266,7 +266,7 @@ class _Artist:
         return box
 
     def _short(self, member: TreeMember) -> str:
-        """The name below that of the root, which stands above it."""
+        """Return the name without that of the root, which is shown above it."""
         root = self._host.root.name
         return member.name.removeprefix(root).lstrip("/-_.: ") or member.name
 
@@ -299,7 +299,7 @@ class _Artist:
         ]
 
     def _shares(self, uuid: str, resource_class: str, capacity: int) -> Iterator[tuple[Owner, float, float]]:
-        """Who has how much of the bar: the owner, where it begins and how long it is, in percent."""
+        """Yield the shares of a bar: the owner, where the share begins and how long it is, in percent."""
         start = 0.0
         for owner, amount in self._held.get((uuid, resource_class), ()):
             width = min(100 * amount / capacity if capacity > 0 else 100, 100 - start)
@@ -309,7 +309,7 @@ class _Artist:
     # -- cores --------------------------------------------------------------------------------------
 
     def _stored_core(self, member: TreeMember) -> Core:
-        """A core of which only the inventory is known: as many threads as it has, and who has how many."""
+        """Return a core known only by its inventory: as many threads as it has, with their owners."""
         (record,) = self._host.records[member.id].values()
         owners = [
             owner
@@ -396,7 +396,7 @@ def _idle(cpu: int | None, state: str, pooled: bool = False) -> Thread:
 
 
 def _letters(number: int) -> str:
-    """A to Z, then AA and so on."""
+    """Return the letters for a number: A to Z, then AA and so on."""
     found = ""
     number += 1
     while number:

@@ -1,4 +1,4 @@
-"""The page of a host, whatever tree of providers it is."""
+"""The pages of a host, whatever tree of providers it is, and of search."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from placement.web.templating import (
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the routes; who may see a host depends on whether it is a node of a cluster."""
-    # Whoever may list clusters may ask; `seen` asks for the rest.
+    """Add the routes; the rule to see a host depends on whether it is a node of a cluster."""
+    # A caller that may list clusters may ask; `seen` requires the rest.
     listing = "placement:clusters:list"
     host = f"{PAGES}/hosts/<uuid>"
     route(blueprint, host, "GET", listing, own_only=True)(_host)
@@ -45,7 +45,7 @@ def register(blueprint: Blueprint) -> None:
 
 
 def seen(uuid: str) -> HostView:
-    """The tree in which a provider is. Raises NotFound, Forbidden."""
+    """Return the tree that a provider is in. Raises NotFound, Forbidden."""
     return use_cases().host_views.show(normalize_uuid(uuid) or uuid, _check)
 
 
@@ -58,7 +58,7 @@ def _check(cluster: str | None) -> None:
 
 
 def _node(cluster: str, node: str) -> Response:
-    """On to the host that a node is. Raises NotFound."""
+    """Send the browser on to the host that a node is. Raises NotFound."""
     uuid = next((uuid for name, uuid in use_cases().clusters.nodes(cluster) if name == node), None)
     if uuid is None:
         raise NotFound(f"No node {node} found in cluster {cluster}; it may have been deleted.")
@@ -66,7 +66,7 @@ def _node(cluster: str, node: str) -> Response:
 
 
 def _host(uuid: str) -> Response:
-    """A host as it is built, with everybody on it."""
+    """Show a host as it is built, with all consumers on it."""
     host = seen(uuid)
     lacks = _lacks()
     drawing = drawing_of(host, lacks)
@@ -87,13 +87,13 @@ def _host(uuid: str) -> Response:
 
 
 def _drawing(uuid: str) -> Response:
-    """The drawing of a host alone, with what it lacks marked."""
+    """Show the drawing of a host alone, with what it lacks marked."""
     host = seen(uuid)
     return html("drawing.html", host=host, drawing=drawing_of(host, _lacks()))
 
 
 def _providers(uuid: str) -> Response:
-    """The providers of a host as they are stored."""
+    """Show the providers of a host as they are stored."""
     host = seen(uuid)
     aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
     document = {"name": host.root.name, "providers": list(_stored(host, aggregates))}
@@ -139,7 +139,7 @@ def _table(host: HostView) -> Any:
 
 
 def _totals(host: HostView) -> Mapping[str, tuple[int, int]]:
-    """Used and capacity over the tree, by class."""
+    """Return used and capacity over the tree, by class."""
     found: dict[str, tuple[int, int]] = {}
     for records in host.records.values():
         for record in records.values():
@@ -150,7 +150,7 @@ def _totals(host: HostView) -> Mapping[str, tuple[int, int]]:
 
 
 def _lacks() -> Lacks:
-    """What the address says is missing: `lacks=provider,class,words`, any number of times."""
+    """Return what the address names as missing: `lacks=provider,class,words`, any number of times."""
     found: dict[str, dict[str, str]] = {}
     for text in request.args.getlist("lacks"):
         uuid, _, rest = text.partition(",")
@@ -167,7 +167,7 @@ def _in_words(host: HostView, lacks: Lacks) -> Iterator[str]:
 
 
 def _history(host: HostView) -> str | None:
-    """Where the changes of a host are listed, None for who may not see any."""
+    """Return the address of the changes of a host, or None if the caller may not see any."""
     if not may("audit:list"):
         return None
     targets = [host.root.uuid, *([f"{host.node.cluster}/{host.node.name}"] if host.node else ())]
@@ -182,14 +182,14 @@ _LONGEST = 200
 
 
 def register_search(blueprint: Blueprint) -> None:
-    """Add the route; who may see what is asked kind by kind."""
+    """Add the routes; each kind of result requires its own policy rule."""
     listing = "placement:clusters:list"
     route(blueprint, f"{PAGES}/search", "GET", listing, own_only=True)(_search)
     route(blueprint, f"{PAGES}/names/clusters", "GET", listing, own_only=True)(_clusters)
 
 
 def _search() -> Response:
-    """What is like the text; a single hit is shown at once."""
+    """Show what is like the text; a single hit is shown at once."""
     text = request.args.get("q", "").strip()[:_LONGEST]
     found = _found(text) if text else []
     if len(found) == 1 and found[0]["address"] and wanted() == HTML:
@@ -200,7 +200,7 @@ def _search() -> Response:
 
 
 def _clusters() -> Response:
-    """The names of the clusters that the caller may see, for those who choose one of them."""
+    """Return the names of the clusters that the caller may see, to choose one of them."""
     body = orjson.dumps({"names": [each.name for each in clusters()]})
     return Response(body, content_type="application/json")
 

@@ -55,7 +55,7 @@ _ADVICE = {
 
 
 def handle(blueprint: Blueprint) -> None:
-    """Let errors of the pages be pages."""
+    """Show errors of the pages as pages."""
     blueprint.register_error_handler(PlacementError, _refused)
     blueprint.register_error_handler(FlavorRefused, _flavor_refused)
     blueprint.register_error_handler(HttpError, _http_error)
@@ -65,7 +65,7 @@ def handle(blueprint: Blueprint) -> None:
 
 
 def problem(status: int, *messages: str) -> Response:
-    """A page about an error; where JSON or CSV was asked for, the error as the API has it."""
+    """Return a page about an error; where JSON or CSV was asked for, the error as the API has it."""
     said = [message for message in messages if message]
     if request.args.get("format") in (JSON, CSV):
         return responses.render(status, "; ".join(said))
@@ -102,7 +102,7 @@ def _relayed(relayed: Relayed) -> Response:
 
 
 def _unknown() -> Response:
-    """The way to the sign-in page and back, for who is not known (any more)."""
+    """Send an unknown caller on to the sign-in page and back; JSON, CSV and scripts get 401."""
     if request.args.get("format") in (JSON, CSV) or request.headers.get("X-Requested-With"):
         return responses.render(401, "The session has ended: sign in again.")
     back = request.full_path.rstrip("?") if request.method == "GET" else None
@@ -185,7 +185,7 @@ def _add_templates(application: Flask) -> None:
 
 
 def _static(name: str) -> Response:
-    """A file of the pages. Raises NotFound."""
+    """Return a file of the pages. Raises NotFound."""
     if name not in _STATIC:
         raise NotFound(f"There is no file {name}.")
     response = send_from_directory(_FILES, name, max_age=0)
@@ -198,10 +198,10 @@ def _no_page(rest: str) -> Response:
 
 
 def _check_form() -> None:
-    # As for the API: what no database can hold is refused before anything is asked of one.
+    # As in the API, text that no database can hold is refused before a database is asked.
     bodies.parameters()
     if request.method == "POST":
-        # All that costs nothing comes before the form is parsed, for strangers send forms, too.
+        # Cheap checks come before the form is parsed, as unknown callers send forms, too.
         request.max_content_length = MOST_FORM_BYTES
         if request.mimetype != "application/x-www-form-urlencoded":
             raise HttpError(415, "Pages take forms only.")

@@ -1,4 +1,4 @@
-"""Why not, and where: the stages, near misses and candidates of a query, a flavor or a pod."""
+"""The page "Why not": the stages, near misses and candidates of a query, a flavor or a pod."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from placement.web.templating import address, asked, clusters, escaped, may, req
 
 
 def candidate_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
-    """The rows of an answer, the best first: host uuid and name, what it gives, score, its parts, claim.
+    """Return the rows of an answer, best first: host uuid and name, what it gives, score, its parts, claim.
 
-    Of a pod: uuid and name of the node, score, CPUs, remarks. What several lines say is apart by line ends.
+    Rows of a pod: uuid and name of the node, score, CPUs, remarks. Line ends separate lines in a cell.
     """
     if document.get("kind") == "pod":
         return [*escaped(_node(each) for each in document["nodes"])]
@@ -84,7 +84,7 @@ def _made_of(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _claim(allocations: Mapping[str, Any]) -> str:
-    """What a form says of a candidate to have it claimed."""
+    """Return the text that a form sends to claim a candidate."""
     return orjson.dumps({uuid: given["resources"] for uuid, given in allocations.items()}).decode()
 
 
@@ -113,7 +113,7 @@ _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the routes; each kind of request asks for the rule of its own.
+    """Add the routes; each kind of request requires a policy rule of its own.
 
     Forms with pods and flavors are sent with POST: what is pasted into them stays out of logs and histories.
     """
@@ -123,7 +123,7 @@ def register(blueprint: Blueprint) -> None:
 
 
 def _why() -> Response:
-    """The form, and what becomes of the request in it."""
+    """Show the form, and what becomes of the request in it."""
     kind = chosen_kind()
     given = asked()
     found, problems = answered(lambda: _ASKED[kind](given), given)
@@ -145,14 +145,14 @@ def _why() -> Response:
 
 
 def offered_clusters(given: Mapping[str, str], *, is_answered: bool) -> list[str]:
-    """Which clusters the form offers: beside an answer that of the question, as the page gets the others."""
+    """Return the clusters that the form offers; beside an answer only its own, as the page gets the rest."""
     if is_answered:
         return [given["cluster"]] if given.get("cluster") else []
     return [each.name for each in clusters()]
 
 
 def chosen_kind() -> str:
-    """What the form is for. Raises BadRequest."""
+    """Return the kind of request in the form. Raises BadRequest."""
     kind = asked().get("kind", KINDS[0])
     if kind not in KINDS:
         raise BadRequest(f"kind: {kind!r} is none of {', '.join(KINDS)}")
@@ -162,7 +162,7 @@ def chosen_kind() -> str:
 def answered(
     ask: Callable[[], Found], given: Mapping[str, str], filled: Sequence[str] = ("query", "vcpus", "pod")
 ) -> tuple[Found | None, list[str]]:
-    """What comes of the form, if any of these fields is `filled` in, and what is wrong about that."""
+    """Return the answer to a form if any of the fields `filled` is filled in, and what is wrong with it."""
     if not any(given.get(name, "").strip() for name in filled):
         return None, []
     try:
@@ -188,7 +188,7 @@ def _limit(given: Mapping[str, str]) -> int:
 
 
 def _query(given: Mapping[str, str]) -> dict[str, Any]:
-    """A query string of candidates."""
+    """Search for a query string of candidates."""
     pairs = bodies.read(given.get("query", "").strip().lstrip("?"))
     named = {name for name, _ in pairs}
     for name, value in (
@@ -205,7 +205,7 @@ def _query(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
-    """A nova flavor, given by its amounts and extra specs."""
+    """Search for a nova flavor, given by its amounts and extra specs."""
     cluster = given.get("cluster") or None
     require("flavors:candidates", cluster)
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
@@ -221,12 +221,12 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def parsed(text: str) -> CandidateQuery:
-    """The query of a flavor. Raises BadRequest."""
+    """Return the query in the query string of a flavor. Raises BadRequest."""
     return candidate_query.parse(bodies.read(text), NEWEST)
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
-    """The flavor in a form, as a translation request. Raises BadRequest."""
+    """Return the flavor in a form, as a translation request. Raises BadRequest."""
     flavor: dict[str, Any] = {"extra_specs": _pairs("extra specs", given.get("specs", ""))}
     for name, field in _AMOUNTS.items():
         text = given.get(name, "").strip() or "0"
@@ -247,7 +247,7 @@ def _pairs(what: str, text: str) -> dict[str, str]:
 
 
 def _searched(search: Search, options: SearchOptions) -> dict[str, Any]:
-    """A search as the API answers it, with names, and without the summaries of trees."""
+    """Return a search as the API answers it, with names, and without the summaries of trees."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     table = search.answer.scores()
     scores = None if table is None else score_members(table, options.preferences)
@@ -258,7 +258,7 @@ def _searched(search: Search, options: SearchOptions) -> dict[str, Any]:
 
 
 def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> dict[str, Any]:
-    """One candidate with the names of its providers, and its host, which is that of the most of them."""
+    """Return a candidate with the names of its providers, and the host that most of them belong to."""
     allocations = element["allocations"]
     known = {uuid: places.get(uuid) or NamedPlace(uuid, uuid, uuid) for uuid in allocations}
     roots = [(place.root_uuid, place.root_name) for place in known.values()]
@@ -277,7 +277,7 @@ def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> 
 
 
 def _pod(given: Mapping[str, str]) -> dict[str, Any]:
-    """A pod, as YAML or JSON."""
+    """Preview a pod, given as YAML or JSON."""
     cluster = cluster_of_pod(given)
     require("clusters:pods:preview", cluster)
     pod = manifest_of(given)
@@ -290,7 +290,7 @@ def _pod(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def cluster_of_pod(given: Mapping[str, str]) -> str:
-    """The cluster that a form asks about. Raises BadRequest if there is none."""
+    """Return the cluster that a form asks about. Raises BadRequest if there is none."""
     cluster = given.get("cluster", "")
     if not cluster:
         raise BadRequest("cluster: choose the cluster in which the pod shall run")
@@ -298,7 +298,7 @@ def cluster_of_pod(given: Mapping[str, str]) -> str:
 
 
 def manifest_of(given: Mapping[str, str]) -> Any:
-    """The pod in a form. Raises BadRequest, ManifestError."""
+    """Return the pod in a form. Raises BadRequest, ManifestError."""
     return pod_manifest(parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES))
 
 
@@ -329,14 +329,14 @@ def _table(document: Mapping[str, Any]) -> Any:
 
 
 def miss_address(miss: Mapping[str, Any], page: str = "") -> str:
-    """The page of a near miss, or one below it, with what it lacks marked."""
+    """Return the address of the page of a near miss, or one below it, with what it lacks marked."""
     uuid = miss["resource_provider"]["uuid"]
     query = urlencode([("lacks", text) for text in lacks_of(miss)])
     return f"{address(f'/hosts/{uuid}{page}')}?{query}"
 
 
 def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
-    """What a near miss lacks, as the page of its host takes it."""
+    """Yield what a near miss lacks, as the page of its host takes it."""
     for shortage in miss.get("shortages", ()):
         where = (shortage.get("resource_provider") or miss["resource_provider"])["uuid"]
         name = shortage.get("resource_class") or ""

@@ -1,9 +1,9 @@
-"""Who looks at pages: a cookie that carries the caller's own token, and the key of its forms.
+"""The sessions of pages: a cookie that carries the caller's own token, and the key of its forms.
 
     cookie -> X-Auth-Token -> the gate of the API, as for every other caller
 
 The service keeps no sessions, so any process answers any request, and a session ends with its token. A form
-carries a key that is made of the cookie: who does not have the cookie cannot make it (CSRF).
+carries a key that is made of the cookie: a caller without the cookie cannot make it (CSRF).
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from placement.http.responses import HttpError, Misconfigured
 COOKIE = "placement_session"
 KEY_FIELD = "form_key"
 _TOKEN = "HTTP_X_AUTH_TOKEN"
-# What a cookie begins with that carries a token; others are there for the sake of forms.
+# How a cookie that carries a token begins; other cookies are there for the sake of forms.
 _SIGNED_IN = "t."
 _ANONYMOUS = "a."
 _LONGEST = 3800
 _FOREIGN = "This form is not of this session, so nothing was done. Go back, reload the page, try again."
-# Whoever calls is believed there, so pages call as the administrator.
+# Where callers are believed (noauth2), pages call as the administrator.
 _BELIEVED = "admin"
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
-    """The application, which finds the token of a cookie where callers of the API send theirs.
+    """Return the application with the token of a cookie put where callers of the API send theirs.
 
-    `believes`: nobody signs in here.
+    `believes`: callers are believed, without sign-in.
     """
     below = f"{PAGES}/"
 
@@ -59,7 +59,7 @@ def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
 
 
 def _token(cookie: str) -> str | None:
-    """The token in a cookie, None if there is none."""
+    """Return the token in a cookie, or None if there is none."""
     if not cookie.startswith(_SIGNED_IN):
         return None
     try:
@@ -69,17 +69,17 @@ def _token(cookie: str) -> str | None:
 
 
 def needs_sign_in() -> bool:
-    """Whether people sign in here at all."""
+    """Return whether pages need a sign-in at all."""
     return bool(current_app.extensions["placement_settings"].auth_strategy != "noauth2")
 
 
 def is_signed_in() -> bool:
-    """Whether the request carries a token in its cookie, be it good or not."""
+    """Return whether the request carries a token in its cookie, be it good or not."""
     return request.cookies.get(COOKIE, "").startswith(_SIGNED_IN)
 
 
 def form_key() -> str:
-    """The key that forms of this caller carry."""
+    """Return the key that forms of this caller carry."""
     return _key(_cookie())
 
 
@@ -92,7 +92,7 @@ def check_cookie() -> str:
 
 
 def check_form() -> None:
-    """Raises HttpError 403 unless the form came from a page of this caller."""
+    """Check that the form came from a page of this caller. Raises HttpError 403."""
     given = request.form.get(KEY_FIELD, "")
     if not hmac.compare_digest(_key(check_cookie()).encode(), given.encode("utf-8", "replace")):
         raise HttpError(403, _FOREIGN)
@@ -103,7 +103,7 @@ def _key(cookie: str) -> str:
 
 
 def _cookie() -> str:
-    """The cookie of the caller, who gets one with this answer if there is none."""
+    """Return the cookie of the caller; without one, it gets one with this answer."""
     found = request.cookies.get(COOKIE) or g.get("placement_cookie")
     if not found:
         found = g.placement_cookie = _ANONYMOUS + secrets.token_urlsafe(24)
@@ -124,7 +124,7 @@ def sign_out() -> None:
 
 
 def keep_cookie(response: Response) -> Response:
-    """The response with the cookie that was chosen meanwhile, if any."""
+    """Return the response with the cookie that was chosen meanwhile, if any."""
     cookie = g.pop("placement_cookie", None)
     if cookie is not None:
         response.set_cookie(
@@ -144,18 +144,18 @@ def keep_cookie(response: Response) -> Response:
 _GROUP = "keystone_authtoken"
 _ANSWER_SECONDS = 5
 _DOMAIN = "Default"
-# Fewer than a lane has threads for signing in: what a slow Keystone does not hold refuses the others at once.
+# Fewer than a lane has threads for signing in: threads not held by a slow Keystone refuse others at once.
 _ASKING_AT_ONCE = 2
 _MOST_GUESSES, _GUESSES_SECONDS = 20, 60
 _MOST_ADDRESSES = 10_000
 
 
 class PasswordRefused(Exception):
-    """Nobody is signed in; the message says why."""
+    """A refused sign-in; the message says why."""
 
 
 class Passwords:
-    """The way of passwords to Keystone: few at a time, and few wrong ones from an address."""
+    """A gateway that takes passwords to Keystone: few at a time, and few wrong ones from an address."""
 
     def __init__(self) -> None:
         self._room = WaitingRoom(_ASKING_AT_ONCE)
@@ -221,7 +221,7 @@ class _Guesses:
 def token_for(
     configuration: Any, *, user: str, password: str, project: str, user_domain: str, project_domain: str
 ) -> str:
-    """A token for the user in the project. Domains are names, `Default` if empty.
+    """Return a token for the user in the project. Domains are names, `Default` if empty.
 
     Raises PasswordRefused, HttpError 503 if Keystone does not answer, Misconfigured.
     """
@@ -253,7 +253,7 @@ def token_for(
 
 
 def _address(configuration: Any) -> str:
-    """Where people sign in, which is `www_authenticate_uri`, else where the service does."""
+    """Return the address of Keystone: `www_authenticate_uri`, else `auth_url`. Raises Misconfigured."""
     options = configuration[_GROUP]
     found = options.www_authenticate_uri or getattr(options, "auth_url", None)
     if not found:

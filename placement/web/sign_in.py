@@ -24,7 +24,7 @@ def register(application: Flask, blueprint: Blueprint) -> None:
 
 
 def _sign_in() -> Response:
-    """The form, or what comes of it."""
+    """Show the form, or sign in with what is in it."""
     if not session.needs_sign_in():
         return to(address("/"))
     if request.method == "GET":
@@ -47,7 +47,7 @@ def _sign_out() -> Response:
 
 
 def _given_token() -> str:
-    """Raises PasswordRefused, saying why."""
+    """Return the token in the form, or one for its password. Raises PasswordRefused, saying why."""
     token = request.form.get("token", "").strip()
     if token:
         return token
@@ -62,7 +62,7 @@ def _given_token() -> str:
 
 
 def _check(token: str) -> None:
-    """Raises PasswordRefused unless the gate knows the token."""
+    """Check that the gate knows the token. Raises PasswordRefused."""
     request.environ["HTTP_X_AUTH_TOKEN"] = token
     try:
         context.identify(current_app.extensions["placement_authentication"]())
@@ -85,7 +85,7 @@ def _uses_keystone() -> bool:
 
 
 def _back() -> str | None:
-    """Where to go on, if that is one of our pages."""
+    """Return where to go on, if that is one of our pages."""
     found = request.values.get("back", "")
     ours = found.startswith(f"{request.script_root}{PAGES}/") and "\\" not in found and found.isprintable()
     return found if ours else None

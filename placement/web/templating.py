@@ -1,7 +1,7 @@
 """The templates of the pages, and what stands around each of them.
 
 A page must cost little beside what it shows, so the parts that many pages share are made once: macros, and
-the navigation for each set of pages that somebody may see.
+the navigation for each set of pages that a caller may see.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from placement.web.session import KEY_FIELD
 
 
 def may(rule: str, cluster: str | None = None, *, own_only: bool = False) -> bool:
-    """Whether the caller passes a policy rule, of a cluster if one is given."""
+    """Return whether the caller passes a policy rule, of a cluster if one is given."""
     try:
         _authorize(rule, cluster, own_only=own_only)
     except Forbidden:
@@ -57,20 +57,20 @@ def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> sco
 
 
 def caller_clusters() -> frozenset[str] | None:
-    """The clusters that the caller's token is bound to, None if it is bound to none."""
+    """Return the clusters that the caller's token is bound to, or None if it is bound to none."""
     return context.current().caller.clusters
 
 
 def clusters() -> list[Any]:
-    """The clusters that the caller may see."""
+    """Return the clusters that the caller may see."""
     own = caller_clusters()
     return [each for each in use_cases().clusters.listed() if own is None or each.name in own]
 
 
 _BETWEEN = "\0"
 _OF_DICTS = frozenset(dir(dict))
-# Key, path, name, policy rule; whether the caller's own clusters are enough, or the page is of one of them,
-# which its address then names.
+# Key, path, name, policy rule; whether the caller's own clusters are enough (_OWN), or the page is of one of
+# them, which its address then names (_ONE).
 _OWN, _ONE, _ALL = "own", "one", "all"
 _PAGES = (
     ("o", "/", "Overview", "clusters:list", _OWN),
@@ -86,7 +86,7 @@ _PAGES = (
 
 
 class _Environment(Environment):
-    """Looks the members of documents up where they are, in place of trying attributes first."""
+    """An environment that looks up members of documents as keys, instead of trying attributes first."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if type(obj) is dict and attribute not in _OF_DICTS:
@@ -109,7 +109,7 @@ def add_templates(application: Flask, filters: dict[str, Any], functions: dict[s
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page as text."""
+    """Return a page as text."""
     found = current_app.jinja_env.get_template(f"web/{template}")
     needs_sign_in = session.needs_sign_in()
     asked = request.query_string.decode("latin-1")
@@ -124,7 +124,7 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """The cells of a table as HTML, for templates that write them as they are.
+    """Return the cells of a table as HTML, for templates that write them as they are.
 
     All are escaped in one go: one by one that takes as long as reading them from the database.
     """
@@ -132,14 +132,14 @@ def escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
     cells = [cell for row in listed for cell in row]
     found = str(escape(_BETWEEN.join(cells))).split(_BETWEEN) if cells else []
     if len(found) != len(cells):
-        # Some cell contains what we put between them.
+        # Some cell contains the separator.
         found = [str(escape(cell)) for cell in cells]
     rest = iter(found)
     return [list(islice(rest, len(row))) for row in listed]
 
 
 def options(names: Sequence[str], chosen: str | None) -> Markup:
-    """What a list of choices offers."""
+    """Return the options of a list of choices."""
     return _options(tuple(names), chosen)
 
 
@@ -150,7 +150,7 @@ def _options(names: tuple[str, ...], chosen: str | None) -> Markup:
 
 
 def navigation() -> Markup:
-    """The list of the pages that the caller may see."""
+    """Return the list of the pages that the caller may see."""
     own = min(context.current().caller.clusters or (), default=None)
     rules = {(rule, of): _may_see(rule, of, own) for _, _, _, rule, of in _PAGES}
     allowed = tuple(rules[rule, of] for _, _, _, rule, of in _PAGES)
@@ -179,7 +179,7 @@ def _navigation(
 
 
 HTML, JSON, CSV = "html", "json", "csv"
-# Spreadsheets take texts that begin so for formulas.
+# Spreadsheets take texts that begin with these for formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
@@ -194,7 +194,7 @@ def asked() -> dict[str, str]:
 
 
 def wanted() -> str:
-    """The form that is asked for. Raises BadRequest."""
+    """Return the format that is asked for: HTML, JSON or CSV. Raises BadRequest."""
     found = asked().get("format", HTML)
     if found not in (HTML, JSON, CSV):
         raise BadRequest(f"format: must be {HTML}, {JSON} or {CSV}, not {found!r}")
@@ -204,9 +204,9 @@ def wanted() -> str:
 def shown(
     template: str, document: Any, table: Table | Callable[[], Table], status: int = 200, **beside: Any
 ) -> Response:
-    """The answer of a page: `document` as JSON, `table` as CSV, or the template with `document` and `beside`.
+    """Return `document` as JSON, `table` as CSV, or the template with `document` and `beside`.
 
-    What only JSON or only CSV takes comes as a function.
+    A `document` or `table` that only its own format takes may be a function.
     """
     form = wanted()
     if form == JSON:
@@ -215,13 +215,13 @@ def shown(
         return _plain(text, "application/json", status)
     if form == CSV:
         return _plain(_csv(table() if callable(table) else table), "text/csv; charset=utf-8", status)
-    # The links to JSON and CSV of a page whose question is in no address are forms, too.
+    # If a question came in a form, the links to JSON and CSV are forms, too: no address holds it.
     resent = asked() if request.method == "POST" else None
     return html(template, status, document=document, has_data=True, resent=resent, **beside)
 
 
 def html(template: str, status: int = 200, **values: Any) -> Response:
-    """A page."""
+    """Return a page as a response."""
     return Response(rendered(template, **values), status, content_type="text/html; charset=utf-8")
 
 
@@ -247,18 +247,18 @@ def _cell(value: Any) -> Any:
 
 
 def pretty(document: Any) -> str:
-    """A document for people, as JSON on many lines."""
+    """Return a document for people, as JSON on many lines."""
     return orjson.dumps(document, default=str, option=orjson.OPT_INDENT_2).decode()
 
 
 def address(path: str, **query: Any) -> str:
-    """The address of a page below /ui, with the parameters that are not None."""
+    """Return the address of a page below /ui, with the parameters that are not None."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{request.script_root}{PAGES}{path}" + (f"?{urlencode(given)}" if given else "")
 
 
 def same_page(**changes: Any) -> str:
-    """The address of this very page with some parameters changed, or left out if None."""
+    """Return the address of this very page with some parameters changed, or left out if None."""
     given = {**request.args.to_dict(), **changes}
     kept = {name: value for name, value in given.items() if value is not None}
     return f"{request.script_root}{request.path}" + (f"?{urlencode(kept)}" if kept else "")

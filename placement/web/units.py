@@ -9,12 +9,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 _GIBI = 1024
-# Amounts repeat from host to host; writing one takes longer than to look it up.
+# Amounts repeat from host to host; writing one takes longer than looking it up.
 _REMEMBERED = 4096
 
 
 class Unit(NamedTuple):
-    """What an amount of a class is counted in, and how many make one of the unit that people read."""
+    """A unit that people read, and how many units of a class make one of it."""
 
     name: str
     divisor: int = 1
@@ -51,7 +51,7 @@ _PLURALS = ("pieces", "pods", "contexts")
 
 @lru_cache(_REMEMBERED)
 def unit_of(resource_class: str) -> Unit:
-    """The unit of a class; classes that nobody knows are counted in pieces."""
+    """Return the unit of a class; unknown classes are counted in pieces."""
     found = _KNOWN.get(resource_class)
     if found is not None:
         return found
@@ -60,7 +60,7 @@ def unit_of(resource_class: str) -> Unit:
 
 @lru_cache(_REMEMBERED)
 def amount(value: float, resource_class: str) -> str:
-    """An amount with its unit: `12 CPU`, `1.5 GiB`."""
+    """Return an amount with its unit: `12 CPU`, `1.5 GiB`."""
     unit = unit_of(resource_class)
     name = unit.name.removesuffix("s") if value == unit.divisor and unit.name in _PLURALS else unit.name
     return f"{number(value / unit.divisor)} {name}"
@@ -68,14 +68,14 @@ def amount(value: float, resource_class: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def share(part: float, whole: float, resource_class: str) -> str:
-    """A part of a whole with their unit: `3 of 12 CPU`."""
+    """Return a part of a whole with their unit: `3 of 12 CPU`."""
     unit = unit_of(resource_class)
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
 
 
 @lru_cache(_REMEMBERED)
 def number(value: float) -> str:
-    """A number as people read it: thousands apart, two decimals below ten, one below a hundred."""
+    """Return a number as people read it: thousands apart, two decimals below ten, one below a hundred."""
     places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     text = f"{value:,.{places}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
@@ -83,17 +83,17 @@ def number(value: float) -> str:
 
 
 def percent(part: float, whole: float) -> int:
-    """A part of a whole in percent, rounded; 0 of nothing."""
+    """Return a part of a whole in percent, rounded; 0 of nothing."""
     return round(100 * part / whole) if whole else 0
 
 
 def plain(resource_class: str) -> str:
-    """A class as people say it: without CUSTOM_."""
+    """Return the name of a class without CUSTOM_."""
     return resource_class.removeprefix("CUSTOM_")
 
 
 def pairs(amounts: Mapping[str, float]) -> Markup:
-    """Amounts by class for a cell of a table, each with its unit and the class."""
+    """Return amounts by class for a cell of a table, each with its unit and the class."""
     return Markup("".join([_pair(value, name) for name, value in amounts.items()]))
 
 
@@ -104,5 +104,5 @@ def _pair(value: float, resource_class: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def shared(part: float, whole: float, resource_class: str) -> Markup:
-    """A part of a whole for a cell of a table."""
+    """Return a part of a whole for a cell of a table."""
     return _PAIR.format(share(part, whole, resource_class), plain(resource_class))

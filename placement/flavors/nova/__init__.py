@@ -1,8 +1,8 @@
 """Nova flavors and image properties, translated to a Placement query and a guest CPU layout.
 
-Pure values in, pure values out: the standard library and the domain only. `translation` draws the pipeline;
-each rule has a module named after what it is about, and every refusal is a code in `errors`. Promises tested
-in tests/unit/flavors/nova and, case by case, through tests/cases/flavor.py.
+Only values go in and out; it uses the standard library and the domain only. `translation` draws the pipeline;
+each module is named after what its rules are about, and every refusal is a code in `errors`. It is tested in
+tests/unit/flavors/nova and, case by case, through tests/cases/flavor.py.
 """
 
 from placement.flavors.nova.documents import (

@@ -15,7 +15,7 @@ from placement.flavors.nova.guest_nodes import GuestNode
 
 
 def deal(cell_sizes: Sequence[int], shared: int, dedicated: int) -> list[tuple[int, int]]:
-    """How many (shared, dedicated) CPUs each cell gets; the counts have to fill the cells exactly.
+    """Return how many (shared, dedicated) CPUs each cell gets; the counts have to fill the cells exactly.
 
     One walk over the cells gives out all shared CPUs and then, without starting over, all dedicated ones; a
     full cell is skipped. So only the shared CPUs have to be walked: the dedicated ones fill what is left.
@@ -46,7 +46,7 @@ class Cell:
 
 
 def split_cells(nodes: Sequence[GuestNode], plan: CpuPlan) -> tuple[Cell, ...]:
-    """The cells of a settled plan: known dedicated CPUs are cut along the nodes, amounts dealt in turn.
+    """Return the cells of a settled plan: known dedicated CPUs are cut by node, amounts dealt in turn.
 
     Source: nova-flavors.md, "Maps", "Round robin for a mixed policy from amounts".
     """
@@ -64,7 +64,7 @@ def split_cells(nodes: Sequence[GuestNode], plan: CpuPlan) -> tuple[Cell, ...]:
 
 
 def dedicated_cpus(cells: Sequence[Cell]) -> str:
-    """All dedicated guest CPUs of the cells as CPU set text, empty if there are none.
+    """Return all dedicated guest CPUs of the cells as CPU set text, or empty if there are none.
 
     Source: nova-flavors.md, "dedicated_cpus".
     """
@@ -89,7 +89,7 @@ PER_CELL = (VCPU, PCPU, MEMORY_MB)
 
 
 def check_no_override(groups: Groups, totals: Mapping[str, int], problems: Problems) -> None:
-    """`numa_override_conflict` unless the base group holds exactly the totals (class -> amount) of the cells.
+    """Add `numa_override_conflict` unless the base group holds just the totals (class -> amount) of cells.
 
     A class that is not in `totals` is not compared. No suffixed group may ask for what the cells ask for, nor
     have a suffix like theirs. Source: nova-flavors.md, "NUMA cells as request groups".
@@ -115,7 +115,7 @@ def check_no_override(groups: Groups, totals: Mapping[str, int], problems: Probl
 
 
 def isolated_policy(group_policy: str | None, cell_count: int, problems: Problems) -> str | None:
-    """The group policy with this many cells: isolate from two on, else `group_policy_conflict`.
+    """Return the group policy for so many cells: isolate from two on; `none` adds `group_policy_conflict`.
 
     Source: nova-flavors.md, "NUMA cells as request groups".
     """
@@ -130,7 +130,7 @@ def isolated_policy(group_policy: str | None, cell_count: int, problems: Problem
 
 
 def cell_totals(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, int]:
-    """What the cells ask for together, the emulator's CPU included."""
+    """Return what the cells ask for together, the emulator's CPU included."""
     return {
         VCPU: sum(len(cell.cpuset) for cell in cells),
         PCPU: sum(len(cell.pcpuset) for cell in cells) + emulator_cpus,
@@ -139,7 +139,7 @@ def cell_totals(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, int]:
 
 
 def cell_groups(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, FlavorGroup]:
-    """One group per cell with its CPUs and memory, on a NUMA root; cell 0 carries the emulator.
+    """Return one group per cell with its CPUs and memory, on a NUMA root; cell 0 carries the emulator.
 
     Source: nova-flavors.md, "NUMA cells as request groups".
     """
@@ -152,7 +152,7 @@ def cell_groups(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, FlavorGr
 
 
 def without_cells(base: FlavorGroup) -> tuple[FlavorGroup, tuple[str, ...]]:
-    """The base group without what the cells ask for, and the traits that move to the root as it is empty.
+    """Return the base group without the amounts of cells, and traits that move to the root if it is empty.
 
     Traits stay in the group while it has resources, because a group of traits alone is not allowed.
     Source: nova-flavors.md, "NUMA cells as request groups".

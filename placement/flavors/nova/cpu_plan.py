@@ -1,4 +1,4 @@
-"""How the guest's CPUs are asked for: policy, dedicated CPUs, the emulator's CPU and the thread policy.
+"""The plan of the guest's CPUs: policy, dedicated CPUs, the emulator's CPU and the thread policy.
 
 CpuFacts           masks, policy keys, emulator policy and amounts, each checked on its own
   -> policy        the keys, else what the amounts of resources:VCPU and resources:PCPU stand for
@@ -30,7 +30,7 @@ CPU_POLICY_IMAGE_KEY = "hw_cpu_policy"
 CPU_POLICY = PolicyTable(
     CPU_POLICY_KEY, CPU_POLICY_IMAGE_KEY, CPU_POLICIES, DEDICATED, "cpu_policy_invalid", "cpu_policy_conflict"
 )
-"""A dedicated flavor rules over every image; mixed goes with no image that says shared.
+"""A dedicated flavor rules over every image; any other policy goes with no image that says another.
 
 Source: nova-flavors.md, "CPU policy table".
 """
@@ -46,7 +46,7 @@ KEY = "hw:emulator_threads_policy"
 
 
 def emulator_policy(extra_specs: Mapping[str, str], problems: Problems) -> str | None:
-    """`isolate`, `share`, None if not set, or REFUSED after `emulator_policy_invalid`.
+    """Return `isolate`, `share`, None if not set, or REFUSED after `emulator_policy_invalid`.
 
     Source: nova-flavors.md, "Emulator threads".
     """
@@ -81,7 +81,7 @@ THREAD_POLICY = PolicyTable(
 
 
 def written_thread_policy(groups: Groups, image: FlavorGroup) -> str | None:
-    """What the hyperthreading trait says: forbidden is isolate, required is require, None if it is not there.
+    """Return what the hyperthreading trait means: forbidden is isolate, required is require, absent is None.
 
     The flavor's groups are asked first, in the order of their suffixes; the image only if none of them has
     it. Source: nova-flavors.md, "Hyperthreading trait".
@@ -95,7 +95,7 @@ def written_thread_policy(groups: Groups, image: FlavorGroup) -> str | None:
 
 
 def thread_policy_traits(policy: str | None) -> FlavorGroup:
-    """What a policy key asks of the base group: isolate forbids hyperthreading, require requires it."""
+    """Return the traits a policy key asks for: isolate forbids hyperthreading, require requires it."""
     return FlavorGroup(
         required=frozenset((HYPERTHREADING,) if policy == REQUIRE else ()),
         forbidden=frozenset((HYPERTHREADING,) if policy == ISOLATE else ()),
@@ -104,8 +104,8 @@ def thread_policy_traits(policy: str | None) -> FlavorGroup:
 
 # The two masks that say which guest CPUs are dedicated: the dedicated mask and the realtime mask.
 #
-# Both functions answer None for "no mask" and an empty set for "there is one, but it was refused": a mask
-# that holds always has CPUs.
+# Both functions return None for "no mask" and an empty set for "a mask that was refused": a mask that is
+# accepted always has CPUs.
 
 
 DEDICATED_KEY = "hw:cpu_dedicated_mask"
@@ -115,7 +115,7 @@ IMAGE_REALTIME_MASK_KEY = "hw_cpu_realtime_mask"
 
 
 def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problems) -> frozenset[int] | None:
-    """The guest CPU ids of the dedicated mask; it has to leave some in, some out, and none beyond the guest.
+    """Return the guest CPU ids of the dedicated mask; it must leave some in, some out, none beyond the guest.
 
     Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: nova-flavors.md, "Dedicated mask".
     """
@@ -135,7 +135,7 @@ def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problem
 def realtime_mask(
     extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
 ) -> frozenset[int] | None:
-    """The realtime guest CPU ids, None while `hw:cpu_realtime` is off; the image's mask comes first.
+    """Return the realtime guest CPU ids, or None if `hw:cpu_realtime` is off; the image's mask comes first.
 
     Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`.
     Source: nova-flavors.md, "Realtime mask".
@@ -208,7 +208,7 @@ def _dedicated_mask_fault(cpus: CpuSet, vcpus: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
-    """The statements; each is None if not made, REFUSED (a mask: empty) if made wrongly.
+    """The statements about CPUs; each is None if not made, REFUSED (a mask: empty) if made wrongly.
 
     `key_*` come from the policy keys, `written_threads` from the hyperthreading trait. The two amounts are
     the sums of resources:VCPU and resources:PCPU over all groups. `names_realtime_mask`: a realtime mask is
@@ -228,12 +228,12 @@ class CpuFacts:
 
     @property
     def emulator_cpus(self) -> int:
-        """CPUs asked for on top of the guest's, for the emulator threads: 0 or 1."""
+        """Return the CPUs asked for on top of the guest's, for the emulator threads: 0 or 1."""
         return int(self.emulator == ISOLATE)
 
     @property
     def threads(self) -> str | None:
-        """The thread policy, whichever way it is said."""
+        """Return the thread policy, of the hyperthreading trait or else of the keys."""
         return self.written_threads or self.key_threads
 
 
@@ -272,7 +272,7 @@ def read_cpu_facts(
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:
-    """The outcome; `request` is what it adds to the base group.
+    """The plan of the guest's CPUs; `request` is what it adds to the base group.
 
     `policy` is REFUSED when the two sides do not agree. `dedicated` holds guest CPU ids, None if only their
     number `dedicated_count` is known and they are dealt to the cells in turn. `emulator_cpus` is 0 or 1.
@@ -314,7 +314,7 @@ def plan_cpus(
 
 
 def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
-    """The policy of the keys, else what the explicit amounts mean (nova-flavors.md, "Explicit amounts")."""
+    """Return the policy of the keys, else of the explicit amounts (nova-flavors.md, "Explicit amounts")."""
     if facts.key_policy is not None:
         if facts.key_policy != REFUSED and facts.shared_amount + facts.dedicated_amount > 0:
             problems.add(
@@ -411,7 +411,7 @@ def _dedicated_cpus(policy: str | None, facts: CpuFacts) -> frozenset[int] | Non
 
 
 def _amounts(facts: CpuFacts, dedicated_count: int) -> FlavorGroup:
-    """What a policy key adds to the base group; explicit amounts stay where they were written."""
+    """Return what a policy key adds to the base group; explicit amounts stay where they were written."""
     if facts.key_policy == DEDICATED:
         return FlavorGroup({PCPU: facts.vcpus + facts.emulator_cpus})
     if facts.key_policy == MIXED:

@@ -27,12 +27,12 @@ class CpuSet:
 
     @classmethod
     def of(cls, cpus: Iterable[int]) -> CpuSet:
-        """The set of these CPU ids, in whatever order they come."""
+        """Return the set of these CPU ids, in whatever order they come."""
         return cls(tuple(_merged((cpu, cpu) for cpu in cpus)))
 
     @property
     def highest(self) -> int:
-        """The highest CPU id, -1 for the empty set."""
+        """Return the highest CPU id, or -1 for the empty set."""
         return self.ranges[-1][1] if self.ranges else -1
 
     def __bool__(self) -> bool:
@@ -49,12 +49,12 @@ class CpuSet:
         return self.without(self.without(others))
 
     def without(self, others: CpuSet) -> CpuSet:
-        """The CPU ids of this set that are not in the other one."""
+        """Return the CPU ids of this set that are not in the other one."""
         return CpuSet(tuple(_difference(self.ranges, others.ranges)))
 
 
 def parse_cpuset(text: str) -> CpuSet:
-    """All CPUs the text takes minus all it takes out with `^`, whatever the order of its pieces.
+    """Return all CPUs the text takes minus all it takes out with `^`, whatever the order of its pieces.
 
     Raises CpusetTextError. Source: nova-flavors.md, "CPU set text".
     """
@@ -73,7 +73,7 @@ def parse_cpuset(text: str) -> CpuSet:
 
 
 def format_cpuset(cpus: Iterable[int]) -> str:
-    """The CPU ids as text: ascending, runs of two or more as `a-b`, joined by commas.
+    """Return the CPU ids as text: ascending, runs of two or more as `a-b`, joined by commas.
 
     Source: nova-flavors.md, "Writing a set back".
     """

@@ -25,14 +25,14 @@ _CODE_BY_PART: Mapping[str, Code] = {
 def translate_document(document: object) -> Translation:
     """Translate `{"flavor": {...}, "image": {...}, "options": {...}}`; image and options may be absent.
 
-    The fields are those of Flavor and Options; image maps property names to texts. Raises FlavorRefused.
+    Flavor and Options define the fields; image maps property names to texts. Raises FlavorRefused.
     """
     flavor, image, options = read_document(document)
     return translate(flavor, image, options)
 
 
 def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
-    """The parts of a translation request; raises FlavorRefused for a missing or unknown field.
+    """Return the parts of a translation request; raises FlavorRefused for a missing or unknown field.
 
     Types and ranges of the values are checked by the translation.
     """
@@ -55,7 +55,7 @@ def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
 
 
 def translation_document(translation: Translation) -> dict[str, object]:
-    """The answer as JSON values: lists for tuples, empty parts of groups left out."""
+    """Return the answer as JSON values: lists for tuples, empty parts of groups left out."""
     cells = translation.cells
     return {
         "groups": {suffix: _group(group) for suffix, group in translation.groups.items()},
@@ -157,7 +157,7 @@ def server_group(document: object) -> ServerGroup:
 
 
 def _policy(document: Mapping[str, Any]) -> str:
-    """The policy; before microversion 2.64 of nova it is the only one of a list."""
+    """Return the policy; before microversion 2.64 of nova it is the only one of a list."""
     policies = document.get("policies")
     policy = document.get("policy")
     if policy is None and isinstance(policies, list) and len(policies) == 1:

@@ -1,4 +1,4 @@
-"""Why a flavor cannot be translated: every reason at once, in the order the rules check them.
+"""The reasons why a flavor cannot be translated: all at once, in the order the rules check them.
 
 BadRequest
  +-- FlavorRefused     carries all problems; the first one is the one the rules name as the outcome
@@ -82,7 +82,7 @@ class FlavorRefused(BadRequest):
 
 
 class Problems:
-    """Gathers reasons in the order they are found; the same reason found twice is kept once."""
+    """A list that gathers reasons in the order they are found; a reason found twice is kept once."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, None] = {}
@@ -98,7 +98,7 @@ class Problems:
 
     @property
     def found(self) -> tuple[Problem, ...]:
-        """All reasons so far."""
+        """Return all reasons so far."""
         return tuple(self._found)
 
     def raise_if_any(self) -> None:
@@ -108,5 +108,5 @@ class Problems:
 
 
 def shown(value: object) -> str:
-    """The value quoted for a message, cut short so that a huge input does not become a huge answer."""
+    """Return the value quoted for a message, cut short so that a huge input does not become a huge answer."""
     return _SHORT.repr(value)

@@ -29,7 +29,7 @@ class FlavorGroup:
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Required traits sorted, then forbidden traits sorted with `!` in front, as in a query."""
+        """Return required traits sorted, then forbidden traits sorted with `!` in front, as in a query."""
         return (*sorted(self.required), *(f"!{trait}" for trait in sorted(self.forbidden)))
 
 
@@ -38,7 +38,7 @@ Groups = Mapping[str, FlavorGroup]
 
 
 def merged(groups: Iterable[FlavorGroup]) -> FlavorGroup:
-    """One group of them all: traits are united, a later amount of a class overwrites an earlier one."""
+    """Return one group of all: traits are united, a later amount of a class overwrites an earlier one."""
     parts = tuple(groups)
     return FlavorGroup(
         {name: amount for part in parts for name, amount in part.resources.items()},
@@ -48,7 +48,7 @@ def merged(groups: Iterable[FlavorGroup]) -> FlavorGroup:
 
 
 def stripped(groups: Groups) -> dict[str, FlavorGroup]:
-    """The groups without amounts of 0, and without groups that have neither resources nor traits then.
+    """Return the groups without amounts of 0, and without groups that have no resources or traits then.
 
     Source: nova-flavors.md, "Zero stripping".
     """
@@ -64,14 +64,14 @@ def stripped(groups: Groups) -> dict[str, FlavorGroup]:
 
 
 def check_trait_conflicts(groups: Groups, problems: Problems) -> None:
-    """A group that requires and forbids the same trait is `trait_conflict`."""
+    """Add `trait_conflict` for each trait that a group both requires and forbids."""
     for suffix, group in groups.items():
         for trait in sorted(group.required & group.forbidden):
             problems.add("trait_conflict", f"trait{suffix}:{trait}: is both required and forbidden")
 
 
 def check_groups(groups: Groups, group_policy: str | None, problems: Problems) -> None:
-    """What Placement would answer with 400: traits alone, nothing at all, several groups without a policy.
+    """Add what Placement would answer with 400: traits alone, no group, several groups without a policy.
 
     Source: nova-flavors.md, "Checks after zero stripping".
     """
@@ -131,7 +131,7 @@ _NOT_ALPHANUMERIC = re.compile(r"[^A-Z0-9]+")
 
 
 def is_known_class(name: str) -> bool:
-    """Whether an entry for this class is kept: a standard class, or anything that starts with `CUSTOM_`.
+    """Return whether an entry for this class is kept: a standard class, or `CUSTOM_` and no `,` or `:`.
 
     Source: nova-flavors.md, "Values of resource entries".
     """
@@ -139,7 +139,7 @@ def is_known_class(name: str) -> bool:
 
 
 def is_well_formed_class(name: str) -> bool:
-    """Whether strict mode takes this class: a standard class, or `CUSTOM_` and `A-Z 0-9 _`.
+    """Return whether strict mode takes this class: a standard class, or `CUSTOM_` and `A-Z 0-9 _`.
 
     Source: nova-flavors.md, "Strict mode".
     """
@@ -147,7 +147,7 @@ def is_well_formed_class(name: str) -> bool:
 
 
 def custom_class(text: str) -> str:
-    """The custom class for a free text: upper case, every run of other characters one `_`."""
+    """Return the custom class for a free text: upper case, every run of other characters one `_`."""
     return CUSTOM_PREFIX + _NOT_ALPHANUMERIC.sub("_", text.upper())
 
 
@@ -171,16 +171,16 @@ class ExplicitRequests:
 
     @property
     def base(self) -> FlavorGroup:
-        """The un-numbered group, empty if no entry is in it."""
+        """Return the un-numbered group, empty if no entry is in it."""
         return self.groups.get(BASE, FlavorGroup())
 
     def total(self, resource_class: str) -> int:
-        """The amounts of one class added up over all groups, whatever their suffixes."""
+        """Return the amounts of one class added up over all groups, whatever their suffixes."""
         return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
 
 
 class _Reader:
-    """Sorts entries into groups; bad ones leave only a warning, keys of other forms leave nothing."""
+    """A reader that sorts entries into groups; bad ones leave only a warning, other keys leave nothing."""
 
     def __init__(self) -> None:
         self.resources: dict[str, dict[str, int]] = {}
@@ -231,7 +231,7 @@ class _Reader:
 
 
 def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
-    """The groups an operator wrote out; the suffix is all between the keyword and the first colon.
+    """Return the groups an operator wrote out; the suffix is all between the keyword and the first colon.
 
     Source: nova-flavors.md, "Extra specs that name resources and traits".
     """
@@ -247,7 +247,7 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
 
 
 def image_traits(image: ImageProperties) -> FlavorGroup:
-    """The traits an image requires of the base group; images cannot forbid and know no suffixes.
+    """Return the traits an image requires of the base group; images cannot forbid and know no suffixes.
 
     Source: nova-flavors.md, "Image traits".
     """

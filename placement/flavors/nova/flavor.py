@@ -1,4 +1,4 @@
-"""What is translated: a flavor, the properties of an image, options; and how their texts are read."""
+"""The input of a translation: a flavor, image properties, options; and how their texts are read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STATELESS_FIRMWARE_KEY = "hw_firmware_stateless"
 
 
 def integer(text: str) -> int | None:
-    """The decimal integer the text spells, blanks around it allowed, else None."""
+    """Return the decimal integer the text spells, blanks around it allowed, else None."""
     trimmed = text.strip()
     return int(trimmed) if _INTEGER.fullmatch(trimmed) else None
 
 
 def is_true(text: str) -> bool:
-    """Whether the text is a word for true in any letter case; everything else is false.
+    """Return whether the text is a word for true in any letter case; everything else is false.
 
     Source: nova-flavors.md, "Input".
     """
@@ -36,7 +36,7 @@ def is_true(text: str) -> bool:
 
 
 def is_boolean(text: str) -> bool:
-    """Whether the text is a word for true or for false in any letter case."""
+    """Return whether the text is a word for true or for false in any letter case."""
     return text.strip().lower() in _TRUE | _FALSE
 
 
@@ -54,7 +54,7 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to translate.
+    """The options of a translation.
 
     `boot_from_volume` leaves the root disk out; `limit` caps the candidates asked for; `strict` refuses what
     nova's extra spec validation refuses; `pcpu_fallback` adds the second query for hosts without PCPU; `numa`
@@ -71,17 +71,17 @@ class Options:
 
 
 def given(texts: Mapping[str, str], key: str) -> str | None:
-    """The text under this key; an empty text means the same as a missing key (nova-flavors.md, "Input")."""
+    """Return the text under this key; an empty text counts as missing (nova-flavors.md, "Input")."""
     return texts.get(key) or None
 
 
 def is_uefi(image: ImageProperties) -> bool:
-    """Whether the image boots with UEFI."""
+    """Return whether the image boots with UEFI."""
     return image.get(FIRMWARE_KEY) == "uefi"
 
 
 def is_stateless(image: ImageProperties) -> bool:
-    """Whether the image boots with UEFI that keeps no state (nova-flavors.md, "Optional additions")."""
+    """Return whether the image boots with stateless UEFI (nova-flavors.md, "Optional additions")."""
     return is_uefi(image) and is_true(image.get(STATELESS_FIRMWARE_KEY, ""))
 
 
@@ -89,7 +89,7 @@ def is_stateless(image: ImageProperties) -> bool:
 
 
 MAX_VCPUS = 65536
-"""Far above any hypervisor; the translation lists guest CPUs one by one, so there has to be an end."""
+"""A bound far above any hypervisor, as the translation lists guest CPUs one by one."""
 
 
 def check_input(flavor: Flavor, image: Mapping[str, str], options: Options, problems: Problems) -> None:
@@ -170,7 +170,7 @@ _PROPERTY = re.compile(r"\s*(?P<key>[^=,]+)='(?P<text>[^']*)'\s*(?:,|$)")
 
 
 def flavor_from_openstack_json(document: object) -> Flavor:
-    """The flavor that `openstack flavor show -f json` printed; raises FlavorRefused with `flavor_invalid`.
+    """Return the flavor that `openstack flavor show -f json` printed; raises FlavorRefused (flavor_invalid).
 
     ram is MiB, disk and ephemeral are GiB, swap is MiB and an empty text when there is none. The extra specs
     are under `properties`, or under `extra_specs` in what the compute API itself answers.
@@ -188,7 +188,7 @@ def flavor_from_openstack_json(document: object) -> Flavor:
 
 
 def image_from_openstack_json(document: object) -> ImageProperties:
-    """The image properties that `openstack image show -f json` printed; raises FlavorRefused.
+    """Return the image properties that `openstack image show -f json` printed; raises FlavorRefused.
 
     Only texts are kept: what the client prints as anything else are its own fields, which no flavor rule
     reads.
@@ -243,7 +243,7 @@ def _printed_properties(text: str, problems: Problems) -> dict[str, str]:
     return specs
 
 
-# What flavor and image may both set: the same, or for a policy what a table of the two allows.
+# Values that flavor and image may both set: equal ones, or for a policy what a table of the two allows.
 
 
 def agreed_value(
@@ -253,7 +253,7 @@ def agreed_value(
     values: Sequence[str],
     problems: Problems,
 ) -> str | None:
-    """The value of the (flavor key, image key) pair, None if neither is set, REFUSED after a problem.
+    """Return the value of a (flavor key, image key) pair, None if neither is set, REFUSED after a problem.
 
     Adds `flavor_image_conflict` if the two differ and `value_invalid` for a value that is not in the list.
     Source: nova-flavors.md, "Optional additions".
@@ -281,7 +281,7 @@ class PolicyTable:
     conflict: Code
 
     def settle(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> str | None:
-        """The policy of both sides, None if neither sets one, REFUSED after a problem.
+        """Return the policy of both sides, None if neither sets one, or REFUSED after a problem.
 
         An image may only repeat what the flavor says, or speak where the flavor is silent; under the ruling
         value it is ignored.

@@ -1,4 +1,4 @@
-"""The guest's NUMA nodes as flavor and image lay them out, before CPUs are split in shared and dedicated."""
+"""The guest's NUMA nodes as laid out by flavor and image, before CPUs are split into shared and dedicated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN_COUNT = re.compile(r"[1-9][0-9]{0,17}")
 def node_count(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> int | str | None:
-    """The number of cells asked for, None if neither side says it, REFUSED after a problem.
+    """Return the number of cells asked for, None if neither side sets it, or REFUSED after a problem.
 
     Adds `numa_nodes_invalid`, or `numa_image_forbidden` if both sides say one, even the same.
     Source: nova-flavors.md, "Guest NUMA cells".
@@ -48,7 +48,7 @@ def node_count(
 def listed_cpus(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> list[CpuSet | None] | None:
-    """The CPUs of each cell, None if there is no list; a text that was refused stands as None in its place.
+    """Return the CPUs of each cell, or None without a list; a refused text stands as None in its place.
 
     Adds `numa_image_forbidden` or `cpuset_invalid`. Source: nova-flavors.md, "Maps".
     """
@@ -59,7 +59,7 @@ def listed_cpus(
 def listed_memory(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> list[int | None] | None:
-    """The memory of each cell in MiB, None if there is no list; a refused text stands as None in its place.
+    """Return each cell's memory in MiB, or None without a list; a refused text stands as None in its place.
 
     Adds `numa_image_forbidden` or `numa_mem_invalid`. Source: nova-flavors.md, "Maps".
     """
@@ -77,7 +77,7 @@ def _one_sided_list(
 
 
 def _listed(texts: Mapping[str, str], key: str) -> list[tuple[str, str]]:
-    """Keys and texts from `.0` upward to the first gap."""
+    """Return keys and texts from `.0` upward to the first gap."""
     found: list[tuple[str, str]] = []
     for cell in range(MAX_LISTED_CELLS):
         text = given(texts, f"{key}.{cell}")
@@ -114,7 +114,7 @@ _WITH_UNIT = re.compile(r"\+?(?P<number>[0-9]{0,18}\.?[0-9]{1,18})(?:[KMGTPEZYRQ
 
 
 def has_page_size(extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems) -> bool:
-    """Whether a page size is set; an image may set one only under a flavor that says any or large.
+    """Return whether a page size is set; an image may set one only under a flavor that says any or large.
 
     Adds `page_size_invalid` or `page_size_forbidden`. Source: nova-flavors.md, "Page size".
     """
@@ -157,7 +157,7 @@ class GuestNode:
 def guest_nodes(
     flavor: Flavor, image: ImageProperties, *, pinned: bool, has_pmem: bool, problems: Problems
 ) -> list[GuestNode] | None:
-    """The guest's nodes, None if it has none or if they cannot be told because of a problem.
+    """Return the guest's nodes, or None if it has none or if a problem keeps them unknown.
 
     There are nodes if their number or a page size is set, if the guest has persistent memory, or if its CPUs
     are pinned. Source: nova-flavors.md, "Guest NUMA cells".
@@ -212,7 +212,7 @@ def _listed_nodes(
 
 
 def _check_listed_cpus(vcpus: int, cpus: Sequence[CpuSet | None], problems: Problems) -> CpuSet:
-    """The guest CPUs that are in no node; a CPU beyond the guest or in two nodes is a problem."""
+    """Return the guest CPUs that are in no node; a CPU beyond the guest or in two nodes is a problem."""
     guest = left = CpuSet(((0, vcpus - 1),))
     for number, node in enumerate(cpus):
         if node is None:

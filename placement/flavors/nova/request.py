@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CpuShare:
-    """What the CPU plan contributes: its part of the base group, the emulator's CPU (0 or 1), the cells.
+    """The share of the CPU plan: its part of the base group, the emulator's CPU (0 or 1), the cells.
 
     `cell_count` is 0 without cells; `cells` are None while a problem keeps their split unknown.
     """
@@ -70,7 +70,7 @@ class Demand:
 
 
 def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
-    """The query for this demand; adds a problem for each thing that cannot be asked.
+    """Return the query for this demand; adds a problem for each thing that cannot be asked.
 
     Source: nova-flavors.md, "Default amounts", "Zero stripping", "NUMA cells as request groups".
     """
@@ -87,7 +87,7 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
 
 
 def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
-    """All that is asked for, with the totals of the cells in the base group."""
+    """Return all that is asked for, with the totals of the cells in the base group."""
     named = merged((demand.explicit.base, demand.image_traits, cpus.request))
     groups = {**demand.explicit.groups, BASE: named}
     mentioned = {name for group in groups.values() for name in group.resources}
@@ -96,7 +96,7 @@ def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
 
 
 def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
-    """The flavor's own amounts where no group mentions the class, not even with 0.
+    """Return the flavor's own amounts where no group mentions the class, not even with 0.
 
     Source: nova-flavors.md, "Default amounts".
     """
@@ -108,7 +108,7 @@ def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
         amounts[MEMORY_MB] = flavor.memory_mb
     if DISK_GB not in mentioned:
         root_gb = 0 if demand.options.boot_from_volume else flavor.root_gb
-        # Swap is in MiB and a provider counts whole GiB, so a started one is a full one.
+        # Swap is in MiB and a provider counts whole GiB, so it is rounded up.
         amounts[DISK_GB] = root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024)
     return FlavorGroup(amounts)
 
@@ -128,7 +128,7 @@ def _granular(request: Request, demand: Demand, cpus: CpuShare, problems: Proble
 
 
 def _tied(request: Request, options: Options, problems: Problems) -> Request:
-    """The request with each device group kept below the provider of its guest cell.
+    """Return the request with each device group kept below the provider of its guest cell.
 
     Source: nova-flavors.md, "A device tied to a cell".
     """
@@ -159,7 +159,7 @@ _SAME_SUBTREE = 36
 
 
 def query_string(request: Request, limit: int | None) -> str:
-    """The form-encoded query: pairs sorted as text, entries of each value sorted as text.
+    """Return the form-encoded query: pairs sorted as text, entries of each value sorted as text.
 
     Source: nova-flavors.md, "The query string".
     """
@@ -179,7 +179,7 @@ def query_string(request: Request, limit: int | None) -> str:
 
 
 def minimum_microversion(request: Request, limit: int | None) -> str:
-    """The lowest microversion, such as `1.25`, that takes every parameter of the query.
+    """Return the lowest microversion, such as `1.25`, that takes every parameter of the query.
 
     Source: placement-api.md, "Query grammar".
     """

@@ -1,4 +1,4 @@
-"""Memory encryption: `hw:mem_encryption` and its model, and what they need of the image."""
+"""Memory encryption and host traits: `hw:mem_encryption` with what it needs of the image, and other keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODEL_TRAITS = {
 def memory_encryption(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> FlavorGroup:
-    """One encryption context and the trait of the model if either side asks for it, else nothing.
+    """Return one encryption context and the trait of the model if either side asks for it, else nothing.
 
     Adds `flavor_image_conflict`, `value_invalid`, `machine_type_invalid` or `stateless_firmware_required`.
     Source: nova-flavors.md, "Optional additions".
@@ -101,7 +101,7 @@ _TRAITS_BY_VALUE: Mapping[tuple[str, str], Mapping[str, str | None]] = {
 def platform_traits(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> FlavorGroup:
-    """The traits these keys require of the base group.
+    """Return the traits these keys require of the base group.
 
     Adds `flavor_image_conflict` or `value_invalid`. Source: nova-flavors.md, "Optional additions".
     """
@@ -117,7 +117,7 @@ def platform_traits(
 def _tpm_traits(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> set[str | None]:
-    """A TPM is asked for by its version; a model alone does nothing, not even a wrong one."""
+    """Return the traits of a TPM, asked for by version; a model alone, even a wrong one, does nothing."""
     version = agreed_value(extra_specs, image, TPM_VERSION_KEYS, tuple(TPM_VERSION_TRAITS), problems)
     if version is None:
         return set()

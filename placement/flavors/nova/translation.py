@@ -59,7 +59,7 @@ from placement.flavors.nova.traits import (
 # What a flavor asks of core trees: each guest cell's memory of one provider, dedicated CPUs from below it.
 #
 # Nova knows hosts that give all dedicated CPUs themselves, and checks cells and siblings there afterwards.
-# Where each core is a provider, nobody gives more than a core and nobody checks afterwards.
+# Where each core is a provider, no provider gives more than a core, and nothing is checked afterwards.
 
 
 EMULATOR_SUFFIX = f"{CELL_SUFFIX}_emulator"
@@ -70,11 +70,11 @@ _RULES: Mapping[str | None, SplitRule] = {
 
 
 def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> CandidateQuery | None:
-    """The query for core trees; None if these are asked the same as other hosts.
+    """Return the query for core trees, or None if it does not differ from the one for other hosts.
 
     `asked` holds totals in its base group, without the traits of a thread policy key, and what device groups
-    are tied to. The same is asked of guests without cells, and where amounts or suffixes of the flavor leave
-    no room for cells.
+    are tied to. The answer is None for guests without cells, too, and where amounts or suffixes of the flavor
+    leave no room for cells.
     Source: nova-flavors.md, "Core trees".
     """
     cells = _cells(asked.groups, cpus)
@@ -95,9 +95,9 @@ def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> Cand
 
 
 def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
-    """What each cell asks for by suffix, the emulator's CPU included; nothing if that cannot be told.
+    """Return what each cell asks for by suffix, the emulator's CPU included; empty if that is unknown.
 
-    The base group is the only cell, whatever its amounts are; those of several have to be the flavor's own.
+    A single cell is the base group, whatever its amounts; amounts of several must be the flavor's own.
     """
     if not cpus.cells or BASE not in groups:
         return {}
@@ -119,7 +119,7 @@ def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
 def _split_groups(
     cells: Mapping[str, Mapping[str, int]], rule: SplitRule, emulator_cpus: int
 ) -> Iterator[RequestGroup]:
-    """The groups of the cells, and of the emulator where its CPU would upset the pairs of the first one."""
+    """Yield the groups of cells, and of the emulator where its CPU would upset pairs of the first cell."""
     apart = emulator_cpus if rule is SplitRule.REQUIRE else 0
     for number, (suffix, amounts) in enumerate(cells.items()):
         whole = {name: amount for name, amount in amounts.items() if name != PCPU}
@@ -142,7 +142,7 @@ KEY = "hw:pmem"
 
 
 def persistent_memory(extra_specs: Mapping[str, str]) -> FlavorGroup:
-    """One CUSTOM_PMEM_NAMESPACE_<LABEL> for each time a label is listed; empty labels do not count.
+    """Return one CUSTOM_PMEM_NAMESPACE_<LABEL> for each time a label is listed; empty labels do not count.
 
     Source: nova-flavors.md, "Optional additions".
     """
@@ -263,7 +263,7 @@ _STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
 
 
 def extra_spec_fault(key: str, text: str) -> str | None:
-    """What is wrong with one extra spec taken on its own, None if nothing is.
+    """Return what is wrong with one extra spec taken on its own, or None if nothing is.
 
     Keys of foreign namespaces and keys without a namespace are accepted unseen.
     Source: nova-flavors.md, "Strict mode".
@@ -301,14 +301,14 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What the service answers for a flavor.
+    """The answer of the service for a flavor.
 
     `groups` maps a suffix to what it asks for; `root_required` lists traits, forbidden ones with `!`;
     `same_subtree` lists tied suffixes. `querystring` needs `microversion` at least; `fallback_querystring`
     asks for shared CPUs where hosts do not report dedicated ones. `cpu_policy` is dedicated, mixed, shared or
     None, `thread_policy` prefer, isolate, require or None. `cells` is None for a guest without NUMA cells;
     `dedicated_cpus` is CPU set text of guest CPU ids; `warnings` holds sorted codes, repeats kept.
-    `on_core_trees`: what is asked of hosts whose cores are providers, None if that is the same.
+    `on_core_trees`: the query for hosts with cores as providers, None if that does not differ.
     """
 
     groups: Groups
@@ -381,9 +381,9 @@ def _translation(
 
 
 def _fallback(demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None) -> str | None:
-    """The query as if the policy keys were not there, for hosts that do not report PCPU yet.
+    """Return the query as if the policy keys were not there, for hosts that do not report PCPU yet.
 
-    None unless the policy is dedicated by a key, and when nothing could be asked for that way.
+    It is None unless a key makes the policy dedicated, or if nothing could be asked for that way.
     Source: nova-flavors.md, "PCPU fallback".
     """
     if not (demand.options.pcpu_fallback and plan.policy == DEDICATED and plan.from_keys):
