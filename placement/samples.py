@@ -1,7 +1,7 @@
 """`python -m placement.samples`: writes etc/placement.conf.sample and etc/policy.yaml.sample.
 
-Both come from the code, and a test fails when they are not what this writes. Above the rooms, because it
-reads options from one and rules from another.
+Both come from the code, and a test fails when they are not what this writes. It is above the packages, as
+it reads options from one and rules from another.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _policy() -> Iterator[str]:
 
 
 def samples() -> dict[str, str]:
-    """File names below etc/ and what belongs there."""
+    """Return file names below etc/ and their contents."""
     return {"placement.conf.sample": configuration_sample(), "policy.yaml.sample": policy_sample()}
 
 

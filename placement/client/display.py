@@ -1,4 +1,4 @@
-"""What commands are made of: doing something, listing rows, showing one thing.
+"""The base of all commands: commands that do something, list rows, or show one thing.
 
 cliff looks for plugins of every command in all installed packages. Here are none, and the search would take
 longer than most commands do, so commands and formatters are wired by hand.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Argument = Callable[[argparse.ArgumentParser], object]
-"""Adds itself to a parser."""
+"""A function that adds an argument to a parser."""
 Pairs = list[tuple[str, str]]
 STANDARD_INPUT = "-"
 
@@ -58,7 +58,7 @@ def positive(text: str) -> int:
 
 
 def port_number(text: str) -> int:
-    """A port to listen on; 0 would be any. Raises ArgumentTypeError."""
+    """Return a port to listen on, but not 0, which would be any. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
     return int(text)
@@ -83,7 +83,7 @@ QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="
 
 
 def read_bytes(name: str) -> bytes:
-    """What is in the file, or comes from standard input. Raises PlacementError naming the file."""
+    """Return the content of the file, or of standard input. Raises PlacementError naming the file."""
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except (OSError, ValueError) as error:
@@ -107,7 +107,7 @@ _SINGLE = {**_BOTH, "csv": SingleCsv, "shell": ShellFormatter}
 DRAWING = "tree"
 PROSE = "text"
 ENOUGH = 1000
-"""So many more are enough to be counted, and no fleet makes an answer for people large."""
+"""How many more entries are counted at most, so that no fleet makes an answer for people large."""
 _Entry = TypeVar("_Entry")
 
 
@@ -129,7 +129,7 @@ class _Formatters:
 
 
 class _Wired(Command):
-    """No plugins; the service at hand."""
+    """A command without plugins that has the service at hand."""
 
     arguments: ClassVar[Sequence[Argument]] = ()
     auth_required: ClassVar[bool] = True
@@ -146,14 +146,14 @@ class _Wired(Command):
         return parser
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run it; returns the exit status."""
+        """Run the command and return its exit status."""
         return super().run(parsed_args) or self.exit_status
 
     def _load_hooks(self) -> None:
         self._hooks = []
 
     def get_epilog(self) -> str:
-        """Nothing: cliff would tell which package a command comes from."""
+        """Return nothing, as cliff would name the package that a command comes from."""
         return ""
 
     @property
@@ -199,10 +199,10 @@ class _Rows(_Wired, Lister):
         return self._form
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run it; returns the exit status."""
+        """Run the command and return its exit status."""
         parsed_args.left_out_first = self.left_out_first
         if parsed_args.formatter == self._form and (parsed_args.columns or parsed_args.wide):
-            # Whoever chooses columns wants rows.
+            # A choice of columns asks for rows.
             parsed_args.formatter = _TABLE
         status = super().run(parsed_args)
         if self._rest:
@@ -214,7 +214,7 @@ class _Rows(_Wired, Lister):
         return parsed_args.formatter in (_TABLE, self._form)
 
     def first(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
-        """The entries, for people only the first ones; the number of the others follows the output."""
+        """Return the entries, for people only the first; the number of the others follows the output."""
         if not self.for_people(parsed_args):
             return entries
         begun = list(islice(entries, most + ENOUGH))
@@ -254,7 +254,7 @@ class Drawing(_InLines):
 
 
 class Prose(_InLines):
-    """A command that tells in sentences."""
+    """A command that prints sentences."""
 
     _form = PROSE
 
@@ -309,7 +309,7 @@ _NUMBERED = re.compile(r"(.*\D)(0|[1-9][0-9]*)", re.DOTALL)
 
 
 def folded(held: Iterable[tuple[str, Held]]) -> Iterator[tuple[str, Held, int]]:
-    """(name, amounts of each, how many) of the providers that hold something; alike ones are one entry."""
+    """Yield (name, amounts of each, how many) for what is held of providers; alike ones are one entry."""
     groups: dict[tuple[str, tuple[tuple[str, int], ...]], list[str]] = {}
     for name, amounts in held:
         numbered = _NUMBERED.fullmatch(name)

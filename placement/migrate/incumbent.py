@@ -1,7 +1,6 @@
 """Databases of the incumbent: how one is opened, read at one moment and written all or nothing.
 
-Only moving uses them, so there are no time limits of ours, no pool, and nothing of the database is changed by
-looking at it.
+Only moving uses them, so there are no time limits of ours and no pool, and looking changes nothing in them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class IncumbentDatabase:
     """A database with the tables of OpenStack Placement: SQLite, PostgreSQL, MySQL or MariaDB."""
 
     def __init__(self, url: str) -> None:
-        """The database at `url`, as the incumbent's configuration has it. Raises BadRequest."""
+        """Set up the database at `url`, as the incumbent's configuration has it. Raises BadRequest."""
         try:
             parsed = sa.engine.make_url(url)
         except (sa.exc.ArgumentError, ValueError):
@@ -66,13 +65,13 @@ class IncumbentDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state. Raises Unavailable."""
+        """Begin a transaction that sees one state. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that commits unless the block raises. Raises Unavailable."""
+        """Begin a transaction that commits unless the block raises. Raises Unavailable."""
         with self._begun("BEGIN IMMEDIATE") as connection:
             yield connection
             connection.commit()
@@ -218,12 +217,12 @@ allocations = sa.Table(
 
 # Rows of the incumbent that refer to nothing, which no table here can hold.
 #
-# The incumbent's own statements join such rows away, so nobody sees them there; they cannot be moved, and are
-# told rather than dropped.
+# The incumbent's own statements join such rows away, so they are not seen there. They cannot be moved, and are
+# reported rather than dropped.
 
 
 _SHOWN = 5
-# Which column of which table refers to which other table.
+# Tables, their columns that refer to a table, and that table.
 _REFERENCES = (
     ("providers", "root_provider_id", "providers"),
     ("providers", "parent_provider_id", "providers"),

@@ -19,7 +19,7 @@ _SHOWN = 10
 
 
 def refuse_faulty(source: Side) -> None:
-    """Raises Conflict that lists the rows of the source which cannot be moved."""
+    """Raise Conflict if the source has rows that cannot be moved, and list them."""
     _refuse("The source has rows that cannot be moved; correct or delete them there", incumbent.find(source))
 
 
@@ -132,7 +132,7 @@ def write_back(
 
 
 def _opened(url: str) -> IncumbentDatabase:
-    """The incumbent's database, if it is one."""
+    """Return the incumbent's database. Raises BadRequest if it is none."""
     other = IncumbentDatabase(url)
     if other.has(tables.clusters.name):
         raise BadRequest(f"this is a database of this service, not one of OpenStack Placement: {other.where}")

@@ -88,7 +88,7 @@ _WRITTEN_AT_ONCE = 20_000
 _SPARSE = 3
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being moved, how many are done, and of how many."""
+"""A function that takes what is being moved, how many are done, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -116,19 +116,19 @@ class Side:
     def rows_of(
         self, table: sa.Table, columns: Sequence[str], name: str, ids: Sequence[int]
     ) -> Iterable[Sequence[Any]]:
-        """These columns of the rows whose column `name` has one of the ids, of which there must be some."""
+        """Return these columns of the rows with one of the ids, at least one, in the column `name`."""
         place = columns.index(name)
         query = sa.select(*(table.c[column] for column in columns))
         least, most = min(ids), max(ids)
         if most - least >= _SPARSE * len(ids):
             return self.rows(query.where(table.c[name].in_(ids)))
-        # Much cheaper than a list; what lies between was never asked for.
+        # Much cheaper than a list; rows between the ids are left out again.
         rows, wanted = self.rows(query.where(table.c[name].between(least, most))), set(ids)
         return [row for row in rows if row[place] in wanted]
 
     @cached_property
     def stamped(self) -> dict[str, Any]:
-        """What a provider row needs besides its contents when it is written."""
+        """Return what a provider row needs besides its contents when it is written."""
         return {"revision": self.transaction.stamp} if self.transaction else {}
 
     def insert(
@@ -178,7 +178,7 @@ class Report:
 
 
 def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int = AT_ONCE) -> Iterator[Any]:
-    """The rows in lists of at most `size`, telling how far they are."""
+    """Yield the rows in lists of at most `size`, and report how far they are."""
     done = 0
     for some in portions(rows, size):
         yield some
@@ -218,7 +218,7 @@ class Ids:
 
 
 def copy(source: Side, target: Side, report: Report) -> Ids:
-    """Add the names that the target lacks, in the order of the source; none is removed."""
+    """Add the names that the target lacks, in the order of the source, and return all ids; none is removed."""
     found = Ids(**{kind: _names_copy(kind, source, target, report) for kind in _NAMED})
     new = report.of("resource classes").added + report.of("traits").added
     if target.transaction is not None and new:

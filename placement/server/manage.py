@@ -21,7 +21,7 @@ _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if parsed.run is None:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """The arguments of all commands for operators."""
+    """Add the arguments that all commands for operators have."""
     parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="ini file")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="its *.conf files")
     parser.add_argument("--debug", action="store_true", help="log at level debug")
