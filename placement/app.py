@@ -114,7 +114,7 @@ class _Application(Flask):
     """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is."""
+        """Return the function as it is."""
         return func
 
 
@@ -308,7 +308,7 @@ def _routing_error(error: HTTPException) -> Response:
 
 
 def _ends_in_slash() -> bool:
-    """Whether the path would exist without the slash at its end."""
+    """Return whether the path would exist without the slash at its end."""
     routes = current_app.url_map.bind("")
     shorter = request.path.rstrip("/")
     return shorter not in ("", request.path) and bool(routes.allowed_methods(shorter))
@@ -332,7 +332,7 @@ def build(
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
-    """The service as the configuration wants it. Raises Misconfigured, PlacementError."""
+    """Return the service as the configuration wants it. Raises Misconfigured, PlacementError."""
     kubernetes = settings.kubernetes
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
     binders = Binders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None

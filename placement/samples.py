@@ -59,7 +59,7 @@ _LIBRARIES = """
 
 
 def configuration_sample() -> str:
-    """Every option of ours with its meaning and default, and the usual ones of libraries."""
+    """Return every option of ours with its meaning and default, and the usual ones of libraries."""
     return "\n".join(_configuration()) + _LIBRARIES
 
 
@@ -91,7 +91,7 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 def policy_sample() -> str:
-    """Every rule with its meaning, routes and default."""
+    """Return every rule with its meaning, routes and default."""
     return "\n".join(_policy()) + "\n"
 
 

@@ -69,7 +69,7 @@ class Client:
         self._session.headers.update({**HEADERS, _TOKEN: token})
 
     def get(self, path: str, query: Query = ()) -> Any:
-        """The body of a GET. Raises ServiceError."""
+        """Return the body of a GET. Raises ServiceError."""
         return self._call("GET", path, query=query)
 
     def put(
@@ -116,7 +116,7 @@ class Client:
         headers: Mapping[str, str],
         seconds: float,
     ) -> requests.Response:
-        """The answer, whatever it says. Raises ServiceError where there is none."""
+        """Return the answer, whatever it says. Raises ServiceError where there is none."""
         try:
             return self._session.request(
                 method,
@@ -147,7 +147,7 @@ def in_version(version: str) -> dict[str, str]:
 
 
 def _certificate() -> tuple[str, str] | str | None:
-    """The certificate and its key, which may be in the same file."""
+    """Return the certificate and its key, which may be in the same file."""
     certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
     return (certificate, key) if certificate and key else certificate
 
@@ -194,7 +194,7 @@ def _host(url: str) -> str:
 
 
 def _refusal(answer: requests.Response) -> str:
-    """The messages of the error body; other servers on the way may answer anything."""
+    """Return the messages of the error body; other servers on the way may answer anything."""
     try:
         messages = [message_of(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -253,7 +253,7 @@ class SignedIn(Client):
         headers: Mapping[str, str],
         seconds: float,
     ) -> requests.Response:
-        """The answer, whatever it says. Raises ServiceError where there is none."""
+        """Return the answer, whatever it says. Raises ServiceError where there is none."""
         try:
             answer: requests.Response = self._cloud.request(
                 path,

@@ -44,7 +44,7 @@ class CommandParser(NamedTuple):
 
 
 def parsers(app: App) -> Iterator[CommandParser]:
-    """Every command in alphabetical order."""
+    """Yield every command in alphabetical order."""
     for name, place in sorted(app.command_manager):
         command = place.load()(app, None)
         parser = command.get_parser(f"{app.NAME} {name}")
@@ -53,7 +53,7 @@ def parsers(app: App) -> Iterator[CommandParser]:
 
 
 def explained(action: argparse.Action) -> str:
-    """The help of an option with its default filled in."""
+    """Return the help of an option with its default filled in."""
     values = {**vars(action), "prog": "placement"}
     return (action.help or "") % values if "%(" in (action.help or "") else (action.help or "")
 
@@ -313,7 +313,7 @@ def _title(command: CommandParser) -> str:
 
 
 def _written(action: argparse.Action) -> str:
-    """An argument as it is typed, with what stands for its value."""
+    """Return an argument as it is typed, with what stands for its value."""
     value = action.metavar or (
         "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
     )

@@ -43,7 +43,7 @@ STANDARD_INPUT = "-"
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """An argument of a command, as argparse takes it."""
+    """Return an argument of a command, as argparse takes it."""
     return lambda parser: parser.add_argument(*names, **options)
 
 
@@ -51,7 +51,7 @@ CLUSTER = argument("cluster", help="name of the cluster")
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
+    """Return a whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
     return int(text)
@@ -65,14 +65,14 @@ def port_number(text: str) -> int:
 
 
 def consumer_uuid(text: str) -> str:
-    """The UUID of a consumer. Raises ArgumentTypeError."""
+    """Return the UUID of a consumer. Raises ArgumentTypeError."""
     if normalize_uuid(text) is None:
         raise argparse.ArgumentTypeError(f"must be a UUID, not {text!r}")
     return text
 
 
 def parameter(text: str) -> tuple[str, str]:
-    """A query parameter. Raises ArgumentTypeError."""
+    """Return a query parameter. Raises ArgumentTypeError."""
     key, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
@@ -92,7 +92,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def read_json(name: str) -> object:
-    """The JSON in the file. Raises PlacementError naming the file."""
+    """Return the JSON in the file. Raises PlacementError naming the file."""
     try:
         document: object = json.loads(read_bytes(name))
     except (ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ class _Formatters:
         self._found = {name: SimpleNamespace(obj=formatter()) for name, formatter in classes.items()}
 
     def names(self) -> list[str]:
-        """The names to choose from."""
+        """Return the names to choose from."""
         return list(self._found)
 
     def __iter__(self) -> Iterator[SimpleNamespace]:
@@ -139,7 +139,7 @@ class _Wired(Command):
     _hooks: Any
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """The parser of the command's arguments."""
+        """Return the parser of the command's arguments."""
         parser: ArgumentParser = super().get_parser(prog_name)
         for add in self.arguments:
             add(parser)
@@ -158,7 +158,7 @@ class _Wired(Command):
 
     @property
     def client(self) -> Client:
-        """The service that --url names, or that the `openstack` client is signed in to."""
+        """Return the service that --url names, or that the `openstack` client is signed in to."""
         manager = getattr(self.app, "client_manager", None)
         if manager is not None:
             found: Client = manager.placement_forest
@@ -186,7 +186,7 @@ class _Rows(_Wired, Lister):
     _rest = ""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """The parser of the command's arguments."""
+        """Return the parser of the command's arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--wide", action="store_true", help="show all columns, however narrow the terminal is"
@@ -195,7 +195,7 @@ class _Rows(_Wired, Lister):
 
     @property
     def formatter_default(self) -> str:
-        """The form for people."""
+        """Return the form for people."""
         return self._form
 
     def run(self, parsed_args: Namespace) -> int:
@@ -210,7 +210,7 @@ class _Rows(_Wired, Lister):
         return status
 
     def for_people(self, parsed_args: Namespace) -> bool:
-        """Whether a person reads the output, and not a program."""
+        """Return whether a person reads the output, and not a program."""
         return parsed_args.formatter in (_TABLE, self._form)
 
     def first(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
@@ -266,7 +266,7 @@ _FEW_TREES = 20
 
 
 def in_trees(client: Client, roots: Collection[str]) -> Mapping[str, str]:
-    """The names, by uuid, of all providers in the trees of these roots."""
+    """Return the names, by uuid, of all providers in the trees of these roots."""
     # Each call is short, one for all providers is long; many short ones take longer than that.
     if len(roots) > _FEW_TREES:
         return _names(client, [])
@@ -277,7 +277,7 @@ def in_trees(client: Client, roots: Collection[str]) -> Mapping[str, str]:
 
 
 def of(client: Client, uuids: Collection[str]) -> Mapping[str, str]:
-    """The names of these providers, by uuid."""
+    """Return the names of these providers, by uuid."""
     found: dict[str, str] = {}
     for uuid in sorted(uuids):
         found.update(_names(client, [("uuid", uuid)]))
@@ -285,7 +285,7 @@ def of(client: Client, uuids: Collection[str]) -> Mapping[str, str]:
 
 
 def provider(client: Client, uuid_or_name: str) -> Mapping[str, Any]:
-    """The entry of one provider in the list of all. Raises PlacementError if there is none."""
+    """Return the entry of one provider in the list of all. Raises PlacementError if there is none."""
     uuid = normalize_uuid(uuid_or_name)
     query = ("name", uuid_or_name) if uuid is None else ("uuid", uuid)
     found = client.get("/resource_providers", [query])["resource_providers"]

@@ -51,7 +51,7 @@ def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, .
 
 
 def from_node(body: Mapping[str, Any]) -> Provider:
-    """The tree in the description of a node."""
+    """Return the tree in the description of a node."""
     return Provider(
         body["uuid"],
         body["name"],
@@ -106,7 +106,7 @@ _ASCII = _Pen("+- ", "`- ", "|  ", "#", "+", ".", "-")
 
 
 def draw(root: Provider, stdout: TextIO) -> list[str]:
-    """The lines of a drawing, in characters that the output can take."""
+    """Return the lines of a drawing, in characters that the output can take."""
     artist = _Artist(_pen(stdout), f"{root.name}/", stdout)
     return [root.name, *artist.below(root, "")]
 
@@ -146,7 +146,7 @@ class _Artist:
             yield from self.below(child, margin + (" " * len(self._pen.trunk) if last else self._pen.trunk))
 
     def bar(self, level: Level) -> str:
-        """A bar that is filled as far as something is used."""
+        """Return a bar that is filled as far as something is used."""
         filled = min(self._width, level.used * self._width // level.capacity) if level.capacity else 0
         # Little is not nothing.
         begun = self._pen.part if level.used and not filled else ""
@@ -295,7 +295,7 @@ def _only_ascii(stdout: TextIO) -> bool:
 
 
 def _places(cpus: Sequence[Cpu]) -> dict[str, list[Cpu]]:
-    """The CPUs of each NUMA node, siblings side by side."""
+    """Return the CPUs of each NUMA node, siblings side by side."""
     found: dict[str, list[Cpu]] = {}
     for cpu in sorted(cpus, key=lambda cpu: (cpu["socket"], cpu["numa"], cpu["core"], cpu["cpu"])):
         found.setdefault(f"socket {cpu['socket']}, numa-{cpu['numa']}", []).append(cpu)
@@ -365,7 +365,7 @@ def _marked(move: Mapping[str, Any]) -> str:
 
 
 def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
-    """The lines of a plan, in characters that the output can take."""
+    """Yield the lines of a plan, in characters that the output can take."""
     yield summary(plan)
     hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
     for at, move in enumerate(plan["moves"], start=1):

@@ -137,7 +137,7 @@ def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
 def _fitting(
     names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int, first: Sequence[str]
 ) -> list[int]:
-    """The columns that stay; the first one always does."""
+    """Return the columns that stay; the first one always does."""
     order = [*(names.index(name) for name in first if name in names)]
     order += [at for at in range(len(names) - 1, 0, -1) if at not in order]
     shown = list(range(len(names)))
@@ -149,7 +149,7 @@ def _fitting(
 
 
 def _least(names: Sequence[str], cells: Sequence[Sequence[list[str]]], at: int) -> int:
-    """The width of the longest word of a column."""
+    """Return the width of the longest word of a column."""
     words = (len(word) for row in cells for line in row[at] for word in line.split())
     return max(len(names[at]), max(words, default=0))
 
@@ -244,7 +244,7 @@ class ResourceAmounts(FormattableColumn[Mapping[str, int]]):
     """Amounts by resource class."""
 
     def human_readable(self) -> str:
-        """One amount a line."""
+        """Return one amount a line."""
         return "\n".join(f"{name}={amount}" for name, amount in sorted(self._value.items()))
 
 
@@ -252,7 +252,7 @@ class Lines(FormattableColumn[Sequence[str]]):
     """Texts."""
 
     def human_readable(self) -> str:
-        """One text a line."""
+        """Return one text a line."""
         return "\n".join(self._value)
 
 
@@ -260,7 +260,7 @@ class Pairs(FormattableColumn[Mapping[str, str]]):
     """Texts by name."""
 
     def human_readable(self) -> str:
-        """One pair a line."""
+        """Return one pair a line."""
         return "\n".join(f"{name}={text}" for name, text in self._value.items())
 
 
@@ -268,7 +268,7 @@ class Containers(FormattableColumn[Sequence[Mapping[str, Any]]]):
     """Containers of a pod."""
 
     def human_readable(self) -> str:
-        """One container a line, with the CPUs on which it runs."""
+        """Return one container a line, with the CPUs on which it runs."""
         return "\n".join(
             f"{container['name']}: CPUs {container.get('cpuset', '?') or 'none'}" for container in self._value
         )
@@ -286,7 +286,7 @@ class Groups(FormattableColumn[Mapping[str, Any]]):
     """Request groups by suffix."""
 
     def human_readable(self) -> str:
-        """One group a line: its suffix, its amounts, its traits."""
+        """Return one group a line: its suffix, its amounts, its traits."""
         return "\n".join(f"{suffix or '(base)'}: {_asked(group)}" for suffix, group in self._value.items())
 
 
@@ -294,7 +294,7 @@ class Cells(FormattableColumn["Sequence[Mapping[str, Any]] | None"]):
     """Guest NUMA cells."""
 
     def human_readable(self) -> str:
-        """One cell a line."""
+        """Return one cell a line."""
         return "\n".join(
             f"{cell['id']}: shared {_cpus(cell['cpuset'])}, dedicated {_cpus(cell['pcpuset'])}, "
             f"{cell['memory']} MiB"

@@ -26,5 +26,5 @@ def make_client(instance: Any) -> SignedIn:
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser as it is: the commands need no options of the whole client."""
+    """Return the parser as it is: the commands need no options of the whole client."""
     return parser

@@ -90,7 +90,7 @@ def _run(parsed: argparse.Namespace, move: Callable[..., Report]) -> None:
 
 
 def _incumbent(given: str) -> str:
-    """The URL of the incumbent's database. Raises PlacementError for a file that has none."""
+    """Return the URL of the incumbent's database. Raises PlacementError for a file that has none."""
     from placement.common import secrets
     from placement.server.settings import connection_in
 
@@ -263,7 +263,7 @@ class Comparison:
         return {*(a.get("allocations") or {}), *(b.get("allocations") or {})}, differences
 
     def _both(self) -> tuple[Client, Client]:
-        """The clients of this thread."""
+        """Return the clients of this thread."""
         if not hasattr(self._own, "clients"):
             self._own.clients = tuple(connect() for connect in self._connect)
         clients: tuple[Client, Client] = self._own.clients
@@ -282,7 +282,7 @@ def _providers(client: Client) -> Iterator[str]:
 
 
 def _provider(client: Client, uuid: str) -> dict[str, Any]:
-    """The provider and all it has, without order and links."""
+    """Return the provider and all it has, without order and links."""
     own = client.get(path("resource_providers", uuid))
     found = {key: value for key, value in own.items() if key not in ("links", "uuid")}
     for part in _OF_PROVIDER:

@@ -38,7 +38,7 @@ def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progres
 
 
 def _present(target: Side) -> dict[str, Any]:
-    """The consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
+    """Return the consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
     table = target.tables.consumers
     cluster = table.c.cluster_id if target.is_ours else sa.null()
     rows = target.rows(sa.select(table.c.id, cluster, *(table.c[name] for name in _CONTENT)))
@@ -166,7 +166,7 @@ class _Known:
 def differences(
     source: Side, target: Side, moved: Mapping[int, int], consumers: Set[str], progress: Progress
 ) -> Iterator[str]:
-    """A sentence for each provider and consumer about which the two do not agree.
+    """Yield a sentence for each provider and consumer about which the two do not agree.
 
     `moved` are all providers of the source, target ids by source ids; `consumers` are the uuids of all that
     the target is to have from the source.

@@ -48,7 +48,7 @@ class IncumbentDatabase:
 
     @property
     def digits(self) -> int:
-        """How many digits of an allocation ratio it keeps."""
+        """Return how many digits of an allocation ratio it keeps."""
         return _SHORT_DIGITS if _DRIVERS[self._kind] == _DRIVERS["mysql"] else 17
 
     def _made(self) -> sa.Engine:
@@ -89,7 +89,7 @@ class IncumbentDatabase:
             raise Unavailable(f"The other database failed, {self.where}: {words_of(error)}") from error
 
     def missing(self, tables: sa.MetaData) -> list[str]:
-        """The tables and columns, as table.column, that it lacks. Raises Unavailable."""
+        """Return the tables and columns, as table.column, that it lacks. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             inspector = sa.inspect(connection)
             present = {
@@ -106,7 +106,7 @@ class IncumbentDatabase:
         return lacking
 
     def has(self, table: str) -> bool:
-        """Whether there is a table of this name. Raises Unavailable."""
+        """Return whether there is a table of this name. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             return bool(sa.inspect(connection).has_table(table))
 
@@ -217,8 +217,8 @@ allocations = sa.Table(
 
 # Rows of the incumbent that refer to nothing, which no table here can hold.
 #
-# The incumbent's own statements join such rows away, so they are not seen there. They cannot be moved, and are
-# reported rather than dropped.
+# The incumbent's own statements join such rows away, so they are not seen there. They cannot be moved, and
+# are reported rather than dropped.
 
 
 _SHOWN = 5
@@ -242,7 +242,7 @@ _NAMED = (("providers", "name"), ("aggregates", "uuid"))
 
 
 def find(source: Side) -> list[str]:
-    """A sentence for each kind of rows that cannot be moved, with the first of them."""
+    """Return a sentence for each kind of rows that cannot be moved, with the first of them."""
     return [*_dangling(source), *_nameless(source), *_twice(source)]
 
 

@@ -48,7 +48,7 @@ class Known:
 
 
 def read(side: Side) -> Known:
-    """All providers, in the order of their ids."""
+    """Return all providers, in the order of their ids."""
     table = side.tables.providers
     names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
     columns = [table.c[name] for name in (*names, "created_at", "updated_at")]
@@ -167,7 +167,7 @@ def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], pr
 
 
 def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
-    """The values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
+    """Return the values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
     provider = wanted.providers[uuid]
     parent = ids[provider.parent] if provider.parent else None
     return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
@@ -290,7 +290,7 @@ def copy(
 
 
 def _with_use(offered: Rows, held: Rows) -> Rows:
-    """The inventories with the sums of their allocations, which this service keeps."""
+    """Return the inventories with the sums of their allocations, which this service keeps."""
     used: dict[tuple[int, int], int] = defaultdict(int)
     for provider, resource_class, _, amount in held:
         used[provider, resource_class] += amount
@@ -300,7 +300,7 @@ def _with_use(offered: Rows, held: Rows) -> Rows:
 def _translated(
     source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
 ) -> Rows:
-    """The rows of the source, with the ids of the target."""
+    """Return the rows of the source, with the ids of the target."""
     rows = _read(source, kind, some)
     return {(moved[row[0]], names[row[1]], *row[2:-2]): (row[-2], row[-1]) for row in rows}
 

@@ -51,7 +51,7 @@ class _Lines:
         self._portions = portions(rows, _LINES_AT_ONCE)
 
     def read(self, _size: int) -> str:
-        """The next lines, none at the end."""
+        """Return the next lines, none at the end."""
         return "".join(map(_line, next(self._portions, ())))
 
 
@@ -93,7 +93,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Side:
-    """A database with its tables: those of this service, or those of the incumbent under the same names.
+    """A database with the tables of this service, or the tables of the incumbent under the same names.
 
     `transaction` is there where rows of this service are written. `digits`: how many digits of an allocation
     ratio the database keeps.
@@ -106,11 +106,11 @@ class Side:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it has what only this service keeps: stamps, amounts in use, clusters."""
+        """Return whether it has what only this service keeps: stamps, amounts in use, clusters."""
         return self.tables is ours
 
     def rows(self, statement: Any, **parameters: Any) -> Sequence[Any]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         return self.connection.execute(statement, parameters).all()
 
     def rows_of(
@@ -173,7 +173,7 @@ class Report:
     compared: dict[str, int] = field(default_factory=dict)
 
     def of(self, what: str) -> Changes:
-        """The changes of one kind of rows."""
+        """Return the changes of one kind of rows."""
         return self.changes.setdefault(what, Changes())
 
 
@@ -187,7 +187,7 @@ def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int 
 
 
 def rounded(ratio: float, digits: int) -> float:
-    """An allocation ratio as a database of so many digits keeps it."""
+    """Return an allocation ratio as a database of so many digits keeps it."""
     return ratio if digits >= 17 or not math.isfinite(ratio) else float(f"{ratio:.{digits}g}")
 
 
@@ -218,7 +218,7 @@ class Ids:
 
 
 def copy(source: Side, target: Side, report: Report) -> Ids:
-    """Add the names that the target lacks, in the order of the source, and return all ids; none is removed."""
+    """Add the names that the target lacks, in the order of the source; return all ids, and remove none."""
     found = Ids(**{kind: _names_copy(kind, source, target, report) for kind in _NAMED})
     new = report.of("resource classes").added + report.of("traits").added
     if target.transaction is not None and new:
@@ -246,7 +246,7 @@ def _ids(side: Side, kind: str) -> dict[str, int]:
 
 
 def id_of(target: Side, kind: str, name: str) -> int:
-    """The id of one name in the target, which is added if it is not there."""
+    """Return the id of one name in the target, which is added if it is not there."""
     column, _ = _NAMED[kind]
     table = getattr(target.tables, kind)
     statement = sa.select(table.c.id).where(table.c[column] == name)

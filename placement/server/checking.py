@@ -29,7 +29,7 @@ _NAME = "pods-hold-what-follows-from-them"
 
 
 def violations(connection: Executor) -> Iterator[Violation]:
-    """Every disagreement of every node, in a connection that sees one state."""
+    """Yield every disagreement of every node, in a connection that sees one state."""
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
         rows = nodes.nodes(connection, cluster.id)

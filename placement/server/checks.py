@@ -487,7 +487,7 @@ def invariants(project: str, user: str) -> list[Invariant]:
 
 
 def violations(connection: Executor, project: str, user: str) -> Iterator[Violation]:
-    """Every violation in a connection that sees one state; holders without a record get this owner."""
+    """Yield every violation in a connection that sees one state; holders without a record get this owner."""
     for invariant in invariants(project, user):
         yield from invariant.violations(connection)
 

@@ -62,7 +62,7 @@ def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.Con
 
 
 def database_url(parsed: argparse.Namespace) -> str:
-    """The URL of the configured database. Raises PlacementError."""
+    """Return the URL of the configured database. Raises PlacementError."""
     from placement.server import settings
 
     return settings.connection_of(configure(parsed))

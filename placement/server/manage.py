@@ -44,7 +44,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    """The configuration that the arguments name."""
+    """Return the configuration that the arguments name."""
     loaded = settings.load(parsed.config_file, parsed.config_dir)
     if parsed.debug:
         loaded.set_override("debug", True)
@@ -53,7 +53,7 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
-    """The migrations of the configured database."""
+    """Return the migrations of the configured database."""
     incomplete = loaded.placement
     owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
     return OnlineMigrations(settings.open_database(loaded), owner)

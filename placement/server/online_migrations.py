@@ -50,7 +50,7 @@ _cluster_of = sa.union(
 
 
 def count_rootless(connection: Executor) -> int:
-    """How many providers lack the id of their root."""
+    """Return how many providers lack the id of their root."""
     statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
     return int(connection.execute(statement).scalar_one())
 
@@ -68,7 +68,7 @@ def set_roots(transaction: Transaction, most: int) -> int:
 
 
 def count_orphans(connection: Executor) -> int:
-    """How many consumers have allocations but no record."""
+    """Return how many consumers have allocations but no record."""
     return int(connection.execute(sa.select(sa.func.count()).select_from(_orphans.subquery())).scalar_one())
 
 
@@ -158,11 +158,11 @@ class OnlineMigrations:
         ]
 
     def rootless_providers(self) -> int:
-        """How many providers lack the id of their root."""
+        """Return how many providers lack the id of their root."""
         with self._database.read() as connection:
             return count_rootless(connection)
 
     def incomplete_consumers(self) -> int:
-        """How many consumers have allocations but no record."""
+        """Return how many consumers have allocations but no record."""
         with self._database.read() as connection:
             return count_orphans(connection)

@@ -47,7 +47,7 @@ def holder_of(port: int) -> str | None:
 
 
 def _inodes(port: int) -> Iterator[str]:
-    """The sockets that listen on the port, as columns of proc_net_tcp(5)."""
+    """Yield the sockets that listen on the port, as columns of proc_net_tcp(5)."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
@@ -159,7 +159,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             time.sleep(_LOOK_EVERY_SECONDS)
 
     def _has_signals(self) -> bool:
-        """Whether a signal waits for the master, other than that a worker has ended."""
+        """Return whether a signal waits for the master, other than that a worker has ended."""
         children = {gunicorn.arbiter.signal.SIGCHLD}
         waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
         for signal in waiting:
@@ -284,7 +284,7 @@ class Server(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application, built in each worker."""
+        """Return the application, built in each worker."""
         return import_app("placement.wsgi:application")
 
 

@@ -59,7 +59,7 @@ _PARAMETERS = [Parameter("verbose", "Every check by name; not of /healthcheck.")
 @health_blueprint.get(probes.HEALTHCHECK)
 @describes(Operation({200: _TEXT, 204: EMPTY, 503: _TEXT}, query=_PARAMETERS))
 def health() -> Response:
-    """Whether the process is alive or ready; needs no token."""
+    """Return whether the process is alive or ready; needs no token."""
     probe = probes.answer(
         request.method,
         request.path,
@@ -88,7 +88,7 @@ _CAPACITY = {
 @metrics_blueprint.get(METRICS)
 @describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
 def metrics() -> Response:
-    """All figures in the text format of Prometheus; needs no token."""
+    """Return all figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]
     shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics_per_host)
     watched = _WatchCollector(current_app.extensions["placement_watch"])
@@ -137,7 +137,7 @@ class _CapacityCollector:
         self._per_host = per_host
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The four families."""
+        """Yield the four families."""
         families = {
             name: GaugeMetricFamily(f"openstack_placement_resource_{name}", text, labels=_LABELS)
             for name, text in _CAPACITY.items()

@@ -54,7 +54,7 @@ def upgrade(connection: str, tell: Callable[[str], object] = schema.LOG.info) ->
 
 
 def version(connection: str) -> str | None:
-    """The schema version, None for an empty database."""
+    """Return the schema version, None for an empty database."""
     with opened(connection) as database:
         return schema.version(database)
 

@@ -115,7 +115,7 @@ def refuse_unknown(
 
 
 def connection_in(file: str) -> str:
-    """The URL of the database in a configuration file of OpenStack Placement. Raises PlacementError."""
+    """Return the database URL in a configuration file of OpenStack Placement. Raises PlacementError."""
     found = _sections(file).get("placement_database", {}).get("connection")
     if not found:
         raise PlacementError(f"{file}: there is no connection in [placement_database]")
@@ -185,7 +185,7 @@ _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urll
 
 
 def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
-    """The configuration of this process. Raises PlacementError naming a bad file, option or value."""
+    """Return the configuration of this process. Raises PlacementError naming a bad file, option or value."""
     settings = cfg.ConfigOpts()
     log.register_options(settings)
     for group, options in GROUPS.items():
@@ -218,7 +218,7 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
 
 
 def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
-    """Whether the option is set, in a file or in the environment."""
+    """Return whether the option is set, in a file or in the environment."""
     location = settings.get_location(option, group)
     return location is not None and location.location not in (
         cfg.Locations.opt_default,
@@ -227,7 +227,7 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
 
 
 def sets_new_defaults() -> bool:
-    """Whether [oslo_policy] enforce_new_defaults is set."""
+    """Return whether [oslo_policy] enforce_new_defaults is set."""
     settings = load()
     opts.set_defaults(settings)
     return is_set(settings, "oslo_policy", "enforce_new_defaults")
@@ -244,7 +244,7 @@ def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
 
 
 def connection_of(settings: cfg.ConfigOpts) -> str:
-    """The database URL. Raises PlacementError if there is none."""
+    """Return the database URL. Raises PlacementError if there is none."""
     connection = settings.placement_database.connection
     if not connection:
         files = "".join(f"{file}: " for file in configuration_files())
@@ -257,7 +257,7 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
 
 
 def open_database(settings: cfg.ConfigOpts) -> Database:
-    """The configured database."""
+    """Return the configured database."""
     options = settings.placement_database
     return Database(
         connection_of(settings),

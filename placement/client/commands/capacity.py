@@ -117,7 +117,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
-    """A pod or a flavor from a file. Raises PlacementError naming it."""
+    """Return a pod or a flavor from a file. Raises PlacementError naming it."""
     from placement.common.documents import parse_yaml
 
     if file != STANDARD_INPUT and not Path(file).exists():

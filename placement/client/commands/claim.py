@@ -106,7 +106,7 @@ class ClaimRequest(Listing):
 
 
 def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The query or the flavor."""
+    """Return the query or the flavor."""
     if parsed.query and parsed.cluster is not None:
         raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
     if parsed.query and parsed.vcpus is None:

@@ -91,7 +91,7 @@ _UNSET = tuple(
 
 
 def cluster_path(*segments: str) -> str:
-    """The path of something about clusters."""
+    """Return the path of something about clusters."""
     from placement.client.client import path
 
     return f"/ext/v1{path('clusters', *segments)}"

@@ -118,7 +118,7 @@ class ExplainFlavor(Explaining):
 
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
-    """The answer of the service about a flavor."""
+    """Return the answer of the service about a flavor."""
     request = {**document(parsed), **parts}
     if parsed.cluster is not None:
         request["cluster"] = parsed.cluster
@@ -130,7 +130,7 @@ def _plain(value: object) -> object:
 
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The translation request that the arguments stand for."""
+    """Return the translation request that the arguments stand for."""
     if parsed.file == "-" and parsed.image == "-":
         raise PlacementError("--image: standard input is read for the flavor already")
     return {"flavor": _flavor(parsed), "image": _image(parsed), "options": _options(parsed)}

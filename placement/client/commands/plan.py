@@ -102,7 +102,7 @@ class Moves:
                 raise _Uncertain(str(error)) from error
 
     def _is_made(self, place: str, move: Mapping[str, Any]) -> bool:
-        """Whether it is certain that a move was made."""
+        """Return whether it is certain that a move was made."""
         try:
             held = _amounts(self._client.get(place)["allocations"])
         except ServiceError:
@@ -144,7 +144,7 @@ class _Telling(Prose):
     left_out_first = ("Providers", "Amounts", "By", "Kind")
 
     def told(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The moves, or the plan as text."""
+        """Return the moves, or the plan as text."""
         if parsed_args.formatter == PROSE:
             return _TEXT, [(line,) for line in drawn(plan, self.app.stdout)]
         return _COLUMNS, list(_rows(plan))
@@ -311,7 +311,7 @@ def _save(file: str, plan: Mapping[str, Any]) -> None:
 
 
 def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The goal that the arguments stand for. Raises PlacementError."""
+    """Return the goal that the arguments stand for. Raises PlacementError."""
     if parsed.goal == "empty":
         if not parsed.kinds:
             raise PlacementError("empty: the hosts are missing")

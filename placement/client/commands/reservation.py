@@ -125,7 +125,7 @@ def _amounts(holding: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
-    """The name of a Reservation. Raises PlacementError for one without."""
+    """Return the name of a Reservation. Raises PlacementError for one without."""
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(name, str):
