@@ -1,4 +1,4 @@
-"""Everything the service can do, wired to one database."""
+"""The use cases of the service, wired to one database."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Placement(App):
-    """One run of the command."""
+    """A run of the command."""
 
     NAME = "placement"
     # Not the root logger: `serve` leaves that to the worker processes.
@@ -165,7 +165,7 @@ class Placement(App):
         begin = painted(f"{self.NAME}:", RED, self.stderr)
         handler.setFormatter(logging.Formatter(f"{begin} %(message)s"))
         self.LOG.addHandler(handler)
-        # The logging of the service, once it is set up, would say the same again.
+        # The logging of the service, once it is set up, would repeat each line.
         self.LOG.propagate = False
 
     def interact(self) -> None:

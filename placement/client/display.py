@@ -112,7 +112,7 @@ _Entry = TypeVar("_Entry")
 
 
 class _Formatters:
-    """Formatters by name, as cliff asks for them."""
+    """A collection of formatters by name, as cliff asks for them."""
 
     def __init__(self, classes: Mapping[str, Any]) -> None:
         self._found = {name: SimpleNamespace(obj=formatter()) for name, formatter in classes.items()}

@@ -22,7 +22,7 @@ COLUMNS = ("Provider", "Parent", "Resource", "Used", "Capacity", "Traits", "UUID
 
 
 class Level(NamedTuple):
-    """How much of a resource class there is, and how much of it is used."""
+    """The amount of a resource class that is used, and the amount that there is."""
 
     used: int
     capacity: int

@@ -27,7 +27,7 @@ _BETWEEN = 3
 
 
 class Csv(CSVLister):
-    """CSV with cells of plain text: a spreadsheet has no use for Python's idea of a list."""
+    """A CSV format with cells of plain text: a spreadsheet has no use for Python's idea of a list."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -39,7 +39,7 @@ class Csv(CSVLister):
 
 
 class SingleCsv(Csv):
-    """One thing as a header and a row."""
+    """A CSV format of one thing as a header and a row."""
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
@@ -49,7 +49,7 @@ class SingleCsv(Csv):
 
 
 class Yaml(YAMLFormatter):
-    """YAML that repeats what occurs twice, for anchors help no reader."""
+    """A YAML format that repeats what occurs twice, as anchors help no reader."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -100,7 +100,7 @@ class Table(TableFormatter):
 
 
 class Text(ValueFormatter):
-    """Lines of text; a line that is longer than the terminal is wide goes on below, indented."""
+    """A format of lines of text; a line that is longer than the terminal is wide goes on below, indented."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -237,11 +237,11 @@ def _dump(document: object, stdout: TextIO) -> None:
     yaml.dump(document, stdout, Dumper, default_flow_style=False)
 
 
-# Cells that people and programs read differently.
+# Cells with a form for people and another one for programs.
 
 
 class ResourceAmounts(FormattableColumn[Mapping[str, int]]):
-    """Amounts by resource class."""
+    """A cell of amounts by resource class."""
 
     def human_readable(self) -> str:
         """Return one amount a line."""
@@ -249,7 +249,7 @@ class ResourceAmounts(FormattableColumn[Mapping[str, int]]):
 
 
 class Lines(FormattableColumn[Sequence[str]]):
-    """Texts."""
+    """A cell of texts."""
 
     def human_readable(self) -> str:
         """Return one text a line."""
@@ -257,7 +257,7 @@ class Lines(FormattableColumn[Sequence[str]]):
 
 
 class Pairs(FormattableColumn[Mapping[str, str]]):
-    """Texts by name."""
+    """A cell of texts by name."""
 
     def human_readable(self) -> str:
         """Return one pair a line."""
@@ -265,7 +265,7 @@ class Pairs(FormattableColumn[Mapping[str, str]]):
 
 
 class Containers(FormattableColumn[Sequence[Mapping[str, Any]]]):
-    """Containers of a pod."""
+    """A cell of the containers of a pod."""
 
     def human_readable(self) -> str:
         """Return one container a line, with the CPUs on which it runs."""
@@ -275,7 +275,7 @@ class Containers(FormattableColumn[Sequence[Mapping[str, Any]]]):
 
 
 class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
-    """Near misses of a condition that none meets."""
+    """A cell of the near misses of a condition that none meets."""
 
     def human_readable(self) -> str:
         """Return what each lacks, a sentence a line."""
@@ -283,7 +283,7 @@ class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
 
 
 class Groups(FormattableColumn[Mapping[str, Any]]):
-    """Request groups by suffix."""
+    """A cell of request groups by suffix."""
 
     def human_readable(self) -> str:
         """Return one group a line: its suffix, its amounts, its traits."""
@@ -291,7 +291,7 @@ class Groups(FormattableColumn[Mapping[str, Any]]):
 
 
 class Cells(FormattableColumn["Sequence[Mapping[str, Any]] | None"]):
-    """Guest NUMA cells."""
+    """A cell of the NUMA cells of a guest."""
 
     def human_readable(self) -> str:
         """Return one cell a line."""

@@ -195,7 +195,7 @@ Connect = Callable[[], Client]
 
 @dataclass
 class Agreement:
-    """How much was compared, and what differs: a sentence each."""
+    """The numbers of things compared, and a sentence for each difference."""
 
     compared: dict[str, int] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)

@@ -82,7 +82,7 @@ Owner = tuple[str, str]
 
 
 class _Rehearsed(Exception):
-    """Ends a transaction that was only to show what it would do."""
+    """The end of a transaction that was only to show what it would do."""
 
 
 def bring_in(

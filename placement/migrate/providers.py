@@ -1,4 +1,4 @@
-"""Resource providers: the source's are brought into the target as trees, others of it are removed."""
+"""Resource providers: the source's are brought into the target as trees, its others are removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ASIDE = "\x01moved aside "
 
 
 class Provider(NamedTuple):
-    """What a provider is: `parent` and `root` are uuids, as ids differ between databases."""
+    """A provider; `parent` and `root` are uuids, as ids differ between databases."""
 
     name: str
     generation: int

@@ -157,7 +157,7 @@ class Side:
 
 @dataclass
 class Changes:
-    """How many rows of a table were added, changed and removed."""
+    """The numbers of rows of a table that were added, changed and removed."""
 
     added: int = 0
     changed: int = 0
@@ -166,7 +166,7 @@ class Changes:
 
 @dataclass
 class Report:
-    """What moving did: the changes by what people call the rows, and what was compared afterwards."""
+    """The result of moving: changes by what people call the rows, and what was compared afterwards."""
 
     changes: dict[str, Changes] = field(default_factory=dict)
     completed_consumers: int = 0
@@ -207,7 +207,7 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class Ids:
-    """For each kind the ids in the target, by the ids in the source."""
+    """The ids in the target by the ids in the source, for each kind."""
 
     resource_classes: dict[int, int]
     traits: dict[int, int]

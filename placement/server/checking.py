@@ -89,7 +89,7 @@ __all__ = ["Findings", "Violation", "check", "check_database", "repair"]
 
 
 class Findings(NamedTuple):
-    """What was found, and whether the pods of nodes were compared, for which the rest must be well."""
+    """The violations, and whether the pods of nodes were compared, for which the rest must be well."""
 
     violations: list[Violation]
     are_pods_compared: bool

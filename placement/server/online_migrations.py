@@ -110,7 +110,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one migration found in one go, and completed."""
+    """The numbers of rows that one migration found in one go, and completed."""
 
     name: str
     found: int
@@ -118,7 +118,7 @@ class Batch:
 
 
 class OnlineMigrations:
-    """Migrations that complete rows in batches, and find nothing once all are complete."""
+    """The migrations, which complete rows in batches, and find none once all are complete."""
 
     def __init__(self, database: Database, owner: Owner) -> None:
         self._database = database

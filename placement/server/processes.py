@@ -1,4 +1,4 @@
-"""gunicorn, set up for this service."""
+"""The gunicorn master of this service, and its workers."""
 
 from __future__ import annotations
 

@@ -56,21 +56,21 @@ class ApiServerError(PlacementError):
 
 
 class Page(NamedTuple):
-    """Some objects of a list, and the version of the whole list."""
+    """A page of the objects of a list, and the version of the whole list."""
 
     items: list[dict[str, Any]]
     resource_version: str
 
 
 class Event(NamedTuple):
-    """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+    """An event of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
 
     type: str
     object: dict[str, Any]
 
 
 class ApiServer:
-    """One API server and the caller's credentials; may be used by several threads."""
+    """An API server with the credentials of the caller; may be used by several threads."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         """Set up the client as the kubeconfig says; without one, as a pod does or as the user's own says.

@@ -23,7 +23,7 @@ from placement.sync.store import Key, Kind
 
 
 class Journal:
-    """Progress on one stream, trouble on the other; may be used by several threads."""
+    """A journal of progress on one stream and trouble on the other; may be used by several threads."""
 
     def __init__(self, progress: TextIO, trouble: TextIO) -> None:
         self._progress = progress

@@ -223,7 +223,7 @@ class ReconciledNodes:
         return self._service.put_nodes([(node.name, *node.manifests) for node in batch])
 
     def _note(self, node: _Sendable, sent: Sent) -> bool:
-        """Note the outcome for a node; return whether it was taken. Raises ServiceError if it is no refusal."""
+        """Note the outcome; return whether the node was taken. Raises ServiceError that is no refusal."""
         if sent.refusal is not None:
             self._sending.rejected(_key(node.name), node.mark, sent.refusal)
             return False

@@ -169,7 +169,7 @@ class ReconciledPods:
         return None if self._sending.rejections.holds_back(key, seen.mark) else seen
 
     def _note(self, key: Key, seen: WatchedObject, sent: Sent) -> bool:
-        """Note the outcome for a pod; return whether it was taken. Raises ServiceError if it is no refusal."""
+        """Note the outcome; return whether the pod was taken. Raises ServiceError that is no refusal."""
         if sent.refusal is not None:
             self._sending.rejected(key, seen.mark, sent.refusal)
             return False
@@ -198,7 +198,7 @@ class _Seen(NamedTuple):
 
 
 class ExpiringClaims:
-    """Claims that are released if their pod is gone, or was never bound.
+    """The claims, which are released if their pod is gone, or was never bound.
 
     Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is
     left alone until it has not been renewed for `patience` seconds on the clock of this process. What the

@@ -26,7 +26,7 @@ class _Rejection:
 
 
 class Rejections(Generic[Thing]):
-    """Refused things, with the mark of the state that was refused.
+    """The refused things, with the mark of the state that was refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
     when another consumer has made room, so it is tried again, less and less often.

@@ -41,14 +41,14 @@ NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """What became of a thing: warnings about it, or why the service did not take it."""
+    """The outcome for a thing: warnings about it, or why the service did not take it."""
 
     warnings: list[str]
     refusal: ServiceError | None = None
 
 
 class ServiceCluster:
-    """One cluster of the service. Every call raises ServiceError."""
+    """A cluster of the service. Every call raises ServiceError."""
 
     def __init__(self, client: Client, name: str, allow: Callable[[], None] = lambda: None) -> None:
         """Have `allow` called before each write; its exceptions prevent the write."""

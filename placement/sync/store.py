@@ -210,7 +210,7 @@ _NO_TOPOLOGIES = "nodes have no NUMA nodes and cores"
 
 
 class Collection(NamedTuple):
-    """Objects of one kind under one path.
+    """The objects of one kind under one path.
 
     A list that is refused with one of the `absent` statuses means that there are none; `without` is what
     follows from that, empty if nothing needs to be reported.

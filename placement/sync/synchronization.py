@@ -34,7 +34,7 @@ _BEHIND_SECONDS = 60.0
 
 
 class Progress:
-    """What is known of the synchronization at any moment; asked by other threads than the one that sends."""
+    """The state of the synchronization at any moment, for threads other than the one that sends."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -1,4 +1,4 @@
-"""`placement capacity`: how many more there is room for, as everything is or as it would be."""
+"""`placement capacity`: how many more requests there is room for, as things are or as they would be."""
 
 from __future__ import annotations
 

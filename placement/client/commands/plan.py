@@ -1,4 +1,4 @@
-"""`placement plan`: which moves would make room, whether they are still possible, and making them."""
+"""`placement plan`: moves that would make room, whether they are still possible, and making them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Uncertain(PlacementError):
 
 
 class Moves:
-    """The moves of a plan, in their order."""
+    """The moves of a plan, which are made in their order."""
 
     def __init__(self, client: Client, moves: Sequence[Mapping[str, Any]]) -> None:
         self._client, self._moves = client, moves
@@ -120,7 +120,7 @@ _STATES = ("#", "Consumer", "State", "Why")
 _TEXT = ("Plan",)
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
-# Reading and telling take some time beside looking.
+# Reading the state and showing the plan take some time beside the search.
 _BEYOND_SECONDS = 10
 # The members that showing a plan needs of the plan, and of each move, beside the pod of a move.
 _SHOWN = ("goal", "wanted", "achieved", "reached", "complete", "bound", "stranded", "left", "hosts")
@@ -248,7 +248,7 @@ class ApplyPlan(_Checking):
     This moves records, not machines: a guest stays on its host. Migrate first, with the plan as the list of
     live migrations. The command asks before it writes; without a terminal it needs --yes, or ends with 2.
 
-    A move that was made before is recognised, so a plan that was broken off may be applied again. It stops at
+    A move that was made before is recognised, so a plan that was broken off may be applied again. It ends at
     the first move that is refused: the consumer holds something else or has another generation by now, there
     is no room any more, or it is a pod, which Kubernetes has to evict.
     """
