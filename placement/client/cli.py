@@ -21,7 +21,7 @@ from placement import DISTRIBUTION
 from placement.client.completion import parsers
 from placement.client.formats import RED, painted
 
-# Which commands there are and where they live; a command is imported when it is wanted.
+# The commands, and where they live; a command is imported when it is wanted.
 
 
 _COMMANDS = {

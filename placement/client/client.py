@@ -27,7 +27,7 @@ ANSWER_SECONDS = 120
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 _NEAREST = 3
-# How the service begins messages about bodies and parameters, and the rule that follows them.
+# How messages about bodies and parameters begin, and the rule that follows them.
 _OF_BODIES = "JSON does not validate: "
 _OF_QUERIES = "Invalid query string parameters: "
 _RULE = "  Failed validating "
@@ -137,7 +137,7 @@ class Client:
                 f"{self._url} cannot be reached; is the service running, and --url right?"
             ) from None
         except (OSError, ValueError) as error:
-            # What requests raises is an OSError, too, as is a file of certificates that cannot be read.
+            # Errors of requests are OSErrors, too, as is the one for unreadable files of certificates.
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
 
 

@@ -123,7 +123,7 @@ class Meter:
             return
         self._told = now
         line = f"{what}: {done} of {total}"
-        # What is left of a longer line is written over.
+        # The rest of a longer line is written over.
         begin = f"\r{line:{self._width}}" if is_terminal else line
         self._width = 0 if ends else len(line)
         end = "\n" if ends or not is_terminal else ""

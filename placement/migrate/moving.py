@@ -28,11 +28,11 @@ def move(
 ) -> Report:
     """Bring about in the target what the source holds, and compare both afterwards.
 
-    `owner`: project and user of consumers that have no record. What the target holds beside it stays if it
-    belongs to a cluster of this service, and is removed otherwise, but only if `may_remove`.
+    `owner` is the project and user of consumers that have no record. What else the target holds stays if it
+    belongs to a cluster of this service. Otherwise it is removed, but only if `may_remove`.
 
-    Raises Conflict for what clusters here have already, for what would have to be removed and may not, and if
-    the two differ in the end.
+    Raises Conflict for what clusters here have already, and for what would have to be removed and may not.
+    It is also raised if the two differ in the end.
     """
     report = Report()
     wanted, present = providers.read(source), providers.read(target)

@@ -343,7 +343,7 @@ _BELONGINGS = {
     ),
     tables.logical_cpus.c.node_id,
 }
-# What people know a row by, beside its key.
+# The column that people know a row by, beside its key.
 _KNOWN_BY = {
     tables.providers: "uuid",
     tables.consumers: "uuid",

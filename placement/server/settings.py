@@ -27,7 +27,7 @@ from placement.storage.failures import Unreachable
 
 
 _KEYSTONE = "keystone_authtoken"
-# Which module lists the options of a group.
+# The module that lists the options of a group.
 _LISTED_BY = {
     "DEFAULT": "oslo_log._options",
     "oslo_policy": "oslo_policy.opts",
@@ -61,7 +61,7 @@ def _of_keystone() -> Sequence[cfg.Opt] | None:
     return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
 
 
-# Which configuration files are read, and which of their options do not exist.
+# The configuration files that are read, and the options in them that do not exist.
 
 
 DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"

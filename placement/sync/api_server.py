@@ -112,8 +112,8 @@ class ApiServer:
     def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
         """Return the events after that version, until the server ends the watch, after about `seconds`.
 
-        The watch is on when this returns. Raises ApiServerError, at once or when the next event is asked for,
-        with GONE when the server does not remember that version any more.
+        The watch is on when this returns. Raises ApiServerError, at once or at the next event; its status
+        is GONE when the server does not remember that version any more.
         """
         query = {
             "watch": "true",

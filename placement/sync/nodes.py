@@ -99,7 +99,7 @@ def _reconciled_reservations_key(name: str) -> Key:
     return Key(Kind.RESERVATION, "", name)
 
 
-# So many nodes are sent in one call, and so many calls at a time.
+# How many nodes are sent in one call, and how many calls at a time.
 _BATCH, _AT_ONCE = 50, 2
 
 _Mark = tuple[bytes, bytes | None]

@@ -14,7 +14,7 @@ from placement.sync.sending import Sending
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
 from placement.sync.store import InformerStore, Key, Kind, WatchedObject
 
-# So many pods are sent in one call.
+# How many pods are sent in one call.
 _BATCH = 200
 # A call with one pod costs the service half of what one with four does.
 GATHERED_SECONDS = 0.1
@@ -31,8 +31,8 @@ class ReconciledPods:
     """The pods that the service holds, the pods that are due, and the pods that wait for their node.
 
     A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
-    that is over or gone is released by its uid, also if this process knows of nothing held for it, because
-    schedulers claim without telling this process.
+    that is over or gone is released by its uid. This is done even if nothing is known to be held for it, as
+    schedulers claim without notice to this process.
     """
 
     def __init__(
@@ -200,10 +200,10 @@ class _Seen(NamedTuple):
 class ExpiringClaims:
     """The claims, which are released if their pod is gone, or was never bound.
 
-    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is
-    left alone until it has not been renewed for `patience` seconds on the clock of this process. What the
-    watches saw may be old, so Kubernetes is then asked whether the pod `is_placed`, and the service checks
-    that it is still the same claim.
+    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound. So its claim
+    stays until it was not renewed for `patience` seconds on the clock of this process. What the watches saw
+    may be old, so Kubernetes is then asked whether the pod `is_placed`. The service checks that the claim is
+    still the same.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class Rejections(Generic[Thing]):
     """The refused things, with the mark of the state that was refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
-    when another consumer has made room, so it is tried again, less and less often.
+    when another consumer has made room. So it is tried again, less and less often.
     """
 
     def __init__(self) -> None:

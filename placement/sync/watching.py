@@ -36,7 +36,7 @@ class Pause:
         self._next = _FIRST_SECONDS
 
 
-# So begins the trouble with a kind that need not be there.
+# The beginning of the trouble with a kind that need not be there.
 UNKNOWN_KIND = "Kubernetes knows no"
 SOURCE = "Kubernetes, "
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
@@ -60,7 +60,7 @@ class Watching(threading.Thread):
         self._journal = journal
         self._source = _source(collection)
         self._pause = Pause()
-        # So many watches in a row were let in and broke off at once.
+        # How many watches in a row were let in and broke off at once.
         self._broken_at_once = 0
 
     def run(self) -> None:
