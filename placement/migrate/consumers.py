@@ -112,7 +112,7 @@ def _incomplete(uuid: str, project: int, user: int) -> dict[str, Any]:
 
 
 def only_in(target: Side, wanted: set[str]) -> list[str]:
-    """Return the consumers that only the target has, unless they are of clusters or hold of such."""
+    """Return the consumers that only the target has, unless they are of clusters or hold resources there."""
     table, held = target.tables.consumers, target.tables.allocations
     query = sa.select(table.c.uuid)
     if target.is_ours:
