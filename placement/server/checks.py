@@ -129,7 +129,7 @@ _pod_of = sa.select(tables.pods.c.id).where(tables.pods.c.status["consumer"].as_
 
 
 def _sum_up(transaction: Transaction, rows: Sequence[Any]) -> None:
-    """Set used amounts to the sums of allocations, which cannot change: providers are locked as for a claim."""
+    """Set used amounts to the sums of allocations, with the providers locked as for a claim."""
     ids = sorted({row.id for row in rows})
     providers.lock_and_stamp(transaction, (), ids)
     mine = sa.and_(
