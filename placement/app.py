@@ -1,4 +1,4 @@
-"""Wires the rooms together."""
+"""The wiring of all packages into one application."""
 
 from __future__ import annotations
 
@@ -111,15 +111,15 @@ class ApiSettings:
 
 
 class _Application(Flask):
-    """Flask whose views and hooks are all plain functions: it looks at none of them again in each request."""
+    """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is."""
+        """Return the function as it is."""
         return func
 
 
 def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
-    """Raises Misconfigured."""
+    """Return the watch of these kinds. Raises Misconfigured."""
     questions = []
     for text in watched:
         try:
@@ -132,7 +132,7 @@ def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
 def create_application(
     use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
 ) -> Flask:
-    """The WSGI application around the use cases; `add_pages` adds what people look at."""
+    """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
     configuration = settings.configuration or _no_configuration()
     policy = Policy(configuration)
     application = _Application("placement", static_folder=None)
@@ -198,7 +198,7 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
 def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
     """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
     context.begin()
-    # Until the gate of a route has spoken.
+    # Until the gate of a route decides.
     scope.see(scope.NOTHING)
     deadline.attend(watch_of(request.environ))
     reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
@@ -233,7 +233,7 @@ def _check_head() -> None:
 
 def _agreed_version() -> microversions.Microversion:
     if request.path.startswith(_NO_VERSIONS):
-        # What is our own has no microversions; its errors are those of the newest one.
+        # Our own paths have no microversions; their errors are as in the newest one.
         return microversions.NEWEST
     try:
         return microversions.negotiate(request.headers.get(microversions.HEADER))
@@ -263,13 +263,13 @@ def _placement_error(error: PlacementError) -> Response:
 
 
 def _believes_without_roles() -> bool:
-    """Whether everybody is believed here, and this caller has no role, as who signs in without a token."""
+    """Return whether every caller is believed here (noauth2), and this one has no role."""
     settings = current_app.extensions["placement_settings"]
     return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
 
 
 def _not_all(refused: NotAll) -> Response:
-    """Every member that got nothing is an error; the status is that of all of them, or 409."""
+    """Render an error for each member that got nothing; the status is common to all of them, or 409."""
     problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
     statuses = {responses.status_of(each) for each in refused.refused.values()}
     return responses.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
@@ -308,7 +308,7 @@ def _routing_error(error: HTTPException) -> Response:
 
 
 def _ends_in_slash() -> bool:
-    """Whether the path would exist without the slash at its end."""
+    """Return whether the path would exist without the slash at its end."""
     routes = current_app.url_map.bind("")
     shorter = request.path.rstrip("/")
     return shorter not in ("", request.path) and bool(routes.allowed_methods(shorter))
@@ -326,13 +326,13 @@ def build(
     binders: Binders | None = None,
     resource_prefixes: Sequence[str] = (),
 ) -> Flask:
-    """The service on one database, whose schema must be current."""
+    """Return the service on one database; its schema must be current."""
     use_cases = UseCases(database, search or SearchSettings(), binders, resource_prefixes)
     return create_application(use_cases, api or ApiSettings(), pages.attach)
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
-    """The service as the configuration wants it. Raises Misconfigured, PlacementError."""
+    """Return the service as the configuration wants it. Raises Misconfigured, PlacementError."""
     kubernetes = settings.kubernetes
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
     binders = Binders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None

@@ -1,7 +1,7 @@
 """`python -m placement.samples`: writes etc/placement.conf.sample and etc/policy.yaml.sample.
 
-Both come from the code, and a test fails when they are not what this writes. Above the rooms, because it
-reads options from one and rules from another.
+Both come from the code, and a test fails when they are not what this writes. It is above the packages, as
+it reads options from one and rules from another.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LIBRARIES = """
 
 
 def configuration_sample() -> str:
-    """Every option of ours with its meaning and default, and the usual ones of libraries."""
+    """Return every option of ours with its meaning and default, and the usual ones of libraries."""
     return "\n".join(_configuration()) + _LIBRARIES
 
 
@@ -91,7 +91,7 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 def policy_sample() -> str:
-    """Every rule with its meaning, routes and default."""
+    """Return every rule with its meaning, routes and default."""
     return "\n".join(_policy()) + "\n"
 
 
@@ -107,7 +107,7 @@ def _policy() -> Iterator[str]:
 
 
 def samples() -> dict[str, str]:
-    """File names below etc/ and what belongs there."""
+    """Return file names below etc/ and their contents."""
     return {"placement.conf.sample": configuration_sample(), "policy.yaml.sample": policy_sample()}
 
 

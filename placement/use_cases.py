@@ -1,4 +1,4 @@
-"""Everything the service can do, wired to one database."""
+"""The use cases of the service, wired to one database."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MEMORY = Path("/proc/self/statm")
 
 
 def publish(database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
-    """Write down the state of pool, forest, images and process; waits for nobody."""
+    """Write down the state of pool, forest, images and process, without waiting."""
     state = forest.state
     catalog.LAG_SECONDS.set(state.behind_seconds)
     catalog.PROVIDERS.set(state.providers)
@@ -77,7 +77,7 @@ def publish(database: Database, forest: ForestKeeper, images: ClusterCache) -> N
 LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 2.0
 _DATABASE_ANSWERS_WITHIN_SECONDS = 3.0
-# Rounds are seconds apart; who has told nothing for so long is stuck.
+# Rounds are seconds apart; a thread that reported nothing for so long is stuck.
 _STALE_SECONDS = 10.0
 SCHEMA, WRITABLE, FOREST = "schema-version", "database-writable", "forest-loaded"
 
@@ -122,7 +122,7 @@ class Health:
         publish(self._database, self._forest, self._images)
 
     def checks(self) -> list[Check]:
-        """What was found last; it asks nobody and waits for nobody."""
+        """Return what was found last, without a query and without waiting."""
         silent = time.monotonic() - self._told_at
         found = self._database_checks
         if not found or silent > _STALE_SECONDS:
@@ -187,12 +187,12 @@ _KNOW_CLUSTERS = frozenset(
         "pod_translation",
         "pods",
         "reservations",
-        # Figures and health are for all who reach the port.
+        # Figures and health are for every caller that reaches the port.
         "capacity",
         "health",
     )
 )
-"""The use cases that show a caller who is bound to clusters nothing else, see `providers.scoping`."""
+"""The use cases that show a caller that is bound to clusters nothing else, see `providers.scoping`."""
 
 
 class UseCases:
@@ -247,7 +247,7 @@ class UseCases:
 
     @property
     def within_scope(self) -> UseCases:
-        """What the work at hand may ask for: to a bound caller only those that know clusters."""
+        """Return what the work at hand may use: for a bound caller, only use cases that know clusters."""
         return self if scope.admits(None) else cast(UseCases, _OfClusters(self))
 
     def close(self) -> None:
@@ -259,7 +259,7 @@ class UseCases:
     @classmethod
     @contextmanager
     def opened(cls, connection: str, search_settings: SearchSettings) -> Iterator[UseCases]:
-        """The use cases on the database at this URL, closed again after the block."""
+        """Open the use cases on the database at this URL, and close them after the block."""
         database = Database(connection)
         use_cases = cls(database, search_settings)
         try:
@@ -276,7 +276,7 @@ class _OfClusters:
         self._use_cases = use_cases
 
     def __getattr__(self, name: str) -> object:
-        """Raises Forbidden for a use case that knows no clusters."""
+        """Return a use case. Raises Forbidden if it knows no clusters."""
         if name not in _KNOW_CLUSTERS:
             scoping.require_everything()
         return getattr(self._use_cases, name)

@@ -1,4 +1,4 @@
-"""`python -m placement.client`: the same as the `placement` command."""
+"""`python -m placement.client`: another way to run the `placement` command."""
 
 import sys
 

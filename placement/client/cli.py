@@ -21,7 +21,7 @@ from placement import DISTRIBUTION
 from placement.client.completion import parsers
 from placement.client.formats import RED, painted
 
-# Which commands there are and where they live; a command is imported when it is wanted.
+# The commands, and where they live; a command is imported when it is wanted.
 
 
 _COMMANDS = {
@@ -79,11 +79,11 @@ _COMMANDS = {
 _OF_CLIFF = {"complete", "help"}
 _PREFIX = "placement"
 _LOCAL = {"serve", "db", "import", "export", "verify", "completion", "help", "man"}
-"""What is no question to a service; first words of commands."""
+"""First words of commands that are no question to one service, so the `openstack` client lacks them."""
 
 
 def entry_points() -> dict[str, str]:
-    """The commands that the `openstack` client has, too, as entry points of pyproject.toml name them."""
+    """Return the commands that the `openstack` client has, too, as entry points of pyproject.toml."""
     return {
         f"{_PREFIX}_{name.replace(' ', '_')}": f"placement.{place}"
         for name, place in _COMMANDS.items()
@@ -92,7 +92,7 @@ def entry_points() -> dict[str, str]:
 
 
 class Catalog(CommandManager):
-    """The commands of this package, without looking for any in other packages."""
+    """A command manager that knows the commands of this package, and looks for none in others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Catalog(CommandManager):
             self.commands[name] = EntryPoint(name, f"placement.{place}", "placement.commands")
 
     def add_command(self, name: str, command_class: type[Command]) -> None:
-        """Add a command, but none of those that cliff adds to every program: ours are better."""
+        """Add a command, except for the ones that cliff adds to every program: ours are better."""
         if name not in _OF_CLIFF:
             super().add_command(name, command_class)
 
@@ -114,7 +114,7 @@ _USAGE_EXIT = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         exit_code = Placement().run(given)
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Placement(App):
-    """One run of the command."""
+    """A run of the command."""
 
     NAME = "placement"
     # Not the root logger: `serve` leaves that to the worker processes.
@@ -139,7 +139,7 @@ class Placement(App):
     def build_option_parser(
         self, description: str | None, version: str | None, argparse_kwargs: object = None
     ) -> argparse.ArgumentParser:
-        """The options that may stand before or behind any command."""
+        """Return a parser of the options that may stand before or behind any command."""
         # Abbreviations could swallow options of a command.
         parser = argparse.ArgumentParser(
             self.NAME, description=description, add_help=False, allow_abbrev=False
@@ -160,16 +160,16 @@ class Placement(App):
         return parser
 
     def configure_logging(self) -> None:
-        """Errors go to standard error, a line each."""
+        """Write errors to standard error, a line each."""
         handler = logging.StreamHandler(self.stderr)
         begin = painted(f"{self.NAME}:", RED, self.stderr)
         handler.setFormatter(logging.Formatter(f"{begin} %(message)s"))
         self.LOG.addHandler(handler)
-        # The logging of the service, once it is set up, would say the same again.
+        # The logging of the service, once it is set up, would repeat each line.
         self.LOG.propagate = False
 
     def interact(self) -> None:
-        """Without a command there is nothing to do but to show them."""
+        """List the commands where none is given, and exit."""
         self.list_commands()
         raise SystemExit(0)
 
@@ -195,7 +195,7 @@ class Placement(App):
         return super().run_subcommand(argv)
 
     def _unknown(self, argv: Sequence[str]) -> str:
-        """What is said about words that begin no command, with those that were probably meant."""
+        """Return the error for words that begin no command, with the commands that were probably meant."""
         if argv[0].startswith("-"):
             return f"{argv[0]}: no such option; `{self.NAME} --help` lists them"
         words = list(takewhile(lambda word: not word.startswith("-"), argv))
@@ -222,7 +222,7 @@ def _near(word: str, known: Iterable[str]) -> list[str]:
 
 
 class _Version(argparse.Action):
-    """Prints the version; looking it up takes a while, so only when asked."""
+    """An option that prints the version, which is looked up only then, as that takes a while."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)
@@ -241,7 +241,7 @@ class Help(HelpCommand):
     app: Any
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the help of a command; without one the list."""
+        """Print the help of a command, or the list of all if none is named."""
         if parsed_args.cmd:
             return super().take_action(parsed_args)
         self.app.list_commands()

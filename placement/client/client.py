@@ -16,18 +16,18 @@ from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
 
 VERSION = "1.39"
-"""The newest microversion, in whose form bodies are read and written."""
+"""The newest microversion; bodies are read and written in its form."""
 HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
-"""What every request says, unless it is in the form of another microversion."""
+"""The headers of every request that is not in the form of another microversion."""
 
 _TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
 ANSWER_SECONDS = 120
-"""Searches may take long."""
+"""How long to wait for an answer; searches may take long."""
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 _NEAREST = 3
-# How the service begins messages about bodies and parameters, and the rule that follows them.
+# How messages about bodies and parameters begin, and the rule that follows them.
 _OF_BODIES = "JSON does not validate: "
 _OF_QUERIES = "Invalid query string parameters: "
 _RULE = "  Failed validating "
@@ -36,7 +36,7 @@ _REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
 _PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
 _PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
-# Files for TLS: the authority of the service, and what the caller shows of himself.
+# Files for TLS: the authority of the service, and the certificate and key of the caller.
 AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
     "PLACEMENT_CACERT",
     "PLACEMENT_CERT",
@@ -55,7 +55,7 @@ class ServiceError(PlacementError):
 
 
 class Client:
-    """One service, one caller; the connection is kept for the next call."""
+    """A client of one service for one caller that keeps the connection for the next call."""
 
     _hint = "Is --token, or $PLACEMENT_TOKEN, right?"
 
@@ -69,21 +69,21 @@ class Client:
         self._session.headers.update({**HEADERS, _TOKEN: token})
 
     def get(self, path: str, query: Query = ()) -> Any:
-        """The body of a GET. Raises ServiceError."""
+        """Return the body of a GET. Raises ServiceError."""
         return self._call("GET", path, query=query)
 
     def put(
         self, path: str, body: object, version: str = VERSION, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """The body of the answer to a PUT of JSON in the form of a microversion. Raises ServiceError."""
+        """Put JSON in the form of a microversion, and return the body of the answer. Raises ServiceError."""
         return self._call("PUT", path, body, headers={**in_version(version), **(headers or {})})
 
     def post(self, path: str, body: object, seconds: float = ANSWER_SECONDS) -> Any:
-        """The body of the answer to a POST of JSON, waited for so long. Raises ServiceError."""
+        """Post JSON and return the body of the answer; waits at most `seconds`. Raises ServiceError."""
         return self._call("POST", path, body, seconds=seconds)
 
     def delete(self, path: str, query: Query = ()) -> None:
-        """DELETE. Raises ServiceError."""
+        """Send a DELETE. Raises ServiceError."""
         self._call("DELETE", path, query=query)
 
     def _call(
@@ -116,7 +116,7 @@ class Client:
         headers: Mapping[str, str],
         seconds: float,
     ) -> requests.Response:
-        """The answer, whatever it says. Raises ServiceError where there is none."""
+        """Return the answer, whatever it says. Raises ServiceError where there is none."""
         try:
             return self._session.request(
                 method,
@@ -137,33 +137,33 @@ class Client:
                 f"{self._url} cannot be reached; is the service running, and --url right?"
             ) from None
         except (OSError, ValueError) as error:
-            # What requests raises is an OSError, too, as is a file of certificates that cannot be read.
+            # Errors of requests are OSErrors, too, as is the one for unreadable files of certificates.
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
 
 
 def in_version(version: str) -> dict[str, str]:
-    """What a request in the form of a microversion says."""
+    """Return the headers of a request in the form of a microversion."""
     return {**HEADERS, "OpenStack-API-Version": f"placement {version}"}
 
 
 def _certificate() -> tuple[str, str] | str | None:
-    """The certificate and its key, which may be in the same file."""
+    """Return the certificate and its key, which may be in the same file."""
     certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
     return (certificate, key) if certificate and key else certificate
 
 
 def _innermost(error: BaseException) -> str:
-    """What TLS itself says, below what the libraries say about it."""
+    """Return the reason that TLS itself gives, without what the libraries add to it."""
     reason = getattr(error.args[0] if error.args else None, "reason", None)
     said = reason.args[0] if isinstance(reason, Exception) and reason.args else error
     return _one_line(str(said))
 
 
 class _Session(requests.Session):
-    """Does not send the token to other hosts, to which the service or a proxy redirects."""
+    """A session that does not send the token to other hosts when the service or a proxy redirects."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Called before a redirect is followed; the library knows only headers that are not ours."""
+        """Drop our token before a redirect to another host; the library only knows other headers."""
         super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
         before, after = response.request.url, prepared_request.url
         if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
@@ -171,10 +171,10 @@ class _Session(requests.Session):
 
 
 def path(*segments: str) -> str:
-    """An absolute path of these segments. Raises ServiceError for what cannot be one.
+    """Return an absolute path of these segments. Raises ServiceError for a segment that cannot be one.
 
-    On the way to the service dots and slashes are taken for steps in the path, quoted or not, and a DELETE
-    must not end up one step higher.
+    On the way to the service dots and slashes count as steps in the path, even if quoted. A DELETE must not
+    end up one step higher.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment:
@@ -194,7 +194,7 @@ def _host(url: str) -> str:
 
 
 def _refusal(answer: requests.Response) -> str:
-    """The messages of the error body; other servers on the way may answer anything."""
+    """Return the messages of the error body; other servers on the way may answer anything."""
     try:
         messages = [message_of(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -204,7 +204,7 @@ def _refusal(answer: requests.Response) -> str:
 
 
 def message_of(error: Mapping[str, Any]) -> str:
-    """What is the matter, and who comes closest to a request that fits nowhere."""
+    """Return the message of an error, with the near misses of a request that fits nowhere."""
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()
     nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
@@ -212,7 +212,7 @@ def message_of(error: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A message without the rule of JSON Schema that is broken, which is for programs."""
+    """Return a message without the broken rule of JSON Schema, which is for programs."""
     told, broken, rule = text.partition(_RULE)
     if not broken:
         return text
@@ -235,7 +235,7 @@ _SERVICE = "placement"
 
 
 class SignedIn(Client):
-    """The placement service of a cloud, as the user of the session."""
+    """A client of the placement service of a cloud that acts as the user of the session."""
 
     _hint = "Is the user of the openstack client the right one?"
     _url = "the placement service of the cloud"
@@ -253,7 +253,7 @@ class SignedIn(Client):
         headers: Mapping[str, str],
         seconds: float,
     ) -> requests.Response:
-        """The answer, whatever it says. Raises ServiceError where there is none."""
+        """Return the answer, whatever it says. Raises ServiceError where there is none."""
         try:
             answer: requests.Response = self._cloud.request(
                 path,

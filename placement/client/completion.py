@@ -30,7 +30,7 @@ class CommandParser(NamedTuple):
 
     @property
     def options(self) -> list[argparse.Action]:
-        """Its options, without those that are not shown."""
+        """Return its options, without the hidden ones."""
         return [
             action
             for action in self.parser._actions
@@ -39,12 +39,12 @@ class CommandParser(NamedTuple):
 
     @property
     def operands(self) -> list[argparse.Action]:
-        """What it takes beside options."""
+        """Return the arguments that it takes beside options."""
         return [action for action in self.parser._actions if not action.option_strings]
 
 
 def parsers(app: App) -> Iterator[CommandParser]:
-    """Every command in alphabetical order."""
+    """Yield every command in alphabetical order."""
     for name, place in sorted(app.command_manager):
         command = place.load()(app, None)
         parser = command.get_parser(f"{app.NAME} {name}")
@@ -53,7 +53,7 @@ def parsers(app: App) -> Iterator[CommandParser]:
 
 
 def explained(action: argparse.Action) -> str:
-    """The help of an option with its default filled in."""
+    """Return the help of an option with its default filled in."""
     values = {**vars(action), "prog": "placement"}
     return (action.help or "") % values if "%(" in (action.help or "") else (action.help or "")
 
@@ -79,7 +79,7 @@ class PrintCompletion(Action):
 
 
 class _Words:
-    """Which words may follow which; a command is known by its words, the one without any is placement."""
+    """The words that may follow each command; a command is known by its words, placement itself by none."""
 
     def __init__(self, app: App) -> None:
         known = list(parsers(app))
@@ -95,12 +95,12 @@ class _Words:
 
     @property
     def prefixes(self) -> list[str]:
-        """Every word or words that a command begins with or consists of."""
+        """Return all sequences of words that a command begins with or consists of."""
         found = {name for name in self.commands if name}
         return sorted(found | {name for name in self.next if name})
 
     def choices(self) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """(command, option or "" for an operand, the values to choose from)."""
+        """Yield (command, option or "" for an operand, the values to choose from)."""
         for name, command in self.commands.items():
             for action in [*command.options, *command.operands]:
                 if action.choices:
@@ -108,7 +108,7 @@ class _Words:
                         yield name, string, [str(choice) for choice in action.choices]
 
     def strings(self, name: str) -> list[str]:
-        """The options of a command as they are written, and those that may stand anywhere."""
+        """Return the options of a command as they are written, and the options that may stand anywhere."""
         actions = [*self.commands[name].options, *(self.commands[_GLOBAL].options if name != _GLOBAL else ())]
         return list(dict.fromkeys(string for action in actions for string in action.option_strings))
 
@@ -128,7 +128,7 @@ def _find(words: _Words) -> str:
 
 
 def _cases(words: _Words) -> Iterator[str]:
-    """What may come at the cursor, as the list `reply`; an empty one means a file."""
+    """Yield shell code that puts what may come at the cursor into `reply`; an empty list means a file."""
     yield '  case "$command|$previous" in'
     for name, option, choices in words.choices():
         if option:
@@ -218,7 +218,7 @@ def _fish_option(name: str, action: argparse.Action) -> str:
         strings.append("-r")
     if action.choices:
         strings.append(f"-f -a {shlex.quote(' '.join(map(str, action.choices)))}")
-    # Those of all commands may stand behind any.
+    # Options of all commands may stand behind any.
     line = _fish_line(name) if name != _GLOBAL else "complete -c placement"
     return f"{line} {' '.join(strings)} -d {shlex.quote(explained(action))}"
 
@@ -313,7 +313,7 @@ def _title(command: CommandParser) -> str:
 
 
 def _written(action: argparse.Action) -> str:
-    """An argument as it is typed, with what stands for its value."""
+    """Return an argument as it is typed, with what stands for its value."""
     value = action.metavar or (
         "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
     )
@@ -324,6 +324,6 @@ def _written(action: argparse.Action) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that is none of troff's requests, on one line."""
+    """Return the text on one line, escaped so that troff takes none of it for a request."""
     escaped = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -1,4 +1,4 @@
-"""What commands are made of: doing something, listing rows, showing one thing.
+"""The base of all commands: commands that do something, list rows, or show one thing.
 
 cliff looks for plugins of every command in all installed packages. Here are none, and the search would take
 longer than most commands do, so commands and formatters are wired by hand.
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 Argument = Callable[[argparse.ArgumentParser], object]
-"""Adds itself to a parser."""
+"""A function that adds an argument to a parser."""
 Pairs = list[tuple[str, str]]
 STANDARD_INPUT = "-"
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """An argument of a command, as argparse takes it."""
+    """Return an argument of a command, as argparse takes it."""
     return lambda parser: parser.add_argument(*names, **options)
 
 
@@ -51,28 +51,28 @@ CLUSTER = argument("cluster", help="name of the cluster")
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
+    """Return a whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
     return int(text)
 
 
 def port_number(text: str) -> int:
-    """A port to listen on; 0 would be any. Raises ArgumentTypeError."""
+    """Return a port to listen on, but not 0, which would be any. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
     return int(text)
 
 
 def consumer_uuid(text: str) -> str:
-    """The UUID of a consumer. Raises ArgumentTypeError."""
+    """Return the UUID of a consumer. Raises ArgumentTypeError."""
     if normalize_uuid(text) is None:
         raise argparse.ArgumentTypeError(f"must be a UUID, not {text!r}")
     return text
 
 
 def parameter(text: str) -> tuple[str, str]:
-    """A query parameter. Raises ArgumentTypeError."""
+    """Return a query parameter. Raises ArgumentTypeError."""
     key, separator, value = text.partition("=")
     if not separator:
         raise argparse.ArgumentTypeError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
@@ -83,7 +83,7 @@ QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="
 
 
 def read_bytes(name: str) -> bytes:
-    """What is in the file, or comes from standard input. Raises PlacementError naming the file."""
+    """Return the content of the file, or of standard input. Raises PlacementError naming the file."""
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except (OSError, ValueError) as error:
@@ -92,7 +92,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def read_json(name: str) -> object:
-    """The JSON in the file. Raises PlacementError naming the file."""
+    """Return the JSON in the file. Raises PlacementError naming the file."""
     try:
         document: object = json.loads(read_bytes(name))
     except (ValueError, RecursionError) as error:
@@ -107,18 +107,18 @@ _SINGLE = {**_BOTH, "csv": SingleCsv, "shell": ShellFormatter}
 DRAWING = "tree"
 PROSE = "text"
 ENOUGH = 1000
-"""So many more are enough to be counted, and no fleet makes an answer for people large."""
+"""How many more entries are counted at most, so that no fleet makes an answer for people large."""
 _Entry = TypeVar("_Entry")
 
 
 class _Formatters:
-    """Formatters by name, as cliff asks for them."""
+    """A collection of formatters by name, as cliff asks for them."""
 
     def __init__(self, classes: Mapping[str, Any]) -> None:
         self._found = {name: SimpleNamespace(obj=formatter()) for name, formatter in classes.items()}
 
     def names(self) -> list[str]:
-        """The names to choose from."""
+        """Return the names to choose from."""
         return list(self._found)
 
     def __iter__(self) -> Iterator[SimpleNamespace]:
@@ -129,7 +129,7 @@ class _Formatters:
 
 
 class _Wired(Command):
-    """No plugins; the service at hand."""
+    """A command without plugins that has the service at hand."""
 
     arguments: ClassVar[Sequence[Argument]] = ()
     auth_required: ClassVar[bool] = True
@@ -139,26 +139,26 @@ class _Wired(Command):
     _hooks: Any
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """The parser of the command's arguments."""
+        """Return the parser of the command's arguments."""
         parser: ArgumentParser = super().get_parser(prog_name)
         for add in self.arguments:
             add(parser)
         return parser
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run it; returns the exit status."""
+        """Run the command and return its exit status."""
         return super().run(parsed_args) or self.exit_status
 
     def _load_hooks(self) -> None:
         self._hooks = []
 
     def get_epilog(self) -> str:
-        """Nothing: cliff would tell which package a command comes from."""
+        """Return nothing, as cliff would name the package that a command comes from."""
         return ""
 
     @property
     def client(self) -> Client:
-        """The service that --url names, or that the `openstack` client is signed in to."""
+        """Return the service that --url names, or that the `openstack` client is signed in to."""
         manager = getattr(self.app, "client_manager", None)
         if manager is not None:
             found: Client = manager.placement_forest
@@ -186,7 +186,7 @@ class _Rows(_Wired, Lister):
     _rest = ""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """The parser of the command's arguments."""
+        """Return the parser of the command's arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--wide", action="store_true", help="show all columns, however narrow the terminal is"
@@ -195,14 +195,14 @@ class _Rows(_Wired, Lister):
 
     @property
     def formatter_default(self) -> str:
-        """The form for people."""
+        """Return the form for people."""
         return self._form
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run it; returns the exit status."""
+        """Run the command and return its exit status."""
         parsed_args.left_out_first = self.left_out_first
         if parsed_args.formatter == self._form and (parsed_args.columns or parsed_args.wide):
-            # Whoever chooses columns wants rows.
+            # A choice of columns asks for rows.
             parsed_args.formatter = _TABLE
         status = super().run(parsed_args)
         if self._rest:
@@ -210,11 +210,11 @@ class _Rows(_Wired, Lister):
         return status
 
     def for_people(self, parsed_args: Namespace) -> bool:
-        """Whether a person reads the output, and not a program."""
+        """Return whether a person reads the output, and not a program."""
         return parsed_args.formatter in (_TABLE, self._form)
 
     def first(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
-        """The entries, for people only the first ones; the number of the others follows the output."""
+        """Return the entries, for people only the first; the number of the others follows the output."""
         if not self.for_people(parsed_args):
             return entries
         begun = list(islice(entries, most + ENOUGH))
@@ -254,7 +254,7 @@ class Drawing(_InLines):
 
 
 class Prose(_InLines):
-    """A command that tells in sentences."""
+    """A command that prints sentences."""
 
     _form = PROSE
 
@@ -266,7 +266,7 @@ _FEW_TREES = 20
 
 
 def in_trees(client: Client, roots: Collection[str]) -> Mapping[str, str]:
-    """The names, by uuid, of all providers in the trees of these roots."""
+    """Return the names, by uuid, of all providers in the trees of these roots."""
     # Each call is short, one for all providers is long; many short ones take longer than that.
     if len(roots) > _FEW_TREES:
         return _names(client, [])
@@ -277,7 +277,7 @@ def in_trees(client: Client, roots: Collection[str]) -> Mapping[str, str]:
 
 
 def of(client: Client, uuids: Collection[str]) -> Mapping[str, str]:
-    """The names of these providers, by uuid."""
+    """Return the names of these providers, by uuid."""
     found: dict[str, str] = {}
     for uuid in sorted(uuids):
         found.update(_names(client, [("uuid", uuid)]))
@@ -285,7 +285,7 @@ def of(client: Client, uuids: Collection[str]) -> Mapping[str, str]:
 
 
 def provider(client: Client, uuid_or_name: str) -> Mapping[str, Any]:
-    """The entry of one provider in the list of all. Raises PlacementError if there is none."""
+    """Return the entry of one provider in the list of all. Raises PlacementError if there is none."""
     uuid = normalize_uuid(uuid_or_name)
     query = ("name", uuid_or_name) if uuid is None else ("uuid", uuid)
     found = client.get("/resource_providers", [query])["resource_providers"]
@@ -309,7 +309,7 @@ _NUMBERED = re.compile(r"(.*\D)(0|[1-9][0-9]*)", re.DOTALL)
 
 
 def folded(held: Iterable[tuple[str, Held]]) -> Iterator[tuple[str, Held, int]]:
-    """(name, amounts of each, how many) of the providers that hold something; alike ones are one entry."""
+    """Yield (name, amounts of each, how many) for what is held of providers; alike ones are one entry."""
     groups: dict[tuple[str, tuple[tuple[str, int], ...]], list[str]] = {}
     for name, amounts in held:
         numbered = _NUMBERED.fullmatch(name)

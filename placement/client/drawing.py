@@ -22,7 +22,7 @@ COLUMNS = ("Provider", "Parent", "Resource", "Used", "Capacity", "Traits", "UUID
 
 
 class Level(NamedTuple):
-    """How much of a resource class there is, and how much of it is used."""
+    """The amount of a resource class that is used, and the amount that there is."""
 
     used: int
     capacity: int
@@ -30,7 +30,7 @@ class Level(NamedTuple):
 
 @dataclass(slots=True)
 class Provider:
-    """A provider with those below it."""
+    """A provider with the providers below it."""
 
     uuid: str
     name: str
@@ -40,7 +40,7 @@ class Provider:
 
 
 def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, ...]]:
-    """A row for each resource class of each provider, parents first; one row where there is none."""
+    """Yield a row for each resource class of each provider, parents first; one row if there is none."""
     described = Lines(provider.traits), provider.uuid
     if not provider.levels:
         yield provider.name, parent, None, 0, 0, *described
@@ -51,7 +51,7 @@ def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, .
 
 
 def from_node(body: Mapping[str, Any]) -> Provider:
-    """The tree in the description of a node."""
+    """Return the tree in the description of a node."""
     return Provider(
         body["uuid"],
         body["name"],
@@ -62,7 +62,7 @@ def from_node(body: Mapping[str, Any]) -> Provider:
 
 
 def fetch(client: Client, uuid_or_name: str) -> Provider:
-    """The whole tree that the provider is in, by what every placement service offers."""
+    """Fetch the whole tree that the provider is in, with calls that every placement service offers."""
     root = display.provider(client, uuid_or_name)["root_provider_uuid"]
     listed = client.get("/resource_providers", [("in_tree", root)])["resource_providers"]
     providers = {entry["uuid"]: _described(client, entry) for entry in listed}
@@ -106,7 +106,7 @@ _ASCII = _Pen("+- ", "`- ", "|  ", "#", "+", ".", "-")
 
 
 def draw(root: Provider, stdout: TextIO) -> list[str]:
-    """The lines of a drawing, in characters that the output can take."""
+    """Return the lines of a drawing, in characters that the output can take."""
     artist = _Artist(_pen(stdout), f"{root.name}/", stdout)
     return [root.name, *artist.below(root, "")]
 
@@ -120,7 +120,7 @@ def _pen(stdout: TextIO) -> _Pen:
 
 
 def bar(used: int, capacity: int, stdout: TextIO) -> str:
-    """How much of something is in use, in characters that the output can take."""
+    """Return a bar that shows how much of something is in use, in characters that the output can take."""
     return _Artist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
 
 
@@ -132,7 +132,7 @@ class _Artist:
         self._prefix = prefix
 
     def below(self, provider: Provider, margin: str) -> Iterator[str]:
-        """Everything that belongs to a provider, behind the margin."""
+        """Yield the lines of everything that belongs to a provider, behind the margin."""
         alike, others = _parted(provider.children)
         inner = margin + (self._pen.trunk if others else " " * len(self._pen.trunk))
         width = max((len(name) for name in provider.levels), default=0)
@@ -146,7 +146,7 @@ class _Artist:
             yield from self.below(child, margin + (" " * len(self._pen.trunk) if last else self._pen.trunk))
 
     def bar(self, level: Level) -> str:
-        """A bar that is filled as far as something is used."""
+        """Return a bar that is filled as far as something is used."""
         filled = min(self._width, level.used * self._width // level.capacity) if level.capacity else 0
         # Little is not nothing.
         begun = self._pen.part if level.used and not filled else ""
@@ -155,7 +155,7 @@ class _Artist:
         return painted(used, _colour(level), self._stdout) + free
 
     def _cells(self, leaves: Sequence[Provider]) -> Iterator[str]:
-        """Alike leaves, such as the cores of a NUMA node: their sums, then a character for each."""
+        """Yield lines for alike leaves, such as cores of a NUMA node: sums, then a character for each."""
         ((name, _),) = leaves[0].levels.items()
         levels = [leaf.levels[name] for leaf in leaves]
         used, capacity = sum(level.used for level in levels), sum(level.capacity for level in levels)
@@ -171,18 +171,18 @@ class _Artist:
         return self._pen.full if level.used >= level.capacity else self._pen.part
 
     def _short(self, provider: Provider) -> str:
-        """Its name, without the name of the root where that comes first."""
+        """Return its name, without the name of the root where that comes first."""
         return provider.name.removeprefix(self._prefix)
 
 
 def _colour(level: Level) -> str:
-    """How near to its end a resource is."""
+    """Return the colour that shows how nearly full a resource is."""
     share = level.used / level.capacity if level.capacity else 1
     return RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
 
 
 def _parted(children: Sequence[Provider]) -> tuple[list[list[Provider]], list[Provider]]:
-    """Leaves that offer the same single class, class by class, and all other children."""
+    """Return groups of leaves that offer the same single class, and all other children."""
     leaves: dict[str, list[Provider]] = {}
     for child in children:
         if not child.children and len(child.levels) == 1:
@@ -192,7 +192,7 @@ def _parted(children: Sequence[Provider]) -> tuple[list[list[Provider]], list[Pr
     return alike, [child for child in children if child.uuid not in drawn]
 
 
-# Whose each logical CPU of a node is, as text: a character for each CPU, cores apart.
+# The owners of the logical CPUs of a node, as text: a character for each CPU, cores apart.
 
 
 _CPUS_PER_LINE = 64
@@ -201,7 +201,7 @@ Cpu = Mapping[str, Any]
 
 
 class _Sign(NamedTuple):
-    """How CPUs of an owner are drawn, also where only ASCII can be written, and what that means."""
+    """A sign for the CPUs of an owner, also where only ASCII can be written, and its meaning."""
 
     line: str
     ascii: str
@@ -224,7 +224,7 @@ _UNKNOWN = _Sign("!", "!", "of somebody unknown")
 
 
 def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
-    """A line or more for each NUMA node, then the legend of what occurs."""
+    """Yield a line or more for each NUMA node, then the legend of what occurs."""
     plain = _only_ascii(stdout)
     yield "CPUs"
     for place, mine in _places(cpus).items():
@@ -239,7 +239,7 @@ def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
 
 
 def notes(node: Mapping[str, Any]) -> Iterator[str]:
-    """The pools as they are and as they are reported, where each pod runs, and the remarks about the node."""
+    """Yield the pools as they are and as reported, where pods run, reservations, and remarks on the node."""
     for heading, lines in (
         ("Pools", _pools(node)),
         ("Pods", _pods(node)),
@@ -279,7 +279,7 @@ def _listed(cpus: str) -> str:
 
 
 def _kept(left: Mapping[str, Any]) -> str:
-    """What a reservation has left, in words."""
+    """Return what a reservation has left, in words."""
     parts = [f"{name} {amount}" for name, amount in left["resources"].items()]
     if left["cpuset"]:
         parts.insert(0, f"CPUs {left['cpuset']}")
@@ -295,7 +295,7 @@ def _only_ascii(stdout: TextIO) -> bool:
 
 
 def _places(cpus: Sequence[Cpu]) -> dict[str, list[Cpu]]:
-    """The CPUs of each NUMA node, siblings side by side."""
+    """Return the CPUs of each NUMA node, siblings side by side."""
     found: dict[str, list[Cpu]] = {}
     for cpu in sorted(cpus, key=lambda cpu: (cpu["socket"], cpu["numa"], cpu["core"], cpu["cpu"])):
         found.setdefault(f"socket {cpu['socket']}, numa-{cpu['numa']}", []).append(cpu)
@@ -325,7 +325,7 @@ _GUESSED = "guessed: its request is not known, so amounts and traits are kept"
 
 
 def summary(plan: Mapping[str, Any]) -> str:
-    """What a plan achieves, and how far from the best it may be, in a sentence or two."""
+    """Return what a plan achieves, and how far from the best it may be, in a sentence or two."""
     moves, bound = len(plan["moves"]), plan["bound"]
     told = _achieved(plan)
     if moves:
@@ -341,7 +341,7 @@ def summary(plan: Mapping[str, Any]) -> str:
 
 
 def _out_of_reach(plan: Mapping[str, Any]) -> str:
-    """Why a plan does not reach its goal; plans that were written before they told so have no `why`."""
+    """Return why a plan does not reach its goal; plans that older releases wrote have no `why`."""
     if not plan["complete"]:
         return f"more may be possible: {plan.get('why') or 'the time was up before all was tried'}"
     impossible = plan["bound"]["by"] == "impossible"
@@ -365,7 +365,7 @@ def _marked(move: Mapping[str, Any]) -> str:
 
 
 def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
-    """The lines of a plan, in characters that the output can take."""
+    """Yield the lines of a plan, in characters that the output can take."""
     yield summary(plan)
     hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
     for at, move in enumerate(plan["moves"], start=1):

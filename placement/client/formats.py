@@ -1,4 +1,4 @@
-"""How rows and fields are written: tables that fit the terminal, CSV and YAML for whoever reads them."""
+"""The formats of rows and fields: tables that fit the terminal, CSV and YAML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BETWEEN = 3
 
 
 class Csv(CSVLister):
-    """Rows whose cells are plain text: a spreadsheet has no use for Python's idea of a list."""
+    """A CSV format with cells of plain text: a spreadsheet has no use for Python's idea of a list."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -39,7 +39,7 @@ class Csv(CSVLister):
 
 
 class SingleCsv(Csv):
-    """One thing as a header and a row."""
+    """A CSV format of one thing as a header and a row."""
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
@@ -49,7 +49,7 @@ class SingleCsv(Csv):
 
 
 class Yaml(YAMLFormatter):
-    """YAML that repeats what occurs twice, for anchors help no reader."""
+    """A YAML format that repeats what occurs twice, as anchors help no reader."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -68,7 +68,7 @@ class Yaml(YAMLFormatter):
 class Table(TableFormatter):
     """A table as wide as the terminal: text is broken between words only, so names and UUIDs stay whole.
 
-    Where that is too wide, columns are left out, `parsed_args.left_out_first` before those on the right,
+    Where that is too wide, columns are left out: `parsed_args.left_out_first`, then columns from the right,
     unless `--wide` or `-c` asks for them.
     """
 
@@ -100,7 +100,7 @@ class Table(TableFormatter):
 
 
 class Text(ValueFormatter):
-    """Lines of text; those that are longer than the terminal is wide go on below, indented."""
+    """A format of lines of text; a line that is longer than the terminal is wide goes on below, indented."""
 
     def emit_list(
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
@@ -108,7 +108,7 @@ class Text(ValueFormatter):
         """Write the only cell of each row."""
         room = _room(parsed_args, stdout)
         for (line,) in data:
-            # Coloured lines are drawings, which nobody could read in pieces.
+            # Coloured lines are drawings, which cannot be read in pieces.
             if room is None or len(line) <= room or _ESCAPE in line:
                 written = [line]
             else:
@@ -128,7 +128,7 @@ def _continued(line: str, room: int) -> list[str]:
 
 
 def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
-    """How many characters fit a line; None in files and pipes, unless somebody says so."""
+    """Return how many characters fit a line; None in files and pipes, unless an option asks for a width."""
     if parsed.max_width > 0:
         return int(parsed.max_width)
     return get_terminal_size().columns if stdout.isatty() or parsed.fit_width else None
@@ -137,7 +137,7 @@ def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
 def _fitting(
     names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int, first: Sequence[str]
 ) -> list[int]:
-    """The columns that stay; the first one always does."""
+    """Return the columns that stay; the first one always does."""
     order = [*(names.index(name) for name in first if name in names)]
     order += [at for at in range(len(names) - 1, 0, -1) if at not in order]
     shown = list(range(len(names)))
@@ -149,7 +149,7 @@ def _fitting(
 
 
 def _least(names: Sequence[str], cells: Sequence[Sequence[list[str]]], at: int) -> int:
-    """The width of the longest word of a column."""
+    """Return the width of the longest word of a column."""
     words = (len(word) for row in cells for line in row[at] for word in line.split())
     return max(len(names[at]), max(words, default=0))
 
@@ -171,7 +171,7 @@ def _write(
 
 
 def _widths(names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int | None) -> list[int]:
-    """How wide the columns are; those of many words share what the others leave."""
+    """Return the widths of the columns; columns of many words share what the others leave."""
     widths = [
         max(len(name), max((len(line) for row in cells for line in row[at]), default=0))
         for at, name in enumerate(names)
@@ -180,7 +180,7 @@ def _widths(names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: in
         return widths
     least = [_least(names, cells, at) for at in range(len(names))]
     spare = max(0, room - 1 - sum(width + _BETWEEN for width in least))
-    # Who needs little gets it, the rest is for who needs more.
+    # Columns that need little get it, the rest is for columns that need more.
     order = sorted(range(len(names)), key=lambda at: widths[at] - least[at])
     for waiting, at in zip(range(len(order), 0, -1), order, strict=True):
         given = min(widths[at] - least[at], spare // waiting)
@@ -209,7 +209,7 @@ def _row(cells: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[
 
 
 def _lines(cell: Any) -> list[str]:
-    """A cell as people read it; what is not there is empty."""
+    """Return the lines of a cell as people read it; a missing value is an empty line."""
     text = cell.human_readable() if isinstance(cell, FormattableColumn) else cell
     return [""] if text is None else str(text).splitlines() or [""]
 
@@ -237,64 +237,64 @@ def _dump(document: object, stdout: TextIO) -> None:
     yaml.dump(document, stdout, Dumper, default_flow_style=False)
 
 
-# Cells that people and programs read differently.
+# Cells with a form for people and another one for programs.
 
 
 class ResourceAmounts(FormattableColumn[Mapping[str, int]]):
-    """Amounts by resource class."""
+    """A cell of amounts by resource class."""
 
     def human_readable(self) -> str:
-        """One amount a line."""
+        """Return one amount a line."""
         return "\n".join(f"{name}={amount}" for name, amount in sorted(self._value.items()))
 
 
 class Lines(FormattableColumn[Sequence[str]]):
-    """Texts."""
+    """A cell of texts."""
 
     def human_readable(self) -> str:
-        """One text a line."""
+        """Return one text a line."""
         return "\n".join(self._value)
 
 
 class Pairs(FormattableColumn[Mapping[str, str]]):
-    """Texts by name."""
+    """A cell of texts by name."""
 
     def human_readable(self) -> str:
-        """One pair a line."""
+        """Return one pair a line."""
         return "\n".join(f"{name}={text}" for name, text in self._value.items())
 
 
 class Containers(FormattableColumn[Sequence[Mapping[str, Any]]]):
-    """Containers of a pod."""
+    """A cell of the containers of a pod."""
 
     def human_readable(self) -> str:
-        """One container a line, with the CPUs on which it runs."""
+        """Return one container a line, with the CPUs on which it runs."""
         return "\n".join(
             f"{container['name']}: CPUs {container.get('cpuset', '?') or 'none'}" for container in self._value
         )
 
 
 class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
-    """What came closest to a condition that none meets."""
+    """A cell of the near misses of a condition that none meets."""
 
     def human_readable(self) -> str:
-        """What each lacks, a sentence a line."""
+        """Return what each lacks, a sentence a line."""
         return "\n".join(sentence for miss in self._value for sentence in miss["sentences"])
 
 
 class Groups(FormattableColumn[Mapping[str, Any]]):
-    """Request groups by suffix."""
+    """A cell of request groups by suffix."""
 
     def human_readable(self) -> str:
-        """One group a line: its suffix, its amounts, its traits."""
+        """Return one group a line: its suffix, its amounts, its traits."""
         return "\n".join(f"{suffix or '(base)'}: {_asked(group)}" for suffix, group in self._value.items())
 
 
 class Cells(FormattableColumn["Sequence[Mapping[str, Any]] | None"]):
-    """Guest NUMA cells."""
+    """A cell of the NUMA cells of a guest."""
 
     def human_readable(self) -> str:
-        """One cell a line."""
+        """Return one cell a line."""
         return "\n".join(
             f"{cell['id']}: shared {_cpus(cell['cpuset'])}, dedicated {_cpus(cell['pcpuset'])}, "
             f"{cell['memory']} MiB"
@@ -322,7 +322,7 @@ _NO_COLOUR = "NO_COLOR"
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
-    """The text in this colour where a terminal shows it and nobody objects by NO_COLOR (no-color.org)."""
+    """Return the text in this colour where a terminal shows it, unless NO_COLOR is set (no-color.org)."""
     plain = os.environ.get(_NO_COLOUR) or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return text if plain or not text else f"\033[{colour}m{text}\033[0m"
 
@@ -343,9 +343,9 @@ class PagedList:
         self._cursor = cursor
 
     def entries(self, given: Mapping[str, str | None], limit: int | None) -> Iterator[dict[str, Any]]:
-        """The entries to which all that is given applies, at most `limit`.
+        """Return the entries that meet all that is given, at most `limit`.
 
-        The first page is read at once: what is refused shall be so before anything is written.
+        The first page is read at once, so that a refusal comes before anything is written.
         """
         query = [(key, value) for key, value in given.items() if value is not None]
         query.append(("limit", str(min(limit or _PAGE, _PAGE))))
@@ -362,7 +362,7 @@ class PagedList:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows under a header, cells in the middle of their columns."""
+    """Return rows under a header, with cells in the middle of their columns."""
     texts = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*texts, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
@@ -374,7 +374,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def stacked(title: str, blocks: Sequence[Sequence[str]]) -> str:
-    """Blocks of lines below a title, one column wide."""
+    """Return blocks of lines below a title, one column wide."""
     width = max(len(line) for line in [title, *(line for block in blocks for line in block)])
     rule = f"+{'-' * (width + 2)}+"
     parts = [rule]

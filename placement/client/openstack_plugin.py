@@ -1,7 +1,7 @@
 """The commands of `placement` inside the `openstack` client: `openstack placement node show ...`.
 
-That client imports this module for every command, whoever it belongs to, so it imports little. Which commands
-there are is said in pyproject.toml; they are the classes that `placement` itself runs.
+That client imports this module for every command of any project, so it imports little. Its commands are
+listed in pyproject.toml; they are the classes that `placement` itself runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ API_VERSIONS = ("1",)
 
 
 def make_client(instance: Any) -> SignedIn:
-    """What the commands ask: the placement service of the cloud that the client is signed in to."""
+    """Return a client of the placement service of the cloud that the `openstack` client is signed in to."""
     from placement.client.client import SignedIn
 
     return SignedIn(instance.session, instance.region_name, instance.interface)
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser as it is: the commands need no options of the whole client."""
+    """Return the parser as it is: the commands need no options of the whole client."""
     return parser

@@ -1,4 +1,4 @@
-"""`placement import` and `placement export`: moving over from OpenStack Placement, and back."""
+"""`placement import`, `export` and `verify`: moving over from OpenStack Placement, and back."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _run(parsed: argparse.Namespace, move: Callable[..., Report]) -> None:
 
 
 def _incumbent(given: str) -> str:
-    """The URL of the incumbent's database. Raises PlacementError for a file that has none."""
+    """Return the URL of the incumbent's database. Raises PlacementError for a file that has none."""
     from placement.common import secrets
     from placement.server.settings import connection_in
 
@@ -105,7 +105,7 @@ def _incumbent(given: str) -> str:
 
 
 class Meter:
-    """How far it is, on standard error: one line that changes on a terminal, else a line now and then."""
+    """A meter on standard error: one line that changes on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         self._what = ""
@@ -113,7 +113,7 @@ class Meter:
         self._width = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """`done` of `total` are there."""
+        """Show that `done` of `total` are there."""
         is_terminal = sys.stderr.isatty()
         now = time.monotonic()
         ends = done >= total
@@ -123,7 +123,7 @@ class Meter:
             return
         self._told = now
         line = f"{what}: {done} of {total}"
-        # What is left of a longer line is written over.
+        # The rest of a longer line is written over.
         begin = f"\r{line:{self._width}}" if is_terminal else line
         self._width = 0 if ends else len(line)
         end = "\n" if ends or not is_terminal else ""
@@ -148,7 +148,7 @@ def _tell(report: Report, is_rehearsed: bool) -> None:
 class VerifyServices(Action):
     """Compare two running placement services, ours or OpenStack Placement's, by reading both over HTTP.
 
-    Prints what differs, and ends with 1 if anything does. Whoever asks needs the right to read everything.
+    Prints what differs, and ends with 1 if anything does. The caller needs the right to read everything.
     """
 
     arguments = (
@@ -164,7 +164,7 @@ class VerifyServices(Action):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Compare and print; 1 if anything differs."""
+        """Compare and print; return 1 if anything differs."""
         from placement.client.client import Client
 
         token = self.app.options.token
@@ -186,7 +186,7 @@ class VerifyServices(Action):
 
 
 _OF_PROVIDER = ("inventories", "usages", "traits", "aggregates", "allocations")
-# Work is handed to threads in portions, so that differences are told while the comparison goes on.
+# Work is handed to threads in portions, so that progress is shown while the comparison goes on.
 _PORTION = 2000
 
 Progress = Callable[[str, int, int], None]
@@ -195,7 +195,7 @@ Connect = Callable[[], Client]
 
 @dataclass
 class Agreement:
-    """How much was compared, and what differs: a sentence each."""
+    """The numbers of things compared, and a sentence for each difference."""
 
     compared: dict[str, int] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
@@ -205,7 +205,7 @@ class Comparison:
     """Two services, A and B, each asked by several threads at once."""
 
     def __init__(self, connect_a: Connect, connect_b: Connect, clients: int) -> None:
-        """`connect_a` and `connect_b` make a client, which one thread uses; there are `clients` threads."""
+        """Take `connect_a` and `connect_b` to make clients for each of `clients` threads."""
         self._connect = (connect_a, connect_b)
         self._clients = clients
         self._own = threading.local()
@@ -214,7 +214,7 @@ class Comparison:
     def run(self, sample: int | None, progress: Progress) -> Agreement:
         """Compare names, providers with all they have, and the consumers that hold something of them.
 
-        `sample` limits the providers, chosen by chance. What differs is read once more before it is told, as
+        `sample` limits the providers, chosen by chance. What differs is read once more before it counts, as
         both services may be written to meanwhile. Raises ServiceError.
         """
         self._names(
@@ -228,7 +228,7 @@ class Comparison:
         return self._found
 
     def _names(self, what: str, read: Callable[[Client], set[str]]) -> list[str]:
-        """Compare two sets of names; those that both have."""
+        """Compare two sets of names; return the names that both have."""
         a, b = (read(client) for client in self._both())
         if a != b:
             a, b = (read(client) for client in self._both())
@@ -238,7 +238,7 @@ class Comparison:
         return sorted(a & b)
 
     def _each(self, what: str, uuids: list[str], read: _Read, progress: Progress) -> set[str]:
-        """Compare one thing after another; the consumers that were met."""
+        """Compare things, several at a time; return the consumers that were met."""
         met: set[str] = set()
         with ThreadPoolExecutor(self._clients) as pool:
             done = 0
@@ -263,7 +263,7 @@ class Comparison:
         return {*(a.get("allocations") or {}), *(b.get("allocations") or {})}, differences
 
     def _both(self) -> tuple[Client, Client]:
-        """The clients of this thread."""
+        """Return the clients of this thread."""
         if not hasattr(self._own, "clients"):
             self._own.clients = tuple(connect() for connect in self._connect)
         clients: tuple[Client, Client] = self._own.clients
@@ -282,7 +282,7 @@ def _providers(client: Client) -> Iterator[str]:
 
 
 def _provider(client: Client, uuid: str) -> dict[str, Any]:
-    """The provider and all it has, without order and links."""
+    """Return the provider and all it has, without order and links."""
     own = client.get(path("resource_providers", uuid))
     found = {key: value for key, value in own.items() if key not in ("links", "uuid")}
     for part in _OF_PROVIDER:
@@ -292,7 +292,7 @@ def _provider(client: Client, uuid: str) -> dict[str, Any]:
 
 
 def _consumer(client: Client, uuid: str) -> dict[str, Any]:
-    """What a consumer is and holds, without the generations of providers."""
+    """Return what a consumer is and holds, without the generations of providers."""
     found = dict(client.get(path("allocations", uuid)))
     held = found.pop("allocations")
     return {**found, "resources": {provider: entry["resources"] for provider, entry in held.items()}}

@@ -20,7 +20,7 @@ _READ_AT_ONCE = 5000
 
 
 def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progress) -> set[str]:
-    """Add and change consumers until those of the source are there; their uuids."""
+    """Add and change consumers until the ones of the source are there; return their uuids."""
     table = source.tables.consumers
     total = source.rows(sa.select(sa.func.count()).select_from(table))[0][0]
     columns = [table.c[name] for name in ("id", *_CONTENT, "created_at", "updated_at")]
@@ -38,7 +38,7 @@ def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progres
 
 
 def _present(target: Side) -> dict[str, Any]:
-    """The consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
+    """Return the consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
     table = target.tables.consumers
     cluster = table.c.cluster_id if target.is_ours else sa.null()
     rows = target.rows(sa.select(table.c.id, cluster, *(table.c[name] for name in _CONTENT)))
@@ -112,7 +112,7 @@ def _incomplete(uuid: str, project: int, user: int) -> dict[str, Any]:
 
 
 def only_in(target: Side, wanted: set[str]) -> list[str]:
-    """The consumers that the target has alone, without those that have something to do with clusters."""
+    """Return the consumers that only the target has, unless they are of clusters or hold resources there."""
     table, held = target.tables.consumers, target.tables.allocations
     query = sa.select(table.c.uuid)
     if target.is_ours:
@@ -123,7 +123,7 @@ def only_in(target: Side, wanted: set[str]) -> list[str]:
 
 
 def remove(gone: list[str], target: Side, report: Report) -> None:
-    """Remove consumers; what they held was removed with what their providers have."""
+    """Remove consumers; what they held was removed with the rows of its providers."""
     table = target.tables.consumers
     for some in portions(gone, AT_ONCE):
         target.connection.execute(sa.delete(table).where(table.c.uuid.in_(some)))
@@ -132,12 +132,12 @@ def remove(gone: list[str], target: Side, report: Report) -> None:
 
 # Whether two databases say the same: what is used of every provider, and what every consumer is and holds.
 #
-# The rows are read again, and told by the names and uuids that each database has for its ids, so that a
-# mistake in translating ids shows.
+# The rows are read again, with the names and uuids that each database has for its ids, so that a mistake in
+# translating ids shows.
 
 
 _PROVIDERS_AT_ONCE = 5000
-# Whose column has the names that each kind of id stands for.
+# The column with the names that each kind of id stands for.
 _NAMED_BY = {
     "providers": "uuid",
     "resource_classes": "name",
@@ -166,7 +166,7 @@ class _Known:
 def differences(
     source: Side, target: Side, moved: Mapping[int, int], consumers: Set[str], progress: Progress
 ) -> Iterator[str]:
-    """A sentence for each provider and consumer about which the two do not agree.
+    """Yield a sentence for each provider and consumer about which the two do not agree.
 
     `moved` are all providers of the source, target ids by source ids; `consumers` are the uuids of all that
     the target is to have from the source.
@@ -206,7 +206,7 @@ def _known(side: Side) -> _Known:
 
 
 def _held(known: _Known, ids: Sequence[int]) -> Facts:
-    """(consumer, provider, class, amount) of what is held of these providers."""
+    """Return (consumer, provider, class, amount) of what is held of these providers."""
     columns = ("consumer_id", _PROVIDER, "resource_class_id", "used")
     return _amounts(known, known.side.rows_of(known.side.tables.allocations, columns, _PROVIDER, ids))
 
@@ -217,7 +217,7 @@ def _amounts(known: _Known, rows: Iterable[Sequence[Any]]) -> Facts:
 
 
 def _sums(held: Facts) -> Facts:
-    """(provider, class, sum of what is used of it)."""
+    """Return (provider, class, sum of what is used of it)."""
     used: dict[tuple[str, str], int] = defaultdict(int)
     for _, provider, resource_class, amount in held:
         used[provider, resource_class] += amount
@@ -225,7 +225,7 @@ def _sums(held: Facts) -> Facts:
 
 
 def _kept(known: _Known, ids: Sequence[int]) -> Facts:
-    """The same from the sums that this service keeps with inventories."""
+    """Return (provider, class, sum), as `_sums` does, from the sums that are kept with inventories."""
     columns = (_PROVIDER, "resource_class_id", "used")
     rows = known.side.rows_of(known.side.tables.inventories, columns, _PROVIDER, ids)
     providers, classes = known.providers, known.resource_classes
@@ -233,7 +233,7 @@ def _kept(known: _Known, ids: Sequence[int]) -> Facts:
 
 
 def _held_of_clusters(known: _Known, consumers: Set[str]) -> Facts:
-    """What these consumers hold of providers that belong to clusters, which no source knows."""
+    """Return what these consumers hold of providers that belong to clusters, which no source knows."""
     table = known.side.tables.allocations
     columns = [table.c[name] for name in ("consumer_id", _PROVIDER, "resource_class_id", "used")]
     rows = known.side.rows(sa.select(*columns).where(table.c[_PROVIDER].in_(foreign_ids(known.side))))
@@ -241,7 +241,7 @@ def _held_of_clusters(known: _Known, consumers: Set[str]) -> Facts:
 
 
 def _records(known: _Known) -> Mapping[str, tuple[Any, ...]]:
-    """(consumer, project, user, kind, generation) of all consumers that have a record, by their uuids."""
+    """Return (consumer, project, user, kind, generation) of all consumers with a record, by their uuids."""
     columns = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
     table = known.side.tables.consumers
     rows = known.side.rows(sa.select(*(table.c[name] for name in columns)))

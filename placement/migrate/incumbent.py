@@ -1,7 +1,6 @@
 """Databases of the incumbent: how one is opened, read at one moment and written all or nothing.
 
-Only moving uses them, so there are no time limits of ours, no pool, and nothing of the database is changed by
-looking at it.
+Only moving uses them, so there are no time limits of ours and no pool, and looking changes nothing in them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class IncumbentDatabase:
     """A database with the tables of OpenStack Placement: SQLite, PostgreSQL, MySQL or MariaDB."""
 
     def __init__(self, url: str) -> None:
-        """The database at `url`, as the incumbent's configuration has it. Raises BadRequest."""
+        """Set up the database at `url`, as the incumbent's configuration has it. Raises BadRequest."""
         try:
             parsed = sa.engine.make_url(url)
         except (sa.exc.ArgumentError, ValueError):
@@ -49,7 +48,7 @@ class IncumbentDatabase:
 
     @property
     def digits(self) -> int:
-        """How many digits of an allocation ratio it keeps."""
+        """Return how many digits of an allocation ratio it keeps."""
         return _SHORT_DIGITS if _DRIVERS[self._kind] == _DRIVERS["mysql"] else 17
 
     def _made(self) -> sa.Engine:
@@ -66,13 +65,13 @@ class IncumbentDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state. Raises Unavailable."""
+        """Begin a transaction that sees one state. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that commits unless the block raises. Raises Unavailable."""
+        """Begin a transaction that commits unless the block raises. Raises Unavailable."""
         with self._begun("BEGIN IMMEDIATE") as connection:
             yield connection
             connection.commit()
@@ -90,7 +89,7 @@ class IncumbentDatabase:
             raise Unavailable(f"The other database failed, {self.where}: {words_of(error)}") from error
 
     def missing(self, tables: sa.MetaData) -> list[str]:
-        """The tables and columns, as table.column, that it lacks. Raises Unavailable."""
+        """Return the tables and columns, as table.column, that it lacks. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             inspector = sa.inspect(connection)
             present = {
@@ -107,7 +106,7 @@ class IncumbentDatabase:
         return lacking
 
     def has(self, table: str) -> bool:
-        """Whether there is a table of this name. Raises Unavailable."""
+        """Return whether there is a table of this name. Raises Unavailable."""
         with self._begun("BEGIN") as connection:
             return bool(sa.inspect(connection).has_table(table))
 
@@ -218,12 +217,12 @@ allocations = sa.Table(
 
 # Rows of the incumbent that refer to nothing, which no table here can hold.
 #
-# The incumbent's own statements join such rows away, so nobody sees them there; they cannot be moved, and are
-# told rather than dropped.
+# The incumbent's own statements join such rows away, so they are not seen there. They cannot be moved, and
+# are reported rather than dropped.
 
 
 _SHOWN = 5
-# Which column of which table refers to which other table.
+# Tables, their columns that refer to a table, and that table.
 _REFERENCES = (
     ("providers", "root_provider_id", "providers"),
     ("providers", "parent_provider_id", "providers"),
@@ -243,7 +242,7 @@ _NAMED = (("providers", "name"), ("aggregates", "uuid"))
 
 
 def find(source: Side) -> list[str]:
-    """A sentence for each kind of rows that cannot be moved, with the first of them."""
+    """Return a sentence for each kind of rows that cannot be moved, with the first of them."""
     return [*_dangling(source), *_nameless(source), *_twice(source)]
 
 

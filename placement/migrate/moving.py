@@ -19,7 +19,7 @@ _SHOWN = 10
 
 
 def refuse_faulty(source: Side) -> None:
-    """Raises Conflict that lists the rows of the source which cannot be moved."""
+    """Raise Conflict if the source has rows that cannot be moved, and list them."""
     _refuse("The source has rows that cannot be moved; correct or delete them there", incumbent.find(source))
 
 
@@ -28,11 +28,11 @@ def move(
 ) -> Report:
     """Bring about in the target what the source holds, and compare both afterwards.
 
-    `owner`: project and user of consumers that have no record. What the target holds beside it stays if it
-    belongs to a cluster of this service, and is removed otherwise, but only if `may_remove`.
+    `owner` is the project and user of consumers that have no record. What else the target holds stays if it
+    belongs to a cluster of this service. Otherwise it is removed, but only if `may_remove`.
 
-    Raises Conflict for what clusters here have already, for what would have to be removed and may not, and if
-    the two differ in the end.
+    Raises Conflict for what clusters here have already, and for what would have to be removed and may not.
+    It is also raised if the two differ in the end.
     """
     report = Report()
     wanted, present = providers.read(source), providers.read(target)
@@ -82,7 +82,7 @@ Owner = tuple[str, str]
 
 
 class _Rehearsed(Exception):
-    """Ends a transaction that was only to show what it would do."""
+    """The end of a transaction that was only to show what it would do."""
 
 
 def bring_in(
@@ -132,7 +132,7 @@ def write_back(
 
 
 def _opened(url: str) -> IncumbentDatabase:
-    """The incumbent's database, if it is one."""
+    """Return the incumbent's database. Raises BadRequest if it is none."""
     other = IncumbentDatabase(url)
     if other.has(tables.clusters.name):
         raise BadRequest(f"this is a database of this service, not one of OpenStack Placement: {other.where}")

@@ -1,4 +1,4 @@
-"""Resource providers: those of the source are brought into the target as trees, others of it removed."""
+"""Resource providers: the source's are brought into the target as trees, its others are removed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _COLUMNS = (
     "created_at",
     "updated_at",
 )
-# No name that anybody gave begins so; for rows whose name another one gets.
+# No real name begins so; for rows that have to leave their name to another row.
 _ASIDE = "\x01moved aside "
 
 
 class Provider(NamedTuple):
-    """What a provider is: `parent` and `root` are uuids, as ids differ between databases."""
+    """A provider; `parent` and `root` are uuids, as ids differ between databases."""
 
     name: str
     generation: int
@@ -48,7 +48,7 @@ class Known:
 
 
 def read(side: Side) -> Known:
-    """All providers, in the order of their ids."""
+    """Return all providers, in the order of their ids."""
     table = side.tables.providers
     names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
     columns = [table.c[name] for name in (*names, "created_at", "updated_at")]
@@ -75,7 +75,7 @@ def read(side: Side) -> Known:
 
 
 def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
-    """The ids of providers that belong to clusters of this service, and of those below them."""
+    """Return a query for ids of providers that belong to clusters of this service, or are below such."""
     table, root = side.tables.providers, side.tables.providers.alias("root")
     return (
         sa.select(table.c.id)
@@ -85,7 +85,7 @@ def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
 
 
 def _top(id_: int, parents: dict[int, int | None]) -> int:
-    """The root of a provider of which old releases wrote no root."""
+    """Return the root of a provider for which old releases wrote no root."""
     seen = {id_}
     while (parent := parents.get(id_)) is not None and parent not in seen:
         seen.add(parent)
@@ -94,7 +94,7 @@ def _top(id_: int, parents: dict[int, int | None]) -> int:
 
 
 def refuse_taken(wanted: Known, present: Known) -> None:
-    """Raises Conflict if a provider belongs to a cluster here, or one there has the name."""
+    """Raise Conflict if a provider belongs to a cluster here, or a provider of a cluster has its name."""
     taken = sorted(uuid for uuid in present.foreign if uuid in wanted.providers)
     if taken:
         raise Conflict(f"providers that belong to clusters of this service: {_some(taken)}")
@@ -105,7 +105,7 @@ def refuse_taken(wanted: Known, present: Known) -> None:
 
 
 def only_in(present: Known, wanted: Known) -> list[str]:
-    """The providers that the target has alone, without those of clusters."""
+    """Return the providers that only the target has, without the ones of clusters."""
     return [
         uuid for uuid in present.providers if uuid not in wanted.providers and uuid not in present.foreign
     ]
@@ -114,9 +114,9 @@ def only_in(present: Known, wanted: Known) -> list[str]:
 def write(
     wanted: Known, present: Known, gone: Iterable[str], target: Side, report: Report, progress: Progress
 ) -> dict[str, int]:
-    """Add and change providers of the target until those of the source are there; their ids by uuid.
+    """Add and change providers of the target until the source's are there; return their ids by uuid.
 
-    `gone` are those that the target has alone: their names may be taken.
+    `gone` are the ones that only the target has: their names may be taken.
     """
     changed = [
         uuid
@@ -134,7 +134,7 @@ def write(
 
 
 def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Side) -> None:
-    """Names are unique at every moment, and may change their owners."""
+    """Move names aside that change owners, as names are unique at every moment."""
     aside = [
         {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
         for uuid in uuids
@@ -144,7 +144,7 @@ def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Sid
 
 
 def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], progress: Progress) -> None:
-    """Roots first, then their children, level by level; `ids` gets the new ones."""
+    """Insert roots first, then their children, level by level; `ids` gets the new ids."""
     done = 0
     while new:
         # A provider that becomes a root again may still be below another one: parents are known, not roots.
@@ -167,7 +167,7 @@ def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], pr
 
 
 def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
-    """The values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
+    """Return the values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
     provider = wanted.providers[uuid]
     parent = ids[provider.parent] if provider.parent else None
     return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
@@ -290,7 +290,7 @@ def copy(
 
 
 def _with_use(offered: Rows, held: Rows) -> Rows:
-    """The inventories with the sums of their allocations, which this service keeps."""
+    """Return the inventories with the sums of their allocations, which this service keeps."""
     used: dict[tuple[int, int], int] = defaultdict(int)
     for provider, resource_class, _, amount in held:
         used[provider, resource_class] += amount
@@ -300,7 +300,7 @@ def _with_use(offered: Rows, held: Rows) -> Rows:
 def _translated(
     source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
 ) -> Rows:
-    """The rows of the source, with the ids of the target."""
+    """Return the rows of the source, with the ids of the target."""
     rows = _read(source, kind, some)
     return {(moved[row[0]], names[row[1]], *row[2:-2]): (row[-2], row[-1]) for row in rows}
 
@@ -311,7 +311,7 @@ def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence[Any
 
 
 def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
-    """Replace the rows that differ, of the providers `here`; the providers they are of."""
+    """Replace the rows of the providers `here` that differ; return the providers of such rows."""
     present = {tuple(row[:-2]) for row in _read(target, kind, here)}
     surplus, missing = _differing(kind, present, wanted.keys(), target.digits)
     table = getattr(target.tables, kind.table)
@@ -326,7 +326,7 @@ def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report:
 def _differing(
     kind: _Kind, present: Set[Content], wanted: Set[Content], digits: int
 ) -> tuple[Set[Content], Set[Content]]:
-    """Rows that only one has, where ratios count by the digits that the target keeps."""
+    """Return rows that only one side has; ratios are compared by the digits that the target keeps."""
     if not present or _RATIO not in kind.columns:
         return present - wanted, wanted - present
     place = kind.columns.index(_RATIO)
@@ -342,7 +342,7 @@ def _differing(
 
 
 def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: Report) -> None:
-    """A row whose key goes and comes was changed."""
+    """Count the rows; a key that is both removed and added counts as one changed row."""
     gone = {row[: kind.key] for row in surplus}
     changed = sum(row[: kind.key] in gone for row in missing)
     changes = report.of(kind.title)

@@ -51,7 +51,7 @@ class _Lines:
         self._portions = portions(rows, _LINES_AT_ONCE)
 
     def read(self, _size: int) -> str:
-        """The next lines, none at the end."""
+        """Return the next lines, none at the end."""
         return "".join(map(_line, next(self._portions, ())))
 
 
@@ -88,12 +88,12 @@ _WRITTEN_AT_ONCE = 20_000
 _SPARSE = 3
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being moved, how many are done, and of how many."""
+"""A function that takes what is being moved, how many are done, and of how many."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A database with its tables: those of this service, or those of the incumbent under the same names.
+    """A database with the tables of this service, or the tables of the incumbent under the same names.
 
     `transaction` is there where rows of this service are written. `digits`: how many digits of an allocation
     ratio the database keeps.
@@ -106,29 +106,29 @@ class Side:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it has what only this service keeps: stamps, amounts in use, clusters."""
+        """Return whether it has what only this service keeps: stamps, amounts in use, clusters."""
         return self.tables is ours
 
     def rows(self, statement: Any, **parameters: Any) -> Sequence[Any]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         return self.connection.execute(statement, parameters).all()
 
     def rows_of(
         self, table: sa.Table, columns: Sequence[str], name: str, ids: Sequence[int]
     ) -> Iterable[Sequence[Any]]:
-        """These columns of the rows whose column `name` has one of the ids, of which there must be some."""
+        """Return these columns of the rows with one of the ids, at least one, in the column `name`."""
         place = columns.index(name)
         query = sa.select(*(table.c[column] for column in columns))
         least, most = min(ids), max(ids)
         if most - least >= _SPARSE * len(ids):
             return self.rows(query.where(table.c[name].in_(ids)))
-        # Much cheaper than a list; what lies between was never asked for.
+        # Much cheaper than a list; rows between the ids are left out again.
         rows, wanted = self.rows(query.where(table.c[name].between(least, most))), set(ids)
         return [row for row in rows if row[place] in wanted]
 
     @cached_property
     def stamped(self) -> dict[str, Any]:
-        """What a provider row needs besides its contents when it is written."""
+        """Return what a provider row needs besides its contents when it is written."""
         return {"revision": self.transaction.stamp} if self.transaction else {}
 
     def insert(
@@ -157,7 +157,7 @@ class Side:
 
 @dataclass
 class Changes:
-    """How many rows of a table were added, changed and removed."""
+    """The numbers of rows of a table that were added, changed and removed."""
 
     added: int = 0
     changed: int = 0
@@ -166,19 +166,19 @@ class Changes:
 
 @dataclass
 class Report:
-    """What moving did: the changes by what people call the rows, and what was compared afterwards."""
+    """The result of moving: changes by what people call the rows, and what was compared afterwards."""
 
     changes: dict[str, Changes] = field(default_factory=dict)
     completed_consumers: int = 0
     compared: dict[str, int] = field(default_factory=dict)
 
     def of(self, what: str) -> Changes:
-        """The changes of one kind of rows."""
+        """Return the changes of one kind of rows."""
         return self.changes.setdefault(what, Changes())
 
 
 def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int = AT_ONCE) -> Iterator[Any]:
-    """The rows in lists of at most `size`, telling how far they are."""
+    """Yield the rows in lists of at most `size`, and report how far they are."""
     done = 0
     for some in portions(rows, size):
         yield some
@@ -187,7 +187,7 @@ def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int 
 
 
 def rounded(ratio: float, digits: int) -> float:
-    """An allocation ratio as a database of so many digits keeps it."""
+    """Return an allocation ratio as a database of so many digits keeps it."""
     return ratio if digits >= 17 or not math.isfinite(ratio) else float(f"{ratio:.{digits}g}")
 
 
@@ -207,7 +207,7 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class Ids:
-    """For each kind the ids in the target, by the ids in the source."""
+    """The ids in the target by the ids in the source, for each kind."""
 
     resource_classes: dict[int, int]
     traits: dict[int, int]
@@ -218,7 +218,7 @@ class Ids:
 
 
 def copy(source: Side, target: Side, report: Report) -> Ids:
-    """Add the names that the target lacks, in the order of the source; none is removed."""
+    """Add the names that the target lacks, in the order of the source; return all ids, and remove none."""
     found = Ids(**{kind: _names_copy(kind, source, target, report) for kind in _NAMED})
     new = report.of("resource classes").added + report.of("traits").added
     if target.transaction is not None and new:
@@ -246,7 +246,7 @@ def _ids(side: Side, kind: str) -> dict[str, int]:
 
 
 def id_of(target: Side, kind: str, name: str) -> int:
-    """The id of one name in the target, which is added if it is not there."""
+    """Return the id of one name in the target, which is added if it is not there."""
     column, _ = _NAMED[kind]
     table = getattr(target.tables, kind)
     statement = sa.select(table.c.id).where(table.c[column] == name)

@@ -13,13 +13,13 @@ from placement.sync.store import ALL_PODS, pods_path
 
 
 class Binder:
-    """What of one API server binding needs. Every call raises PlacementError."""
+    """The calls to one API server that binding needs. Each of them raises PlacementError."""
 
     def __init__(self, api_server: ApiServer) -> None:
         self._api_server = api_server
 
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """The pod; None if there is none."""
+        """Return the pod, or None if there is none."""
         return self._api_server.get(_path(namespace, name))
 
     def pods_on(self, node: str) -> Iterator[Mapping[str, Any]]:
@@ -30,10 +30,10 @@ class Binder:
         return ({"apiVersion": "v1", "kind": "Pod", **pod} for page in pages for pod in page.items)
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Assign the pod to the node; refused if it is assigned already, or another one by now.
+        """Assign the pod to the node; refused if it is assigned already, or its name is another pod's.
 
         The API server copies the annotations of a Binding to the pod as it assigns it. Servers before 1.21 or
-        so do not look at the uid. Raises Unanswered if it may have been done or still be.
+        so do not look at the uid. Raises Unanswered if the pod may have been assigned, or may still be.
         """
         body = {
             "apiVersion": "v1",
@@ -46,18 +46,18 @@ class Binder:
 
 
 class Binders:
-    """One for each context of a kubeconfig, which is called like its cluster, and one for the own cluster."""
+    """A binder for each context of a kubeconfig, named like its cluster, and one for the own cluster."""
 
     def __init__(self, kubeconfig: str | None, own_cluster: str | None = None) -> None:
-        """`own_cluster`: the one that this process runs in as a pod, whose account it uses there."""
+        """Take `own_cluster` for the cluster that this process runs in, as a pod with an account there."""
         self._kubeconfig = kubeconfig
         self._own_cluster = own_cluster
         self._found: dict[str, Binder] = {}
-        # Pods that are bound first shall not wait for it, and kube-scheduler with them.
+        # The first pods to be bound shall not wait for the import, nor kube-scheduler with them.
         preload()
 
     def of(self, cluster: str) -> Binder:
-        """The one of that cluster. Raises PlacementError that says what is missing."""
+        """Return the binder of that cluster. Raises PlacementError that says what is missing."""
         found = self._found.get(cluster)
         if found is None:
             # Two threads may do this at the same time; either of the two is as good as the other.
@@ -65,7 +65,7 @@ class Binders:
         return found
 
     def _api_server(self, cluster: str) -> ApiServer:
-        """Raises PlacementError."""
+        """Return the API server of that cluster. Raises PlacementError."""
         if cluster == self._own_cluster:
             return ApiServer()
         if self._kubeconfig is None:
@@ -78,7 +78,7 @@ class Binders:
 
 @contextmanager
 def _doubt() -> Iterator[None]:
-    """A server that does not answer, or fails while it works, may have done what it was asked to."""
+    """Raise Unanswered if the server does not answer, or fails: it may have done what it was asked to."""
     try:
         yield
     except ApiServerError as error:

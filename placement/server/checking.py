@@ -1,4 +1,4 @@
-"""Whether everything that must hold of a database does, and putting right what can be."""
+"""The check of everything that must hold in a database, and the repair of what can be repaired."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = "pods-hold-what-follows-from-them"
 
 
 def violations(connection: Executor) -> Iterator[Violation]:
-    """Every disagreement of every node, in a connection that sees one state."""
+    """Yield every disagreement of every node, in a connection that sees one state."""
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
         rows = nodes.nodes(connection, cluster.id)
@@ -57,9 +57,9 @@ def _of_nodes(
 
 
 def disagreements(identity: HostIdentity, stored: NodeAllocations, due: NodeAllocations) -> Iterator[str]:
-    """A sentence for each CPU of another owner than is due, and each amount beyond what is due.
+    """Yield a sentence for each CPU with another owner than is due, and each amount beyond what is due.
 
-    Less than is due may be held: what others gave back the pods get with the next change of the node.
+    Less than is due may be held: pods get what others gave back with the next change of the node.
     """
     for cpu in sorted(stored.cpus.keys() | due.cpus.keys()):
         owner, rightful = stored.cpus.get(cpu), due.cpus.get(cpu)
@@ -89,21 +89,21 @@ __all__ = ["Findings", "Violation", "check", "check_database", "repair"]
 
 
 class Findings(NamedTuple):
-    """What was found, and whether the pods of nodes were compared, for which the rest must be well."""
+    """The violations, and whether the pods of nodes were compared, for which the rest must be well."""
 
     violations: list[Violation]
     are_pods_compared: bool
 
     @property
     def errors(self) -> list[Violation]:
-        """What cannot come about in ordinary use."""
+        """Return the violations that cannot come about in ordinary use."""
         return [one for one in self.violations if not one.is_warning]
 
 
 def check(connection: str, owner: Owner) -> Findings:
-    """Everything that does not hold of the database at `connection`, all of one moment; it may be in use.
+    """Return everything that does not hold in the database at `connection` at one moment; it may be in use.
 
-    `owner` is who consumers without a record would be given to. Raises SchemaOutdated, Unavailable.
+    A repair would give consumers without a record to `owner`. Raises SchemaOutdated, Unavailable.
     """
     with schema.opened(connection) as database:
         schema.require(database)
@@ -111,7 +111,7 @@ def check(connection: str, owner: Owner) -> Findings:
 
 
 def check_database(database: Database, owner: Owner) -> Findings:
-    """The same for a database whose schema is known to be current."""
+    """Check a database that is known to have the current schema, as `check` does."""
     with database.snapshot() as connection:
         database.backend.take_time(connection)
         found = list(checks.violations(connection, owner.project_id, owner.user_id))
@@ -122,7 +122,7 @@ def check_database(database: Database, owner: Owner) -> Findings:
 
 
 def repair(connection: str, owner: Owner) -> None:
-    """Put right what can be, in one transaction, while others write. Raises SchemaOutdated, Unavailable."""
+    """Repair what can be, in one transaction, while others write. Raises SchemaOutdated, Unavailable."""
 
     def work(transaction: Transaction) -> None:
         database.backend.take_time(transaction.connection)

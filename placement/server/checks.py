@@ -1,4 +1,4 @@
-"""Amounts: what is used is what is allocated, of inventories that are there and have room for it."""
+"""The invariants of a database: amounts, clusters, references between rows, and provider trees."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MENDED_AT_ONCE = 1000
 
 
 class Violation(NamedTuple):
-    """One row, or group of rows, that breaks an invariant: which one, said of whom, and what would mend it.
+    """A row or group of rows that breaks an invariant: which one, a sentence on it, and what would mend it.
 
-    A warning may come about in ordinary use. `remedy` is empty where a person has to decide.
+    A warning may come about in ordinary use. `remedy` is empty where an operator has to decide.
     """
 
     invariant: str
@@ -36,9 +36,9 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What mends the rows of an invariant's query, and the sentence that says so of one of them.
+    """A function that mends the rows of an invariant's query, and a sentence on how it mends one of them.
 
-    `mend` locks what it changes as other writers do, and looks again what is wrong before it changes it.
+    `mend` locks what it changes as other writers do, and checks again what is wrong before it changes it.
     """
 
     sentence: str
@@ -56,14 +56,14 @@ class Invariant:
     repair: Repair | None = None
 
     def violations(self, connection: Executor) -> Iterator[Violation]:
-        """Every violation, in the order of the query."""
+        """Yield every violation, in the order of the query."""
         for row in connection.execute(self.query):
             said = row._asdict()
             remedy = self.repair.sentence.format_map(said) if self.repair else ""
             yield Violation(self.name, self.is_warning, self.sentence.format_map(said), remedy)
 
     def mend(self, transaction: Transaction) -> int:
-        """Mend what can be mended; how many rows were looked at for that."""
+        """Mend what can be mended, and return how many rows were looked at for that."""
         if self.repair is None:
             return 0
         rows = transaction.execute(self.query).all()
@@ -72,6 +72,7 @@ class Invariant:
         return len(rows)
 
 
+# Amounts: what is used is what is allocated, of inventories that are there and have room for it.
 _allocations, _inventories = tables.allocations, tables.inventories
 _providers, _classes, _consumers = tables.providers, tables.resource_classes, tables.consumers
 _held = (
@@ -122,13 +123,13 @@ _of_allocations = (
     .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
     .order_by(_allocations.c.consumer_id, _allocations.c.id)
 )
-# The threads of a core of a node that was imported: nobody lowers those below what is held.
+# The threads of a core of an imported node: their number is never lowered below what is held.
 _is_core = sa.and_(_providers.c.cluster_id.is_not(None), _classes.c.name == os_resource_classes.PCPU)
 _pod_of = sa.select(tables.pods.c.id).where(tables.pods.c.status["consumer"].as_string() == _consumers.c.uuid)
 
 
 def _sum_up(transaction: Transaction, rows: Sequence[Any]) -> None:
-    """With the providers locked, as for a claim, nobody changes what they hold."""
+    """Set used amounts to the sums of allocations, with the providers locked as for a claim."""
     ids = sorted({row.id for row in rows})
     providers.lock_and_stamp(transaction, (), ids)
     mine = sa.and_(
@@ -332,8 +333,8 @@ CLUSTERS = (
 # switched them off leaves.
 
 
-# What is said of a row that is not there means nothing. Of all others a person says what becomes of them:
-# who deletes the owners of CPUs may give them away twice.
+# Rows that only describe a missing row mean nothing. On all others an operator has to decide: where owners of
+# CPUs are deleted, the CPUs may be given away twice.
 _BELONGINGS = {
     *(
         key.parent
@@ -342,7 +343,7 @@ _BELONGINGS = {
     ),
     tables.logical_cpus.c.node_id,
 }
-# What people know a row by, beside its key.
+# The column that people know a row by, beside its key.
 _KNOWN_BY = {
     tables.providers: "uuid",
     tables.consumers: "uuid",
@@ -354,7 +355,7 @@ _KNOWN_BY = {
 
 
 def references(project: str, user: str) -> list[Invariant]:
-    """One for each column that refers to a row; holders without a record are given one of this owner."""
+    """Return an invariant for each column that refers to a row; holders without a record get this owner."""
     return [
         _of(table, key, project, user)
         for table in tables.metadata.sorted_tables
@@ -408,13 +409,13 @@ def _record(transaction: Transaction, rows: Sequence[Any], project: str, user: s
 def _delete(
     table: sa.Table, keys: list[sa.Column[Any]], transaction: Transaction, rows: Sequence[Any]
 ) -> None:
-    # Nobody else writes these: what they refer to cannot be found, and ids are never given again.
+    # No other transaction writes these: what they refer to cannot be found, and ids are never given again.
     for row in rows:
         mine = [key == getattr(row, f"key_{key.name}") for key in keys]
         transaction.execute(sa.delete(table).where(*mine))
 
 
-# Provider trees: every provider is below one root, and says which.
+# Provider trees: every provider is below one root, and its row names it.
 
 
 _trees_providers = tables.providers
@@ -431,7 +432,7 @@ _reached = _reached.union_all(
 
 
 def _set_roots(transaction: Transaction, rows: Sequence[Any]) -> None:
-    """Nobody moves trees meanwhile, so the roots are those that were found."""
+    """Set the roots that were found; no other transaction moves trees meanwhile."""
     ids = [row.id for row in rows]
     transaction.execute(
         transaction.locked(
@@ -476,7 +477,7 @@ TREES = (
 
 
 def invariants(project: str, user: str) -> list[Invariant]:
-    """What rows refer to first: it decides what the others can see."""
+    """Return all invariants, references first: they decide what the others can see."""
     return [
         *references(project, user),
         *TREES,
@@ -486,13 +487,13 @@ def invariants(project: str, user: str) -> list[Invariant]:
 
 
 def violations(connection: Executor, project: str, user: str) -> Iterator[Violation]:
-    """Every violation in a connection that sees one state; holders without a record get this owner."""
+    """Yield every violation in a connection that sees one state; holders without a record get this owner."""
     for invariant in invariants(project, user):
         yield from invariant.violations(connection)
 
 
 def mend(transaction: Transaction, project: str, user: str) -> dict[str, int]:
-    """Mend what can be mended, as trees are while nobody else moves any; how many rows by invariant."""
+    """Mend what can be mended, while no other transaction moves trees; return how many rows by invariant."""
     providers.lock_trees(transaction, shared=False)
     mended = {each.name: each.mend(transaction) for each in invariants(project, user)}
     return {name: count for name, count in mended.items() if count}

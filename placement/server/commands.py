@@ -1,4 +1,4 @@
-"""`placement serve`: running the service."""
+"""`placement serve` and `placement db`: running the service, and looking after its database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 DEMONSTRATION = "sqlite:///var/placement.sqlite"
-"""The database of who only tries things out."""
+"""The database of a demonstration."""
 OPTIONS = (
     argument(
         "--database",
@@ -37,9 +37,9 @@ LOG = logging.getLogger("placement.command")
 
 
 def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:
-    """The configuration, left in the environment for the worker processes.
+    """Return the configuration, and leave it in the environment for the worker processes.
 
-    `default`: the database if there is no configuration file at all. Raises PlacementError.
+    `default` is the database if there is no configuration file at all. Raises PlacementError.
     """
     from placement.common import secrets
     from placement.server import settings
@@ -62,7 +62,7 @@ def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.Con
 
 
 def database_url(parsed: argparse.Namespace) -> str:
-    """The URL of the configured database. Raises PlacementError."""
+    """Return the URL of the configured database. Raises PlacementError."""
     from placement.server import settings
 
     return settings.connection_of(configure(parsed))
@@ -152,7 +152,7 @@ class Serve(Action):
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    """The configuration with what the arguments choose, left in the environment for the workers."""
+    """Return the configuration that the arguments choose, and leave it in the environment for workers."""
     from placement.server import settings
 
     loaded = configure(parsed, default=DEMONSTRATION if parsed.demo else None)
@@ -198,7 +198,7 @@ _COLUMNS = ("severity", "invariant", "finding", "repair")
 
 
 class Check(Prose):
-    """Find what must not be in a database: sums that differ, rows without others, loops, CPUs of two owners.
+    """Find what must not be in a database: sums that differ, dangling rows, loops, CPUs with two owners.
 
     The service may be running. Ends with 1 if there are errors; warnings may come about in ordinary use.
     """

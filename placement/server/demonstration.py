@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def examples() -> Path:
-    """The example clusters beside the checkout, or inside an installed package."""
+    """Return the directory of the example clusters, beside the checkout or inside an installed package."""
     installed = _PACKAGE / "examples"
     return installed if installed.is_dir() else _PACKAGE.parent / "etc" / "examples"
 

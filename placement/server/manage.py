@@ -21,7 +21,7 @@ _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if parsed.run is None:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """The arguments of all commands for operators."""
+    """Add the arguments that all commands for operators have."""
     parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="ini file")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="its *.conf files")
     parser.add_argument("--debug", action="store_true", help="log at level debug")
@@ -44,7 +44,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    """The configuration that the arguments name."""
+    """Return the configuration that the arguments name."""
     loaded = settings.load(parsed.config_file, parsed.config_dir)
     if parsed.debug:
         loaded.set_override("debug", True)
@@ -53,7 +53,7 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
-    """The migrations of the configured database."""
+    """Return the migrations of the configured database."""
     incomplete = loaded.placement
     owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
     return OnlineMigrations(settings.open_database(loaded), owner)

@@ -1,4 +1,4 @@
-"""Completing rows of older versions while the service runs, and telling whether there are any."""
+"""The completion of rows that older versions left, while the service runs, and counts of such rows."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _cluster_of = sa.union(
 
 
 def count_rootless(connection: Executor) -> int:
-    """How many providers lack the id of their root."""
+    """Return how many providers lack the id of their root."""
     statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
     return int(connection.execute(statement).scalar_one())
 
 
 def set_roots(transaction: Transaction, most: int) -> int:
-    """Give up to `most` providers the id of their root, roots before their children; how many got one."""
+    """Give up to `most` providers the id of their root, roots before children; return how many got one."""
     found = transaction.execute(_rootless.limit(most)).all()
     for id_, root_id in found:
         transaction.execute(
@@ -68,14 +68,14 @@ def set_roots(transaction: Transaction, most: int) -> int:
 
 
 def count_orphans(connection: Executor) -> int:
-    """How many consumers have allocations but no record."""
+    """Return how many consumers have allocations but no record."""
     return int(connection.execute(sa.select(sa.func.count()).select_from(_orphans.subquery())).scalar_one())
 
 
 def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
-    """Give up to `most` such consumers a record with this project and user; how many got one.
+    """Give up to `most` such consumers a record with this project and user; return how many got one.
 
-    Those that own CPUs or are said to be pods are of the cluster in which they do or are.
+    A consumer that owns CPUs, or is recorded as a pod, belongs to the cluster of these CPUs or of the pod.
     """
     missing = list(transaction.execute(_orphans.limit(most)).scalars())
     if not missing:
@@ -102,7 +102,7 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The project and the user that consumers get which have none."""
+    """The project and the user that consumers without a record get."""
 
     project_id: str
     user_id: str
@@ -110,7 +110,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one migration found in one go, and completed."""
+    """The numbers of rows that one migration found in one go, and completed."""
 
     name: str
     found: int
@@ -118,14 +118,14 @@ class Batch:
 
 
 class OnlineMigrations:
-    """Each of them completes rows in batches, and finds nothing once all are complete."""
+    """The migrations, which complete rows in batches, and find none once all are complete."""
 
     def __init__(self, database: Database, owner: Owner) -> None:
         self._database = database
         self._owner = owner
 
     def run(self, most: int) -> list[Batch]:
-        """One batch of `most` rows at most, over all migrations together. Raises Unavailable."""
+        """Run one batch of at most `most` rows, over all migrations together. Raises Unavailable."""
         batches: list[Batch] = []
         for name, count, complete in self._migrations():
             left = most - sum(batch.completed for batch in batches)
@@ -136,7 +136,7 @@ class OnlineMigrations:
         return batches
 
     def _completed(self, name: str, complete: Callable[[Transaction], int]) -> int:
-        """How many rows a batch completed; one record tells of all of them."""
+        """Complete a batch and return how many rows that were; one audit record covers all of them."""
 
         def work(transaction: Transaction) -> int:
             completed = complete(transaction)
@@ -158,11 +158,11 @@ class OnlineMigrations:
         ]
 
     def rootless_providers(self) -> int:
-        """How many providers lack the id of their root."""
+        """Return how many providers lack the id of their root."""
         with self._database.read() as connection:
             return count_rootless(connection)
 
     def incomplete_consumers(self) -> int:
-        """How many consumers have allocations but no record."""
+        """Return how many consumers have allocations but no record."""
         with self._database.read() as connection:
             return count_orphans(connection)

@@ -1,7 +1,7 @@
-"""Every option of ours, by group. Names and meanings are those that operators of OpenStack Placement know.
+"""The options of this service, by group, with names and meanings that OpenStack Placement has as well.
 
-Options of libraries (policy, CORS, proxy headers, Keystone's token middleware, logging) are theirs; the
-sample lists those that matter most.
+Libraries have options of their own (policy, CORS, proxy headers, Keystone's token middleware, logging); the
+sample lists the ones that matter most.
 """
 
 from __future__ import annotations

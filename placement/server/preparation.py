@@ -1,4 +1,4 @@
-"""What every worker needs, tried out and read beforehand by the process that starts them."""
+"""The files that every worker needs, checked and read beforehand by the process that starts them."""
 
 from __future__ import annotations
 

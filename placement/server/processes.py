@@ -1,4 +1,4 @@
-"""gunicorn, set up for this service."""
+"""The gunicorn master of this service, and its workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from placement.http.worker.lanes import Limits
 from placement.http.worker.tls import Tls
 from placement.metrics.sharing import forget
 
-# Who listens on a port of this machine, as far as the operating system tells; Linux only.
+# The process that listens on a port of this machine, as far as the operating system tells; Linux only.
 
 
 _PROC = Path("/proc")
@@ -36,10 +36,10 @@ _SHOWN_CHARACTERS = 60
 
 
 def holder_of(port: int) -> str | None:
-    """The process that listens there, `process 4711 (nginx: master)`; None if it cannot be found out."""
+    """Return the process that listens there, `process 4711 (nginx: master)`; None if it is not found."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     for process in _PROC.glob("[0-9]*") if sockets else ():
-        # Processes end meanwhile, and those of others are not shown.
+        # Processes end meanwhile, and processes of other users are not shown.
         with suppress(OSError):
             if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
                 return f"process {process.name} ({_command(process)})"
@@ -47,7 +47,7 @@ def holder_of(port: int) -> str | None:
 
 
 def _inodes(port: int) -> Iterator[str]:
-    """The sockets that listen on the port, as columns of proc_net_tcp(5)."""
+    """Yield the sockets that listen on the port, as columns of proc_net_tcp(5)."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
@@ -68,7 +68,7 @@ def _command(process: Path) -> str:
 
 _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
-# Between attempts to replace a worker whose successors do not start.
+# Between attempts to replace a worker when its successors do not start.
 _TRY_AGAIN_AFTER_SECONDS = 2
 
 
@@ -77,7 +77,7 @@ class _NotReplaced(Exception):
 
 
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
-    """Waits for new workers, at the start and before it stops old ones."""
+    """A master that waits for new workers, at the start and before it stops old ones."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
@@ -89,7 +89,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     def reload(self) -> None:
         """Start workers with the present configuration, then stop the previous ones.
 
-        If the new ones do not start, those of before go on.
+        If the new ones do not start, the previous ones go on.
         """
         self._before = set(self.WORKERS)
         self._awaiting = True
@@ -109,14 +109,14 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self._await_workers()
         if self._served and not self.app.greeted:
             self.app.greet()
-        # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
+        # If there are too many workers it stops the oldest; if new ones cannot start, there are not too many.
         super().manage_workers()
         if self.WORKERS and self._before >= set(self.WORKERS):
             # gunicorn would wait for their end.
             raise _NotReplaced
 
     def reap_workers(self) -> None:
-        """Take note of workers that ended. Raises HaltServer as above."""
+        """Take note of workers that ended. Raises HaltServer as `manage_workers` does."""
         before = set(self.WORKERS.values())
         self._served = self._served or any(worker.serves for worker in before)
         self._reap()
@@ -159,7 +159,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             time.sleep(_LOOK_EVERY_SECONDS)
 
     def _has_signals(self) -> bool:
-        """Whether a signal waits for the master, other than that a worker has ended."""
+        """Return whether a signal waits for the master, other than that a worker has ended."""
         children = {gunicorn.arbiter.signal.SIGCHLD}
         waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
         for signal in waiting:
@@ -171,7 +171,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
 
 LOG = logging.getLogger(__name__)
-# Above this room, as it looks into all rooms.
+# Imported by name: it is above this module, as it uses all packages.
 _PREPARATION = "placement.server.preparation:prepare"
 
 
@@ -184,7 +184,7 @@ class CarefulArbiter(Arbiter):
     """A master that keeps its workers if their successors could not start."""
 
     def reload(self) -> None:
-        """What SIGHUP asks for."""
+        """Do what SIGHUP asks for; where that fails, everything stays as it was."""
         try:
             limits = self.app.read_limits()
             if self.app.tls is not None:
@@ -248,7 +248,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             # It would be one for all instances of a user.
             "control_socket_disable": True,
             "child_exit": _forget_figures,
-            # Only for the scheme that applications are told.
+            # Only for the scheme that applications see.
             "certfile": tls and tls.files.certificate,
         }
         super().__init__()
@@ -284,18 +284,18 @@ class Server(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application, built in each worker."""
+        """Return the application, built in each worker."""
         return import_app("placement.wsgi:application")
 
 
 def _forget_figures(_: Any, worker: Any) -> None:
-    """What gunicorn calls when a worker has ended."""
+    """Forget the figures of a worker that has ended; gunicorn calls this."""
     forget(worker.pid)
 
 
 def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
-    """Ask a worker what it answers without waiting for anybody. Raises OSError, HTTPException."""
-    # Who listens on all addresses answers on loopback.
+    """Ask a worker whether it lives, which it answers without waiting. Raises OSError, HTTPException."""
+    # A worker that listens on all addresses answers on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
     if encrypted:
@@ -310,7 +310,7 @@ def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; waits some seconds while another is leaving. Raises PlacementError."""
+    """Return a socket that listens there; waits some seconds if another is leaving. Raises PlacementError."""
     limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
     while True:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -342,5 +342,5 @@ def _share_one_heap() -> None:
 
 
 def default_workers() -> int:
-    """As many as there are cores, at most four."""
+    """Return as many as there are cores, at most four."""
     return min(4, os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""The version document. Source: placement-api.md, "Version document"."""
+"""The version document, health and metrics. Source: placement-api.md, "Version document"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ root_blueprint = Blueprint("root", __name__)
 @root_blueprint.get("/")
 @describes(Operation({200: Versions}))
 def versions() -> Response:
-    """Which versions this service speaks; needs no token."""
+    """Return the versions that this service speaks; needs no token."""
     return json_response(
         {
             "versions": [
@@ -59,7 +59,7 @@ _PARAMETERS = [Parameter("verbose", "Every check by name; not of /healthcheck.")
 @health_blueprint.get(probes.HEALTHCHECK)
 @describes(Operation({200: _TEXT, 204: EMPTY, 503: _TEXT}, query=_PARAMETERS))
 def health() -> Response:
-    """Whether the process is alive or ready; needs no token."""
+    """Return whether the process is alive or ready; needs no token."""
     probe = probes.answer(
         request.method,
         request.path,
@@ -75,7 +75,7 @@ def health() -> Response:
 
 LOG = logging.getLogger(__name__)
 metrics_blueprint = Blueprint("metrics", __name__)
-# Names and labels are those of openstack-exporter; `hostname` may be a cluster or an aggregate.
+# Names and labels are as in openstack-exporter; `hostname` may be a cluster or an aggregate.
 _LABELS = ("hostname", "resourcetype")
 _CAPACITY = {
     "total": "All there is, reserved amounts included",
@@ -88,7 +88,7 @@ _CAPACITY = {
 @metrics_blueprint.get(METRICS)
 @describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
 def metrics() -> Response:
-    """All figures in the text format of Prometheus; needs no token."""
+    """Return all figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]
     shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics_per_host)
     watched = _WatchCollector(current_app.extensions["placement_watch"])
@@ -96,13 +96,13 @@ def metrics() -> Response:
 
 
 class _WatchCollector:
-    """How many more there is room for of the kinds in `[capacity] watch`, in all and by cluster."""
+    """A collector that tells how many more of each kind in `[capacity] watch` fit, in all and by cluster."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The four families; without kinds there are none."""
+        """Yield the four families; without kinds there are none."""
         counted = self._watch.latest()
         if not counted:
             return
@@ -130,14 +130,14 @@ class _WatchCollector:
 
 
 class _CapacityCollector:
-    """Capacity and use of groups of hosts; left out while the database cannot tell what they are called."""
+    """A collector of capacity and use of groups of hosts, left out while the database cannot name them."""
 
     def __init__(self, capacity: Capacity, *, per_host: bool) -> None:
         self._capacity = capacity
         self._per_host = per_host
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The four families."""
+        """Yield the four families."""
         families = {
             name: GaugeMetricFamily(f"openstack_placement_resource_{name}", text, labels=_LABELS)
             for name, text in _CAPACITY.items()

@@ -21,7 +21,7 @@ class SessionsShared(PlacementError):
 
 @contextmanager
 def opened(connection: str) -> Iterator[Database]:
-    """A database for an operator, who reads the errors of the database as they are, and what to do.
+    """Open a database for an operator: errors carry the words of the database, and what to do.
 
     Raises Unavailable; Unreachable only where it may come to answer by itself.
     """
@@ -54,7 +54,7 @@ def upgrade(connection: str, tell: Callable[[str], object] = schema.LOG.info) ->
 
 
 def version(connection: str) -> str | None:
-    """The schema version, None for an empty database."""
+    """Return the schema version, None for an empty database."""
     with opened(connection) as database:
         return schema.version(database)
 
@@ -66,7 +66,7 @@ def stamp(connection: str, revision: str) -> None:
 
 
 def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
-    """See to it that the service can start.
+    """Make the database ready for the service to start.
 
     An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
     A schema of a newer release will do as long as it only adds to what this one knows.
@@ -86,7 +86,7 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
 
 
 def require(database: Database) -> None:
-    """Raises SchemaOutdated unless this release works with the schema as it is; a newer one may do."""
+    """Raise SchemaOutdated unless this release works with the schema as it is; a newer one may do."""
     present, wanted = schema.version(database), schema.newest(database)
     if present == wanted:
         return

@@ -27,7 +27,7 @@ from placement.storage.failures import Unreachable
 
 
 _KEYSTONE = "keystone_authtoken"
-# Which module lists the options of a group.
+# The module that lists the options of a group.
 _LISTED_BY = {
     "DEFAULT": "oslo_log._options",
     "oslo_policy": "oslo_policy.opts",
@@ -39,7 +39,7 @@ _FORMER = {"oslo_policy": [cfg.BoolOpt("enforce_scope")]}
 
 
 def options_of(group: str) -> Sequence[cfg.Opt] | None:
-    """What libraries read of the group; None if that is not known."""
+    """Return the options that libraries read in the group; None if that is not known."""
     if group == _KEYSTONE:
         return _of_keystone()
     module = _LISTED_BY.get(group)
@@ -51,7 +51,7 @@ def options_of(group: str) -> Sequence[cfg.Opt] | None:
 
 
 def _of_keystone() -> Sequence[cfg.Opt] | None:
-    """Those of the middleware and of signing in by password; None where the extra `keystone` is missing."""
+    """Return the options of the middleware and of passwords; None where the extra `keystone` is missing."""
     try:
         from keystoneauth1 import loading
         from keystonemiddleware.opts import list_auth_token_opts
@@ -61,7 +61,7 @@ def _of_keystone() -> Sequence[cfg.Opt] | None:
     return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
 
 
-# Which configuration files are read, and which of their options do not exist.
+# The configuration files that are read, and the options in them that do not exist.
 
 
 DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
@@ -79,7 +79,7 @@ OfLibraries = Callable[[str], Sequence[cfg.Opt] | None]
 
 
 def configuration_files() -> list[str]:
-    """The files that are read unless others are given: one named in the environment, or the standard one.
+    """Return the files that are read by default: the one named in the environment, or the standard one.
 
     Raises PlacementError if the environment names what does not exist.
     """
@@ -98,9 +98,9 @@ def configuration_files() -> list[str]:
 def refuse_unknown(
     files: Sequence[str], directories: Sequence[str], groups: Options, of_libraries: OfLibraries
 ) -> None:
-    """Raises PlacementError naming an option, in a file or the environment, that nobody reads.
+    """Raise PlacementError naming an option, in a file or the environment, that is never read.
 
-    `of_libraries` gives the options that libraries have in a group, None for a group that may be anybody's.
+    `of_libraries` gives the options that libraries have in a group, None for a group that is not known.
     """
     inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
     for file in [*files, *inside]:
@@ -115,7 +115,7 @@ def refuse_unknown(
 
 
 def connection_in(file: str) -> str:
-    """The URL of the database in a configuration file of OpenStack Placement. Raises PlacementError."""
+    """Return the database URL in a configuration file of OpenStack Placement. Raises PlacementError."""
     found = _sections(file).get("placement_database", {}).get("connection")
     if not found:
         raise PlacementError(f"{file}: there is no connection in [placement_database]")
@@ -162,7 +162,7 @@ def _near(name: str, group: str, groups: Options) -> str:
 
 
 def _variables(groups: Options) -> Iterator[tuple[str, str, str]]:
-    """Variables of the environment that the options of our groups would be read from."""
+    """Yield variables of the environment for options of our groups, each with its group and option."""
     for variable in sorted(os.environ):
         for group in groups:
             start = f"OS_{group.upper()}__"
@@ -180,12 +180,12 @@ NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
 LOG = logging.getLogger(__name__)
 _SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
-# Libraries whose messages at level debug are of no use here.
+# Libraries with messages at level debug that are of no use here.
 _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
 
 
 def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
-    """The configuration of this process. Raises PlacementError naming a bad file, option or value."""
+    """Return the configuration of this process. Raises PlacementError naming a bad file, option or value."""
     settings = cfg.ConfigOpts()
     log.register_options(settings)
     for group, options in GROUPS.items():
@@ -205,7 +205,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
 
 
 def require_strategy(settings: cfg.ConfigOpts) -> None:
-    """Raises PlacementError unless the configuration says how callers are identified.
+    """Raise PlacementError unless the configuration says how callers are identified.
 
     The default serves configurations with Keystone; without any configuration nothing is chosen.
     """
@@ -218,7 +218,7 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
 
 
 def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
-    """Whether the option is set, in a file or in the environment."""
+    """Return whether the option is set, in a file or in the environment."""
     location = settings.get_location(option, group)
     return location is not None and location.location not in (
         cfg.Locations.opt_default,
@@ -227,7 +227,7 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
 
 
 def sets_new_defaults() -> bool:
-    """Whether [oslo_policy] enforce_new_defaults is set."""
+    """Return whether [oslo_policy] enforce_new_defaults is set."""
     settings = load()
     opts.set_defaults(settings)
     return is_set(settings, "oslo_policy", "enforce_new_defaults")
@@ -244,7 +244,7 @@ def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
 
 
 def connection_of(settings: cfg.ConfigOpts) -> str:
-    """The database URL. Raises PlacementError if there is none."""
+    """Return the database URL. Raises PlacementError if there is none."""
     connection = settings.placement_database.connection
     if not connection:
         files = "".join(f"{file}: " for file in configuration_files())
@@ -257,7 +257,7 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
 
 
 def open_database(settings: cfg.ConfigOpts) -> Database:
-    """The configured database."""
+    """Return the configured database."""
     options = settings.placement_database
     return Database(
         connection_of(settings),
@@ -275,7 +275,7 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
 
 
 def limits_of(settings: cfg.ConfigOpts) -> Limits:
-    """What clients of the HTTP server may do."""
+    """Return the limits for clients of the HTTP server."""
     return Limits(
         largest_body_bytes=settings.api.max_request_body_bytes,
         request_seconds=settings.api.request_timeout,
@@ -284,7 +284,7 @@ def limits_of(settings: cfg.ConfigOpts) -> Limits:
 
 
 def tls_of(settings: cfg.ConfigOpts) -> Tls | None:
-    """How connections are encrypted, None if they are not. Raises PlacementError naming option or file."""
+    """Return how to encrypt connections, None if not at all. Raises PlacementError naming option or file."""
     options = settings.ssl
     if not (options.cert_file or options.key_file or options.ca_file):
         return None
@@ -317,7 +317,7 @@ def make_ready(settings: cfg.ConfigOpts) -> None:
 
 
 def start_logging(settings: cfg.ConfigOpts) -> None:
-    """Log as configured, and what is configured."""
+    """Set up logging as configured, and log what is configured."""
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), *_QUIET])
     log.setup(settings, "placement")
     verbosity = settings.placement_database.connection_debug

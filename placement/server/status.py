@@ -1,4 +1,4 @@
-"""The `placement-status` command: may this database be upgraded to this version?"""
+"""The `placement-status` command: the check whether a database may be upgraded to this version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CRASHED = 255
 
 
 class Result(IntEnum):
-    """What a check found; the worst of all is the exit code."""
+    """The result of a check; the worst of all is the exit code."""
 
     SUCCESS = 0
     WARNING = 1
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     parser = argparse.ArgumentParser(prog="placement-status", description="Check a placement installation.")
     add_common(parser)
     categories = parser.add_subparsers(metavar="CATEGORY", required=True)

@@ -56,24 +56,24 @@ class ApiServerError(PlacementError):
 
 
 class Page(NamedTuple):
-    """Some objects of a list, and the version of the whole list."""
+    """A page of the objects of a list, and the version of the whole list."""
 
     items: list[dict[str, Any]]
     resource_version: str
 
 
 class Event(NamedTuple):
-    """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+    """An event of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
 
     type: str
     object: dict[str, Any]
 
 
 class ApiServer:
-    """One API server and the caller's credentials; may be used by several threads."""
+    """An API server with the credentials of the caller; may be used by several threads."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        """As the kubeconfig says; without one as it is done inside a pod, or by the user's own kubeconfig.
+        """Set up the client as the kubeconfig says; without one, as a pod does or as the user's own says.
 
         Raises PlacementError if the client library is missing or the configuration is of no use.
         """
@@ -90,11 +90,11 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return the URL of the server."""
         return str(self._client.configuration.host)
 
     def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:
-        """All objects of a collection, or the chosen ones, page by page.
+        """Yield all objects of a collection, or the chosen ones, page by page.
 
         Raises ApiServerError, with GONE if it took too long.
         """
@@ -110,10 +110,10 @@ class ApiServer:
             query.pop("resourceVersion", None)
 
     def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
-        """What happens after that version, until the server ends the watch, about when the seconds are over.
+        """Return the events after that version, until the server ends the watch, after about `seconds`.
 
-        The watch is on when this returns. Raises ApiServerError, at once or when the next event is asked for,
-        with GONE when the server does not remember that version any more.
+        The watch is on when this returns. Raises ApiServerError, at once or at the next event; its status
+        is GONE when the server does not remember that version any more.
         """
         query = {
             "watch": "true",
@@ -135,7 +135,7 @@ class ApiServer:
             answer.close()
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """One object; None if there is none. Raises ApiServerError."""
+        """Return one object, or None if there is none. Raises ApiServerError."""
         try:
             return self._json("GET", path)
         except ApiServerError as error:
@@ -168,7 +168,7 @@ class ApiServer:
         return document
 
     def _client_anew(self) -> Any:
-        """Raises ApiServerError where the files cannot be read now; whoever writes them may not be done."""
+        """Return a new client. Raises ApiServerError if its files are unreadable, perhaps half written."""
         try:
             return _client(*self._where)
         except PlacementError as error:
@@ -201,7 +201,7 @@ class ApiServer:
     def _answer_as_trusted_now(
         self, method: str, path: str, body: Object | None, media_type: str, silence: float
     ) -> urllib3.BaseHTTPResponse:
-        """The answer; to a server that is not trusted nothing was sent, and its authority is read again."""
+        """Return the answer; nothing was sent to an untrusted server, so read its authority and try again."""
         sent = method, path, body, media_type, silence
         try:
             return self._answer(*sent)
@@ -212,7 +212,7 @@ class ApiServer:
             return self._answer(*sent)
 
     def _timeout(self, silence: float) -> urllib3.Timeout:
-        """How long the server may be silent: at most the time that the caller has left."""
+        """Return how long the server may be silent: at most the time that the caller has left."""
         left = deadline.remaining(silence)
         if left <= 0:
             raise ApiServerError(f"{self.url} is not asked any more: time is up")
@@ -223,7 +223,7 @@ class ApiServer:
     ) -> urllib3.BaseHTTPResponse:
         client = self._client
         timeout = self._timeout(silence)
-        # Asking for credentials also renews those that are known to expire.
+        # Asking for credentials also renews the ones that are known to expire.
         headers = {
             setting["key"]: setting["value"]
             for setting in client.configuration.auth_settings().values()
@@ -245,9 +245,9 @@ class ApiServer:
 
 
 def preload() -> None:
-    """Import the client library, which takes most of a second, before somebody waits for it.
+    """Import the client library, which takes most of a second, before a request waits for it.
 
-    Whether it is there at all is said by ApiServer.
+    Where it is missing, ApiServer raises PlacementError.
     """
     with suppress(ImportError):
         importlib.import_module("kubernetes")
@@ -278,12 +278,12 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
 
 
 def is_inside() -> bool:
-    """Whether this process runs in a pod that has a service account."""
+    """Return whether this process runs in a pod that has a service account."""
     return "KUBERNETES_SERVICE_HOST" in os.environ and Path(TOKEN_FILE).exists()
 
 
 def object_path(collection: str, *segments: str) -> str:
-    """The path of something below a collection."""
+    """Return the path of something below a collection."""
     return "/".join([collection, *(quote(segment, safe="") for segment in segments)])
 
 

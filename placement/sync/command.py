@@ -1,4 +1,4 @@
-"""`placement sync`: keeping clusters of the service equal to those of Kubernetes."""
+"""`placement sync`: keeping clusters of the service equal to clusters of Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def _patience(text: str) -> float:
-    """Seconds, more than any attempt to bind a pod may take. Raises ArgumentTypeError."""
+    """Return seconds, more than any attempt to bind a pod may take. Raises ArgumentTypeError."""
     try:
         seconds = float(text)
     except ValueError:
@@ -26,7 +26,7 @@ def _patience(text: str) -> float:
 
 
 def _lease(text: str) -> LeaseName:
-    """NAMESPACE/NAME. Raises ArgumentTypeError."""
+    """Parse NAMESPACE/NAME. Raises ArgumentTypeError."""
     namespace, _, name = text.partition("/")
     if not (_OBJECT_NAME.fullmatch(namespace) and _OBJECT_NAME.fullmatch(name)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
@@ -34,7 +34,7 @@ def _lease(text: str) -> LeaseName:
 
 
 def _lease_seconds(text: str) -> int:
-    """Whole seconds, as a Lease takes them. Raises ArgumentTypeError."""
+    """Return whole seconds, as a Lease takes them. Raises ArgumentTypeError."""
     is_number = text.isascii() and text.isdecimal()
     if not is_number or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
         raise argparse.ArgumentTypeError(
@@ -136,7 +136,7 @@ class SyncKubernetes(Action):
             serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
         if parsed_args.once:
             return 1 if synchronization.once() else 0
-        # Being told to end is no failure; the same way out as for Ctrl-C.
+        # SIGTERM is no failure; it ends the command as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         synchronization.forever()
         return 0

@@ -1,7 +1,7 @@
 """Events of Kubernetes about objects that the service rejects, so that `kubectl describe` shows why.
 
-What is said again of the same object counts up the Event that is there. A thread of its own writes them, so
-many in a second; what comes when too many wait is dropped: an Event is a courtesy, the journal has it, too.
+A repeated message about an object counts up the Event that is there. A thread writes them, so many in a
+second. What comes when too many wait is dropped: an Event is a courtesy, and the journal has it, too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from placement.sync.figures import EVENTS
 from placement.sync.service import CONFLICT
 from placement.sync.store import Key, Kind
 
-# The lines that the command prints for a person who watches it.
+# The lines that the command prints for the person at the terminal.
 
 
 class Journal:
-    """Progress on one stream, trouble on the other; may be used by several threads."""
+    """A journal of progress on one stream and trouble on the other; may be used by several threads."""
 
     def __init__(self, progress: TextIO, trouble: TextIO) -> None:
         self._progress = progress
@@ -36,7 +36,7 @@ class Journal:
         self._write(self._progress, text)
 
     def trouble(self, source: str, text: str) -> None:
-        """Print what went wrong with a thing, but not the same again until `well` was called for it."""
+        """Print what went wrong with a thing, but not the same text again until `well` was called for it."""
         with self._lock:
             repeated = self._last.get(source) == text
             self._last[source] = text
@@ -51,7 +51,7 @@ class Journal:
             self._write(self._trouble, f"{source}: well again")
 
     def troubles(self) -> dict[str, str]:
-        """What goes wrong at present, by source."""
+        """Return what goes wrong at present, by source."""
         with self._lock:
             return dict(self._last)
 
@@ -67,7 +67,7 @@ _SOURCE = "events"
 _DEFAULT_NAMESPACE = "default"
 _MOST_WAITING = 100
 _PAUSE_SECONDS = 0.2
-# Kubernetes forgets Events after an hour; what is still so is said again before.
+# Kubernetes forgets Events after an hour; what is still so is reported again before.
 _AGAIN_AFTER_SECONDS = 1200.0
 _MOST_REMEMBERED = 10_000
 _LONGEST_MESSAGE, _LONGEST_NAME = 1000, 200
@@ -79,7 +79,7 @@ class _Said(NamedTuple):
 
 
 class RejectionEvents(threading.Thread):
-    """Writes them until the process ends."""
+    """A thread that writes the Events until the process ends."""
 
     def __init__(self, api_server: ApiServer, journal: Journal) -> None:
         super().__init__(name="events", daemon=True)
@@ -89,7 +89,7 @@ class RejectionEvents(threading.Thread):
         self._said: dict[Key, _Said] = {}
 
     def rejected(self, key: Key, manifest: Mapping[str, Any], text: str) -> None:
-        """Have an Event written, unless the same was said of that object a short while ago."""
+        """Have an Event written, unless one about that object had the same text a short while ago."""
         said, now = self._said.get(key), time.monotonic()
         if said and said.text == text and now - said.at < _AGAIN_AFTER_SECONDS:
             return
@@ -106,7 +106,7 @@ class RejectionEvents(threading.Thread):
         self._said.pop(key, None)
 
     def run(self) -> None:
-        """Until the process ends."""
+        """Write Events until the process ends."""
         while True:
             self.write_next()
             time.sleep(_PAUSE_SECONDS)
@@ -129,7 +129,7 @@ class RejectionEvents(threading.Thread):
             self._journal.well(_SOURCE)
 
     def _write(self, reference: dict[str, Any], text: str) -> None:
-        """Raises ApiServerError."""
+        """Write an Event, or count up the one that is there. Raises ApiServerError."""
         event = _event(reference, text)
         collection = object_path("/api/v1", "namespaces", event["metadata"]["namespace"], "events")
         try:
@@ -163,7 +163,7 @@ def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event(reference: dict[str, Any], text: str) -> dict[str, Any]:
-    """The Event; what is said again of the same object has the same name."""
+    """Return the Event; a repeated message about an object gets the same name."""
     told = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
     digest = hashlib.sha256(told.encode()).hexdigest()[:16]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,8 +1,8 @@
-"""Which of several processes writes: the one that holds a Lease of Kubernetes (coordination.k8s.io/v1).
+"""Leader election of processes: the holder of a Lease of Kubernetes (coordination.k8s.io/v1) writes.
 
-As the leader election of client-go does it. Clocks of hosts need not agree: who does not hold the Lease
-counts from when it saw that it had changed, and the holder counts from before it asked to renew it and stops
-a third of the time before anybody else may begin.
+It works as in client-go. Clocks of hosts need not agree: other processes count from when they saw that the
+Lease had changed. The holder counts from before it asked to renew it, and stops a third of the time before
+another process may begin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NotLeading(PlacementError):
 
 
 class LeaseName(NamedTuple):
-    """Which Lease it is."""
+    """The namespace and the name of a Lease."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class LeaseName(NamedTuple):
 
 
 class Leadership(threading.Thread):
-    """Tries to get the Lease and to keep it, in a thread of its own."""
+    """A thread that tries to get the Lease and to keep it."""
 
     def __init__(self, api_server: ApiServer, lease: LeaseName, seconds: int, journal: Journal) -> None:
         super().__init__(name="leadership", daemon=True)
@@ -65,22 +65,22 @@ class Leadership(threading.Thread):
 
     @property
     def leads(self) -> bool:
-        """Whether this process may write at this moment."""
+        """Return whether this process may write at this moment."""
         return time.monotonic() < self._leads_until
 
     def require(self) -> None:
-        """Raises NotLeading unless this process may write at this moment."""
+        """Raise NotLeading unless this process may write at this moment."""
         if not self.leads:
             raise NotLeading(f"the Lease {self._lease} could not be renewed in time")
 
     def run(self) -> None:
-        """Until `resign`."""
+        """Look after the Lease until `resign`."""
         pause = self._seconds / _LOOKS_PER_LEASE
         while not self._ended.wait(pause if self._told is not None else 0):
             self._look()
 
     def resign(self) -> None:
-        """Give the Lease back, so that another process need not wait; what cannot be done expires."""
+        """Give the Lease back, so that another process need not wait; if that fails, it expires."""
         self._ended.set()
         self.join(self._seconds)
         if not self.leads:
@@ -100,7 +100,7 @@ class Leadership(threading.Thread):
             with deadline.within(self._seconds * _TRUSTED_SHARE):
                 held = self._hold()
         except (ApiServerError, LookupError, TypeError, AttributeError) as error:
-            # Where somebody was faster, the next look tells who; nobody else leads before ours has run out.
+            # If another process was faster, the next look shows it; none leads before our Lease has run out.
             if getattr(error, "status", None) != CONFLICT:
                 self._journal.trouble(_SOURCE, f"Lease {self._lease}: {error}")
         else:
@@ -109,7 +109,7 @@ class Leadership(threading.Thread):
         self._tell()
 
     def _hold(self) -> bool:
-        """Take or renew the Lease; whether this process has it now. Raises ApiServerError."""
+        """Take or renew the Lease; return whether this process has it now. Raises ApiServerError."""
         lease = self._found()
         if lease is None:
             self._create()
@@ -172,7 +172,7 @@ class Leadership(threading.Thread):
         )
 
     def _replace(self, lease: dict[str, Any], changes: dict[str, Any]) -> None:
-        """Refused with 409 if the Lease was changed since it was read. Raises ApiServerError."""
+        """Change the Lease; refused with 409 if it was changed since it was read. Raises ApiServerError."""
         changed = {**lease, "spec": {**lease["spec"], **changes}}
         self._api_server.put(object_path(self._collection, self._lease.name), changed)
 
@@ -182,5 +182,5 @@ class Leadership(threading.Thread):
 
 
 def _now() -> str:
-    """MicroTime, as Kubernetes writes it."""
+    """Return the present time as a MicroTime of Kubernetes."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Makes the nodes of the service those of Kubernetes."""
+"""Nodes and reservations of the service, kept equal to the ones of Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from placement.sync.sending import Sending
 from placement.sync.service import Sent, ServiceCluster
 from placement.sync.store import RESERVATIONS, InformerStore, Key, Kind, WatchedObject, lasting_part
 
-# Makes the reservations of the service those of Kubernetes.
+# Reservations of the service, kept equal to the ones of Kubernetes.
 
 
 class ReconciledReservations:
-    """What the service holds of reservations, by what it was sent as, if this process sent it; what is due.
+    """The reservations that the service holds, with their marks if this process sent them, and what is due.
 
-    The service places them. One that is over or gone in Kubernetes is deleted. Where Kubernetes knows no
-    reservations those of the service are somebody else's.
+    The service places them. One that is over or gone in Kubernetes is deleted. Where Kubernetes does not know
+    the kind, the reservations of the service come from another source, and stay.
     """
 
     def __init__(self, service: ServiceCluster, store: InformerStore, sending: Sending) -> None:
@@ -45,7 +45,7 @@ class ReconciledReservations:
         self._due.update(self._held)
 
     def delete_gone(self) -> int:
-        """Delete reservations that are over or gone; how many. Raises ServiceError."""
+        """Delete reservations that are over or gone; return how many. Raises ServiceError."""
         deleted = 0
         for name in sorted(self._due):
             seen = self._store.get(_reconciled_reservations_key(name))
@@ -59,7 +59,7 @@ class ReconciledReservations:
         return deleted
 
     def release_from(self, node: str) -> None:
-        """Delete ours on that node; they become due again. Raises ServiceError."""
+        """Delete the reservations on that node; they become due again. Raises ServiceError."""
         if self._held:
             for name in self._service.reservations(node):
                 self._delete(name)
@@ -73,7 +73,7 @@ class ReconciledReservations:
         return True
 
     def put(self) -> int:
-        """Send reservations that are new or changed; how many were taken. Raises ServiceError."""
+        """Send reservations that are new or changed; return how many were taken. Raises ServiceError."""
         taken = 0
         for name in sorted(self._due):
             taken += self._put(name)
@@ -99,14 +99,14 @@ def _reconciled_reservations_key(name: str) -> Key:
     return Key(Kind.RESERVATION, "", name)
 
 
-# So many nodes are sent in one call, and so many calls at a time.
+# How many nodes are sent in one call, and how many calls at a time.
 _BATCH, _AT_ONCE = 50, 2
 
 _Mark = tuple[bytes, bytes | None]
 
 
 class _Held(NamedTuple):
-    # What it was sent as, if this process sent it.
+    # The mark it was sent with, if this process sent it.
     mark: _Mark | None = None
     uid: str | None = None
 
@@ -119,13 +119,13 @@ class _Sendable(NamedTuple):
 
     @property
     def manifests(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """What the service gets: without what changes all the time, so that it knows what it has already."""
+        """Return what the service gets, without volatile parts, so that it recognises what it has already."""
         topology = None if self.topology is None else lasting_part(self.topology.manifest)
         return lasting_part(self.seen.manifest), topology
 
 
 class ReconciledNodes:
-    """What the service holds of nodes, and what is due."""
+    """The nodes that the service holds, and the nodes that are due."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ReconciledNodes:
         return len(self._held)
 
     def has(self, name: str) -> bool:
-        """Whether both sides have that node, so that it may take pods."""
+        """Return whether both sides have that node, so that it may take pods."""
         return name in self._held and self._store.get(_key(name)) is not None
 
     def look_at(self, names: Iterable[str]) -> None:
@@ -160,7 +160,7 @@ class ReconciledNodes:
         self._due.update(self._held)
 
     def delete_gone(self) -> int:
-        """Delete nodes that are gone, their pods first; how many. Raises ServiceError."""
+        """Delete nodes that are gone, their pods first; return how many. Raises ServiceError."""
         deleted = 0
         for name in sorted(self._due):
             if self._store.get(_key(name)) is None:
@@ -183,7 +183,7 @@ class ReconciledNodes:
         self._reservations.release_from(name)
 
     def put(self) -> int:
-        """Send nodes that are new or changed; how many were taken. Raises ServiceError."""
+        """Send nodes that are new or changed; return how many were taken. Raises ServiceError."""
         taken = 0
         sendable = []
         for name in sorted(self._due):
@@ -196,7 +196,7 @@ class ReconciledNodes:
         if not batches:
             return 0
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            # Those of one call may wait for the service while it reads the next.
+            # The nodes of one call may wait in the service while it reads the next call.
             for batch, sent in zip(batches, pool.map(self._send, batches), strict=True):
                 for node, outcome in zip(batch, sent, strict=True):
                     taken += self._note(node, outcome)
@@ -204,7 +204,7 @@ class ReconciledNodes:
         return taken
 
     def _sendable(self, name: str) -> _Sendable | None:
-        """A node as it is to be sent, None if nothing is due. Raises ServiceError."""
+        """Return a node as it is to be sent, None if nothing is due. Raises ServiceError."""
         node = self._store.get(_key(name))
         if node is None:
             return None
@@ -219,11 +219,11 @@ class ReconciledNodes:
         return _Sendable(name, mark, node, topology)
 
     def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
-        """What became of each of the nodes. Raises ServiceError."""
+        """Send the nodes; return what became of each. Raises ServiceError."""
         return self._service.put_nodes([(node.name, *node.manifests) for node in batch])
 
     def _note(self, node: _Sendable, sent: Sent) -> bool:
-        """Whether the service took the node. Raises ServiceError for what is no refusal."""
+        """Note the outcome; return whether the node was taken. Raises ServiceError that is no refusal."""
         if sent.refusal is not None:
             self._sending.rejected(_key(node.name), node.mark, sent.refusal)
             return False

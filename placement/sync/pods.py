@@ -1,4 +1,4 @@
-"""Makes the pods of the service those that occupy nodes in Kubernetes."""
+"""Pods of the service, kept equal to the pods that occupy nodes in Kubernetes, and claims that expire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.sync.sending import Sending
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
 from placement.sync.store import InformerStore, Key, Kind, WatchedObject
 
-# So many pods are sent in one call.
+# How many pods are sent in one call.
 _BATCH = 200
 # A call with one pod costs the service half of what one with four does.
 GATHERED_SECONDS = 0.1
@@ -23,16 +23,16 @@ GATHERED_SECONDS = 0.1
 class _Held(NamedTuple):
     uid: str
     node: str | None
-    # What it was sent as, if this process sent it.
+    # The mark it was sent with, if this process sent it.
     mark: bytes | None = None
 
 
 class ReconciledPods:
-    """What the service holds of pods, what is due, and which pods wait for their node.
+    """The pods that the service holds, the pods that are due, and the pods that wait for their node.
 
     A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
-    that is over or gone is released by its uid, also if this process knows of nothing held for it, because
-    schedulers claim without telling this process.
+    that is over or gone is released by its uid. This is done even if nothing is known to be held for it, as
+    schedulers claim without notice to this process.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class ReconciledPods:
 
     @property
     def waiting(self) -> int:
-        """How many pods wait for their node."""
+        """Return how many pods wait for their node."""
         return len(self._waiting)
 
     @property
     def gathers(self) -> bool:
-        """Whether pods are due, and others were sent so shortly before that more may come to go with them."""
+        """Return whether pods are due, and others were sent so recently that more may come with them."""
         return bool(self._due) and time.monotonic() < self._sent_at + GATHERED_SECONDS
 
     def look_at(self, keys: Iterable[Key]) -> None:
@@ -83,19 +83,19 @@ class ReconciledPods:
         self.end(pod.id for pod in listed if self.has_ended(pod.id))
 
     def _still(self, listed: HeldPod) -> _Held:
-        """What the service holds of a pod, unless the name is another pod's by now."""
+        """Return what is held of a listed pod, with its mark if uid and node are still the same."""
         known = self._held.get(key_of(listed.id))
         same = known is not None and known[:2] == (listed.uid, listed.node)
         return known if known is not None and same else _Held(listed.uid, listed.node)
 
     def is_ours(self, pod: HeldPod) -> bool:
-        """Whether the pod is in one of the namespaces that are looked after."""
+        """Return whether the pod is in one of the namespaces that are looked after."""
         return not self._namespaces or pod.namespace in self._namespaces
 
     def has_ended(self, pod: PodId) -> bool:
-        """Whether a pod is over or gone. Raises ApiServerError.
+        """Return whether a pod is over or gone. Raises ApiServerError.
 
-        One that no list and no event has told of may be so new that they will; so Kubernetes is asked.
+        A pod that no list and no event has shown may be too new for them, so Kubernetes is asked.
         """
         seen = self._store.get(key_of(pod))
         if seen is not None and seen.uid == pod.uid:
@@ -103,7 +103,7 @@ class ReconciledPods:
         return not self._lives(pod)
 
     def release_ended(self) -> int:
-        """Release pods that are over or gone; how many held something. Raises ServiceError."""
+        """Release pods that are over or gone; return how many held something. Raises ServiceError."""
         released = 0
         for pod in sorted(self._ended):
             released += self._release(pod)
@@ -111,7 +111,7 @@ class ReconciledPods:
         return released
 
     def release_from(self, node: str) -> int:
-        """Release all pods on that node; those that still occupy it become due again. Raises ServiceError."""
+        """Release all pods on that node; pods that still occupy it become due again. Raises ServiceError."""
         leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
         for pod in leaving:
             self._release(pod)
@@ -136,7 +136,7 @@ class ReconciledPods:
         self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
 
     def put(self, has_node: Callable[[str], bool]) -> int:
-        """Send pods that are new or changed; how many were taken. Raises ServiceError."""
+        """Send pods that are new or changed; return how many were taken. Raises ServiceError."""
         taken = 0
         sendable = []
         for key in sorted(self._due):
@@ -154,7 +154,7 @@ class ReconciledPods:
         return taken
 
     def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> WatchedObject | None:
-        """A pod that is to be sent, None if nothing is due."""
+        """Return a pod that is to be sent, None if nothing is due."""
         self._waiting.pop(key, None)
         seen = self._store.get(key)
         if seen is None or seen.node is None:
@@ -169,7 +169,7 @@ class ReconciledPods:
         return None if self._sending.rejections.holds_back(key, seen.mark) else seen
 
     def _note(self, key: Key, seen: WatchedObject, sent: Sent) -> bool:
-        """Whether the service took the pod. Raises ServiceError for what is no refusal."""
+        """Note the outcome; return whether the pod was taken. Raises ServiceError that is no refusal."""
         if sent.refusal is not None:
             self._sending.rejected(key, seen.mark, sent.refusal)
             return False
@@ -179,7 +179,7 @@ class ReconciledPods:
 
 
 def key_of(pod: PodId) -> Key:
-    """The key of a pod in the store."""
+    """Return the key of a pod in the store."""
     return Key(Kind.POD, pod.namespace, pod.name)
 
 
@@ -198,12 +198,12 @@ class _Seen(NamedTuple):
 
 
 class ExpiringClaims:
-    """Releases claims whose pod is gone, or was never bound.
+    """The claims, which are released if their pod is gone, or was never bound.
 
-    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is
-    left alone until it has not been renewed for `patience` seconds on the clock of this process. What the
-    watches told may be old, so Kubernetes is then asked whether the pod `is_placed`, and the service checks
-    that it is still the same claim.
+    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound. So its claim
+    stays until it was not renewed for `patience` seconds on the clock of this process. What the watches saw
+    may be old, so Kubernetes is then asked whether the pod `is_placed`. The service checks that the claim is
+    still the same.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class ExpiringClaims:
         self._seen: dict[PodId, _Seen] = {}
 
     def look(self) -> None:
-        """Look at all of them. Raises ServiceError, ApiServerError."""
+        """Look at all claims. Raises ServiceError, ApiServerError."""
         claims = [claim for claim in self._service.claims() if self._pods.is_ours(claim)]
         waiting: dict[PodId, _Seen] = {}
         for claim in claims:

@@ -1,4 +1,4 @@
-"""Decides what is sent to the service, and in which order, so that it holds what Kubernetes has."""
+"""The choice and the order of what is sent to the service, so that it holds what Kubernetes has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.sync.store import InformerStore, Key, Kind
 
 
 class Reconciler:
-    """Compares the store with what the service holds and sends the difference.
+    """A reconciler that compares the store with what the service holds, and sends the difference.
 
     Order: pods that end, reservations that end, nodes that go (their pods first), nodes that come or change,
     pods that come or change, then reservations: the service finds room for these beside what runs. So room is
@@ -44,12 +44,12 @@ class Reconciler:
 
     @property
     def rejected(self) -> int:
-        """How many things the service refuses as they are."""
+        """Return how many things the service refuses as they are."""
         return len(self._sending.rejections)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many nodes, pods and reservations the service holds, and how many pods wait for their node."""
+        """Return the numbers of nodes, pods and reservations held, and of pods that wait for their node."""
         return {
             "nodes": len(self._nodes),
             "pods": len(self._pods),
@@ -58,7 +58,7 @@ class Reconciler:
         }
 
     def summary(self) -> str:
-        """What the service holds, in a line."""
+        """Return what the service holds, in a line."""
         waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""
         kept = f", reservations {len(self._reservations)}" if len(self._reservations) else ""
         return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}{kept}, rejected {self.rejected}"
@@ -91,14 +91,14 @@ class Reconciler:
 
     @property
     def gathers(self) -> bool:
-        """Whether pods that are due may wait a moment for others."""
+        """Return whether pods that are due may wait a moment for others."""
         return self._pods.gathers
 
     def settle(self, *, gathering: bool = False) -> int:
-        """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due.
+        """Send what is due; return how many calls changed something. Raises ServiceError; the rest stays due.
 
-        With `gathering` pods that come one after another wait for each other, and reservations for them; what
-        gives back room waits for nobody.
+        With `gathering`, pods that come one after another wait for each other, and reservations for them.
+        Calls that give back room do not wait.
         """
         self._pods.end(self._store.ended())
         self.look_at(self._sending.rejections.ripe())

@@ -1,4 +1,4 @@
-"""Sends things to the service, but what it refused not over and over."""
+"""Sending to the service, without sending what it refused over and over."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Rejection:
 
 
 class Rejections(Generic[Thing]):
-    """Refused things, with the mark of the state that was refused.
+    """The refused things, with the mark of the state that was refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
-    when another consumer has made room, so it is tried again, less and less often.
+    when another consumer has made room. So it is tried again, less and less often.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Rejections(Generic[Thing]):
         rejection.again_at = time.monotonic() + rejection.pause.after_failure() if conflict else None
 
     def discard(self, thing: Thing) -> bool:
-        """Forget a thing that was accepted or is gone; whether it had been refused."""
+        """Forget a thing that was accepted or is gone; return whether it had been refused."""
         return self._found.pop(thing, None) is not None
 
     def forgive(self) -> None:
@@ -55,14 +55,14 @@ class Rejections(Generic[Thing]):
             rejection.again_at = 0.0
 
     def holds_back(self, thing: Thing, mark: Hashable) -> bool:
-        """Whether the thing would be refused again in this state."""
+        """Return whether the thing would be refused again in this state."""
         rejection = self._found.get(thing)
         if rejection is None or rejection.mark != mark:
             return False
         return rejection.again_at is None or rejection.again_at > time.monotonic()
 
     def ripe(self) -> set[Thing]:
-        """The conflicts whose time to be tried again has come."""
+        """Return the conflicts that are to be tried again by now."""
         now = time.monotonic()
         return {
             thing
@@ -71,7 +71,7 @@ class Rejections(Generic[Thing]):
         }
 
     def ripen(self) -> set[Thing]:
-        """Make all conflicts due now; the things."""
+        """Make all conflicts due now, and return the things."""
         for rejection in self._found.values():
             if rejection.again_at is not None:
                 rejection.again_at = 0.0
@@ -79,7 +79,7 @@ class Rejections(Generic[Thing]):
 
 
 class Sending:
-    """Notes what became of things that are sent.
+    """A sender that notes what became of the things it sends.
 
     A refusal concerns its thing only, any other failure all of them.
     """
@@ -98,7 +98,7 @@ class Sending:
         self.rejections: Rejections[Key] = Rejections()
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | None]) -> bool:
-        """Whether the service took the thing, which it is not asked again while the mark stays.
+        """Send the thing, unless its mark is held back, and return whether the service took it.
 
         `send` may return warnings. Raises ServiceError for what is no refusal.
         """
@@ -121,7 +121,7 @@ class Sending:
         self._progress()
 
     def rejected(self, key: Key, mark: Hashable, error: ServiceError) -> None:
-        """Note that the service refused the thing as it is. Raises what is no refusal."""
+        """Note that the service refused the thing as it is. Raises `error` if it is no refusal."""
         if not is_refusal(error):
             raise error
         WRITES.labels(key.kind, "rejected").inc()

@@ -14,7 +14,7 @@ CONFLICT = 409
 
 
 class PodId(NamedTuple):
-    """One pod, told by its uid from others that have its name before or after it."""
+    """A pod; its uid distinguishes it from pods that have its name before or after it."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class HeldPod(NamedTuple):
 
     @property
     def id(self) -> PodId:
-        """Which pod it is."""
+        """Return the identity of the pod."""
         return PodId(self.namespace, self.name, self.uid)
 
 
@@ -41,23 +41,23 @@ NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """What became of a thing: warnings about it, or why the service did not take it."""
+    """The outcome for a thing: warnings about it, or why the service did not take it."""
 
     warnings: list[str]
     refusal: ServiceError | None = None
 
 
 class ServiceCluster:
-    """One cluster of the service. Every call raises ServiceError."""
+    """A cluster of the service. Every call raises ServiceError."""
 
     def __init__(self, client: Client, name: str, allow: Callable[[], None] = lambda: None) -> None:
-        """`allow` is called before each write, which its exceptions prevent."""
+        """Have `allow` called before each write; its exceptions prevent the write."""
         self._client = client
         self._allow = allow
         self._path = f"/ext/v1{path('clusters', name)}"
 
     def create_if_missing(self) -> bool:
-        """Create the cluster unless it exists; whether it had to be created."""
+        """Create the cluster unless it exists; return whether it had to be created."""
         try:
             self._client.get(self._path)
         except ServiceError as error:
@@ -68,28 +68,28 @@ class ServiceCluster:
         return False
 
     def nodes(self) -> list[str]:
-        """The names of its nodes."""
+        """Return the names of its nodes."""
         return [node["name"] for node in self._client.get(f"{self._path}/nodes")["nodes"]]
 
     def put_node(self, name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> list[str]:
-        """Create or update a node; the warnings about it."""
+        """Create or update a node; return the warnings about it."""
         body = {"node": node, "nodeResourceTopology": topology}
         warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
         return warnings
 
     def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
-        """Create or update many nodes; what became of each, in their order."""
+        """Create or update many nodes; return what became of each, in their order."""
         items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]
         found = self._sent("nodes", items)
         return [self._alone(partial(self.put_node, *node)) for node in nodes] if found is None else found
 
     def put_pods(self, pods: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Sent]:
-        """Record many pods, given by namespace, name and manifest; what became of each, in their order."""
+        """Record many pods, given by namespace, name and manifest; return what became of each, in order."""
         found = self._sent("pods", [manifest for *_, manifest in pods])
         return [self._alone(partial(self.put_pod, *pod)) for pod in pods] if found is None else found
 
     def _sent(self, kind: str, items: Sequence[Mapping[str, Any]]) -> list[Sent] | None:
-        """What became of each of many things; None if one of them spoils the body for all."""
+        """Send many things; return what became of each, or None if one of them spoils the body for all."""
         self._allow()
         try:
             answer = self._client.post(f"{self._path}/{kind}", {"kind": "List", "items": items})
@@ -111,11 +111,11 @@ class ServiceCluster:
         self._delete(path("nodes", name))
 
     def reservations(self, node: str | None = None) -> list[str]:
-        """The names of its reservations, or of those on one of its nodes."""
+        """Return the names of its reservations, or of the ones on one of its nodes."""
         return [each["name"] for each in self._listed("reservations", _on(node))]
 
     def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
-        """Place a reservation, or change its terms; the warnings about it."""
+        """Place a reservation, or change its terms; return the warnings about it."""
         done = self._put(path("reservations", name), reservation)
         warnings: list[str] = done["warnings"]
         return warnings
@@ -125,15 +125,15 @@ class ServiceCluster:
         self._delete(path("reservations", name))
 
     def pods(self, node: str | None = None) -> Iterator[HeldPod]:
-        """Its pods, or those on one of its nodes."""
+        """Return its pods, or the pods on one of its nodes."""
         return map(_held, self._listed("pods", _on(node)))
 
     def claims(self) -> Iterator[HeldPod]:
-        """Pods that the service has placed and that were not reported on their nodes yet."""
+        """Return pods that the service has placed and that were not reported on their nodes yet."""
         return map(_held, self._listed("pods", [("scheduled", "true")]))
 
     def _listed(self, kind: str, wanted: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """All entries of a list that comes in pages."""
+        """Yield all entries of a list that comes in pages."""
         marker: list[tuple[str, str]] = []
         while True:
             page = self._client.get(f"{self._path}/{kind}", wanted + marker)
@@ -143,14 +143,14 @@ class ServiceCluster:
             marker = [("marker", str(page["next"]))]
 
     def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
-        """Record a pod on its node; the warnings about it."""
+        """Record a pod on its node; return the warnings about it."""
         warnings: list[str] = self._put(path("pods", namespace, name), pod)["warnings"]
         return warnings
 
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
-        """Release what the pod of that uid holds; whether it held anything.
+        """Release what the pod of that uid holds; return whether it held anything.
 
-        With `changed_at` only if it was not claimed or reported again since.
+        With `changed_at`, do so only if the pod was not claimed or reported again since.
         """
         query = [("uid", pod.uid)]
         if changed_at is not None:
@@ -192,5 +192,5 @@ def _sent(outcome: Mapping[str, Any]) -> Sent:
 
 
 def is_refusal(error: ServiceError) -> bool:
-    """Whether the service works but refuses this."""
+    """Return whether the service works but refuses this."""
     return error.status in _REFUSALS

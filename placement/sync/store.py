@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 class Key(NamedTuple):
-    """An object; the namespace is empty for those that are in none."""
+    """An object; the namespace is empty if the object is in none."""
 
     kind: Kind
     namespace: str
@@ -64,18 +64,18 @@ class WatchedObject:
     over: bool = False
 
     def has_ended_as(self, seen: WatchedObject | None) -> bool:
-        """Whether this, a pod, is over or gone for the first time if its name is seen like that now."""
+        """Return whether this pod is over or gone for the first time, now that its name is seen so."""
         return not self.over and (seen is None or seen.over or seen.uid != self.uid)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest."""
+        """Return the manifest."""
         found: dict[str, Any] = orjson.loads(self.text)
         return found
 
 
 def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
-    """What to remember of a manifest: text, as a hundred thousand dictionaries would need gigabytes."""
+    """Return what to remember of a manifest: text, as 100,000 dictionaries would need gigabytes."""
     lasting = lasting_part(manifest)
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
@@ -89,7 +89,7 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
 
 
 def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest without what changes all the time and decides nothing; a resize in place does."""
+    """Return the manifest without what changes all the time and decides nothing; a resize in place stays."""
     status = _without(manifest, "status", _VOLATILE_STATUS)
     if manifest["kind"] == Kind.POD:
         status |= resize_status(manifest)
@@ -123,7 +123,7 @@ class InformerStore:
             self._lacking.add(collection)
 
     def is_lacking(self, collection: str) -> bool:
-        """Whether there was no such collection when it was listed last."""
+        """Return whether there was no such collection when it was listed last."""
         with self._condition:
             return collection in self._lacking
 
@@ -163,9 +163,9 @@ class InformerStore:
             self._ended.add(PodId(key.namespace, key.name, before.uid))
 
     def changed(self, timeout: float) -> set[Key]:
-        """What changed since the last call, at the latest after so many seconds.
+        """Return what changed since the last call, at the latest after `timeout` seconds.
 
-        Nothing before every collection has been listed: what is not listed yet would look as if it were gone.
+        Return nothing before every collection is listed: what is not listed yet would look as if gone.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._changed and not self._missing, timeout)
@@ -175,24 +175,24 @@ class InformerStore:
             return changed
 
     def ended(self) -> set[PodId]:
-        """The pods that were seen and are over or gone since the last call, each by its uid."""
+        """Return the pods that were seen and are over or gone since the last call, each by its uid."""
         with self._condition:
             ended, self._ended = self._ended, set()
             return ended
 
     @property
     def complete(self) -> bool:
-        """Whether every collection has been listed."""
+        """Return whether every collection has been listed."""
         with self._condition:
             return not self._missing
 
     def get(self, key: Key) -> WatchedObject | None:
-        """The object as last seen."""
+        """Return the object as last seen."""
         with self._condition:
             return self._seen.get(key)
 
     def keys(self) -> set[Key]:
-        """All objects."""
+        """Return the keys of all objects."""
         with self._condition:
             return set(self._seen)
 
@@ -210,10 +210,10 @@ _NO_TOPOLOGIES = "nodes have no NUMA nodes and cores"
 
 
 class Collection(NamedTuple):
-    """Objects of one kind under one path.
+    """The objects of one kind under one path.
 
     A list that is refused with one of the `absent` statuses means that there are none; `without` is what
-    follows from that, empty if nothing needs to be said.
+    follows from that, empty if nothing needs to be reported.
     """
 
     title: str
@@ -224,7 +224,7 @@ class Collection(NamedTuple):
     without: str = ""
 
     def seen(self, manifest: dict[str, Any]) -> tuple[Key, WatchedObject]:
-        """An object of the collection. Items of a list may leave out what the list says for all of them."""
+        """Return an object of the collection. Items of a list may omit what the list says for all of them."""
         try:
             whole = {"apiVersion": self.api_version, "kind": str(self.kind), **manifest}
             metadata = whole["metadata"]
@@ -233,7 +233,7 @@ class Collection(NamedTuple):
             raise ApiServerError(f"not a {self.kind}: {error!r}") from None
 
     def listed(self, api_server: ApiServer) -> tuple[dict[Key, WatchedObject], str]:
-        """All objects now, and the version from which a watch goes on. Raises ApiServerError."""
+        """Return all objects now, and the version from which a watch goes on. Raises ApiServerError."""
         found: dict[Key, WatchedObject] = {}
         version = ""
         for page in api_server.pages(self.path):
@@ -243,7 +243,7 @@ class Collection(NamedTuple):
 
 
 def collections(namespaces: Iterable[str]) -> list[Collection]:
-    """What to watch: nodes, topologies, reservations, and the pods of these namespaces, or of all."""
+    """Return what to watch: nodes, topologies, reservations, and the pods of these namespaces, or of all."""
     reservations = f"/apis/{API_VERSION}/reservations"
     topologies = f"/apis/{_TOPOLOGY_GROUP}/noderesourcetopologies"
     pods = [
@@ -260,12 +260,12 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
 
 
 def pods_path(namespace: str) -> str:
-    """The path of the pods of a namespace."""
+    """Return the path of the pods of a namespace."""
     return object_path(_CORE, "namespaces", namespace, "pods")
 
 
 def version_of(manifest: dict[str, Any]) -> str:
-    """The version of an object, from which a watch can go on. Raises ApiServerError."""
+    """Return the version of an object, from which a watch can go on. Raises ApiServerError."""
     try:
         return str(manifest["metadata"]["resourceVersion"])
     except (LookupError, TypeError):

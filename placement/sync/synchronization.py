@@ -1,4 +1,4 @@
-"""Runs the synchronization: threads that watch and a loop that sends, or one pass."""
+"""The run of the synchronization: threads that watch and a loop that sends, or one pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from placement.sync.service import PodId, ServiceCluster
 from placement.sync.store import InformerStore, Kind, WatchedObject, collections, pods_path
 from placement.sync.watching import SOURCE, UNKNOWN_KIND, Pause, Watching, list_into
 
-# How far the synchronization is, for who watches it: its checks and its figures.
+# How far the synchronization is, for its operator: its checks and its figures.
 
 
 SERVICE = "service"
@@ -34,7 +34,7 @@ _BEHIND_SECONDS = 60.0
 
 
 class Progress:
-    """What is known of the synchronization at any moment; asked by other threads than the one that sends."""
+    """The state of the synchronization at any moment, for threads other than the one that sends."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -58,7 +58,7 @@ class Progress:
         self._settled_at = time.monotonic()
 
     def checks(self) -> list[Check]:
-        """Whether Kubernetes is watched, the service answers, and it is not far behind."""
+        """Return checks: Kubernetes is watched, the service answers, and it is not far behind."""
         troubles = self._journal.troubles()
         watching = [
             f"{source.removeprefix(SOURCE)}: {said}"
@@ -92,7 +92,7 @@ _COMPARE_EVERY_SECONDS = 600.0
 
 
 class Synchronization:
-    """Keeps one cluster of the service equal to one Kubernetes cluster."""
+    """A synchronization that keeps one cluster of the service equal to one Kubernetes cluster."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Synchronization:
         claim_patience: float = PATIENCE_SECONDS,
         leadership: Leadership | None = None,
     ) -> None:
-        """With `leadership` it sends only while this process leads."""
+        """Prepare a synchronization; with `leadership` it sends only while this process leads."""
         self._api_server = api_server
         self._collections = collections(namespaces)
         self._pods = next(found for found in self._collections if found.kind is Kind.POD)
@@ -112,7 +112,7 @@ class Synchronization:
         self._store = InformerStore([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
         self._leadership = leadership
-        # Who need not ask leads.
+        # Without an election this process leads.
         LEADS.set(leadership is None)
         self._events = RejectionEvents(api_server, journal)
         self._new_reconciler: Callable[[], Reconciler] = partial(
@@ -133,17 +133,17 @@ class Synchronization:
         self._compared = _Every(_COMPARE_EVERY_SECONDS)
 
     def _lives(self, pod: PodId) -> bool:
-        """Whether Kubernetes has that very pod, and it is not over. Raises ApiServerError."""
+        """Return whether Kubernetes has that very pod, and it is not over. Raises ApiServerError."""
         seen = self._asked_for(pod)
         return seen is not None and not seen.over
 
     def _is_placed(self, pod: PodId) -> bool:
-        """Whether that very pod is on a node now, and not over. Raises ApiServerError."""
+        """Return whether that very pod is on a node now, and not over. Raises ApiServerError."""
         seen = self._asked_for(pod)
         return seen is not None and seen.node is not None
 
     def _asked_for(self, pod: PodId) -> WatchedObject | None:
-        """The pod as Kubernetes has it now, None if it is gone."""
+        """Return the pod as Kubernetes has it now, None if it is gone."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
             return None
@@ -151,7 +151,7 @@ class Synchronization:
         return seen if seen.uid == pod.uid else None
 
     def once(self) -> int:
-        """List everything, send the difference; how much was rejected. Raises PlacementError."""
+        """List everything and send the difference; return how much was rejected. Raises PlacementError."""
         for collection in self._collections:
             list_into(self._api_server, collection, self._store, self._journal)
         self._reconciler.compare()
@@ -166,7 +166,7 @@ class Synchronization:
         self._reconciler.settle()
 
     def forever(self) -> None:
-        """Until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
+        """Synchronize until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
         watches = [
             Watching(self._api_server, collection, self._store, self._journal)
             for collection in self._collections
@@ -219,12 +219,12 @@ class Synchronization:
             self._summary.tell(self._reconciler.summary())
 
     def _may_send(self) -> bool:
-        """Whether this process leads. One that stands by keeps watching, and nothing else."""
+        """Return whether this process leads. One that stands by keeps watching, and does nothing else."""
         if self._leadership is None or self._leadership.leads:
             self._stood_by = False
             return True
         self.progress.stands_by(self._leadership.holder)
-        # What ends meanwhile another process releases, or the comparison with which this one begins.
+        # Pods that end meanwhile are released by another process, or by the first comparison of this one.
         self._store.ended()
         if not self._stood_by:
             self._stood_by = True
@@ -236,14 +236,14 @@ class Synchronization:
 
 
 class _Every:
-    """When a thing is due: at once, then again after so many seconds."""
+    """A timer of a thing that is due at once, then again after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._next: float | None = None
 
     def is_due(self) -> bool:
-        """Whether it is to be done now."""
+        """Return whether it is to be done now."""
         return self._next is None or time.monotonic() >= self._next
 
     def done(self) -> None:
@@ -256,7 +256,7 @@ class _Every:
 
 
 class _Summary:
-    """Prints the state when it has changed, but not too often."""
+    """A printer that shows the state when it has changed, but not too often."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -285,7 +285,7 @@ class _Summary:
 def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) -> None:
     """Answer /livez, /readyz, /healthcheck and /metrics there, from threads that end with the process.
 
-    Raises PlacementError naming the options if nobody can listen there.
+    Raises PlacementError naming the options if it cannot listen there.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -313,7 +313,7 @@ def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) ->
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: what is asked every few seconds tells nothing."""
+            """Log nothing: requests that come every few seconds tell nothing."""
 
     try:
         server = ThreadingHTTPServer((host, port), Handler)

@@ -26,29 +26,29 @@ class Pause:
         self._next = _FIRST_SECONDS
 
     def after_failure(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait now."""
         now = self._next
         self._next = min(2 * now, self._longest)
         return now * random.uniform(0.5, 1.0)
 
     def after_success(self) -> None:
-        """Begin again with a short one."""
+        """Begin again with a short pause."""
         self._next = _FIRST_SECONDS
 
 
-# So begins the trouble with a kind that need not be there.
+# The beginning of the trouble with a kind that need not be there.
 UNKNOWN_KIND = "Kubernetes knows no"
 SOURCE = "Kubernetes, "
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
 _WATCH_SECONDS = (90, 150)
 _UNKNOWN_KIND_SECONDS = 300.0
 _SUSPICIOUSLY_SHORT_SECONDS = 1.0
-# After so many that were let in and broke off at once only an event is believed.
+# After so many watches that were let in and broke off at once, only an event proves that one is on.
 _MOST_BROKEN_AT_ONCE = 2
 
 
 class Watching(threading.Thread):
-    """Lists, then watches from the version of the list, again and again; lists anew only when it must."""
+    """A thread that lists, then watches from the version of the list; it lists anew only when it must."""
 
     def __init__(
         self, api_server: ApiServer, collection: Collection, store: InformerStore, journal: Journal
@@ -60,11 +60,11 @@ class Watching(threading.Thread):
         self._journal = journal
         self._source = _source(collection)
         self._pause = Pause()
-        # So many watches in a row were let in and broke off at once.
+        # How many watches in a row were let in and broke off at once.
         self._broken_at_once = 0
 
     def run(self) -> None:
-        """Until the process ends."""
+        """List and watch until the process ends."""
         while True:
             try:
                 version = list_into(self._api_server, self._collection, self._store, self._journal)
@@ -139,9 +139,9 @@ class Watching(threading.Thread):
 def list_into(
     api_server: ApiServer, collection: Collection, store: InformerStore, journal: Journal
 ) -> str | None:
-    """List the collection into the store; the version of the list. Raises ApiServerError.
+    """List the collection into the store; return the version of the list. Raises ApiServerError.
 
-    None if Kubernetes does not know the kind, where that may be: then there are none.
+    Return None if Kubernetes does not know the kind, where that may be: then there are no objects.
     """
     source = _source(collection)
     try:
@@ -161,7 +161,7 @@ def list_into(
 
 
 def _number(version: str) -> int:
-    """The number of a version; 0 for one that is none. Kubernetes compares them so (KEP-5504)."""
+    """Return the number of a version, 0 if it is none. Kubernetes compares versions so (KEP-5504)."""
     return int(version) if version.isdecimal() else 0
 
 

@@ -1,4 +1,4 @@
-"""What a WSGI server loads: `placement.wsgi:application`."""
+"""The application that a WSGI server loads: `placement.wsgi:application`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _application() -> Flask:
         settings.warn_of_open_secrets(loaded)
         settings.make_ready(loaded)
     flask = app.configured(loaded)
-    # It loads the forest, too: the first search should not pay for that, nor wait for it what needs none.
+    # It loads the forest, too: the first search should not pay for that, nor other requests wait for it.
     flask.extensions["placement_use_cases"].health.watch()
     return flask
 

@@ -1,4 +1,4 @@
-"""What a WSGI server loads under the incumbent's name: `placement.wsgi.api:application`."""
+"""The application that a WSGI server loads under the incumbent's name: `placement.wsgi.api:application`."""
 
 from placement.wsgi import application
 

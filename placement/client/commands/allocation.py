@@ -22,7 +22,7 @@ _CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer"
 
 
 class ListAllocations(Prose):
-    """List who holds what: consumers with their providers, or a row for each provider of each consumer.
+    """List what consumers hold: consumers with their providers, or a row for each provider of each consumer.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
@@ -115,7 +115,7 @@ def _told(consumer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _told_of(uuid: str, consumer: Mapping[str, Any], held: Iterable[tuple[str, Held]]) -> Iterator[str]:
-    """A consumer, its owner, and what it holds, a line for each provider or row of alike ones."""
+    """Yield lines about a consumer: its owner, and what it holds of each provider or row of alike ones."""
     yield uuid
     owner, user = consumer["project_id"], consumer["user_id"]
     yield f"   {consumer['consumer_type']} of project {owner}, user {user}"
@@ -126,13 +126,13 @@ def _told_of(uuid: str, consumer: Mapping[str, Any], held: Iterable[tuple[str, H
 
 
 def _dedicated_cpus(client: Client, consumer: str) -> str | None:
-    """The dedicated CPUs of the guest, if the service keeps them and shows them. Raises ServiceError."""
+    """Return the dedicated CPUs of the guest if the service keeps and shows them. Raises ServiceError."""
     from placement.client.client import ServiceError
 
     try:
         listed = client.get("/ext/v1/allocations", [("consumer_uuid", consumer)])["consumers"]
     except ServiceError as error:
-        # The incumbent has no such path, and not everybody may list.
+        # OpenStack Placement has no such path, and not every caller may list.
         if error.status in (403, 404):
             return None
         raise

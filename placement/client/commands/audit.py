@@ -1,4 +1,4 @@
-"""`placement audit`: who changed what."""
+"""`placement audit`: changes, and the users that made them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 50
 
 
 class ListAudit(Listing):
-    """List who changed what, the newest first."""
+    """List changes with the users that made them, the newest first."""
 
     arguments = (
         argument("--user", help="changes of this user"),

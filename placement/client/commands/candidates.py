@@ -11,9 +11,9 @@ from placement.client.display import ENOUGH, PROSE, QUERY, Listing, Pairs, Prose
 from placement.client.formats import GREEN, RED, Lines, Misses, ResourceAmounts, painted
 
 SHOWN = 10
-"""So many candidates are shown to people who ask for no number."""
+"""How many candidates are shown to people unless they ask for a number."""
 COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
-# Parameters that only our own search knows, and how those begin that have the suffix of a group.
+# Parameters that only our own search knows, and the beginning of the ones with the suffix of a group.
 _OWN = {"order_by", "prefer", "cluster"}
 _OWN_OF_GROUPS = "split"
 
@@ -26,7 +26,7 @@ class CandidateListing(Listing):
     def rows(
         self, parsed_args: argparse.Namespace, body: Mapping[str, Any], *, limited: bool
     ) -> list[tuple[Any, ...]]:
-        """The rows of a candidates body, all of them if their number was `limited` by the caller.
+        """Return the rows of a candidates body; all of them if the caller `limited` their number.
 
         If there is none, a note says so and the command ends with 1.
         """
@@ -47,8 +47,8 @@ class ListCandidates(CandidateListing):
     """List the candidates of a request, a row for each provider of each candidate.
 
     The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2 limit=5. With
-    order_by, prefer, cluster, split or split_rule they are those of GET /ext/v1/allocation_candidates, and
-    scores are listed.
+    order_by, prefer, cluster, split or split_rule, GET /ext/v1/allocation_candidates is asked, and scores are
+    listed.
     """
 
     arguments = (QUERY,)
@@ -87,7 +87,7 @@ def _rows(
             )
 
 
-# `placement explain`, and how all explanations are told: why nothing fits, or where most is lost.
+# `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
 
 
 _COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
@@ -96,10 +96,10 @@ Explanation = Mapping[str, Any]
 
 
 class Explaining(Prose):
-    """A command that tells why something fits nowhere, in the same sentences or rows whatever that is."""
+    """A command that explains why a request, flavor or pod fits nowhere, in sentences or in rows."""
 
     def told(self, parsed_args: argparse.Namespace, explanation: Explanation) -> tuple[tuple[str, ...], Any]:
-        """The sentences, or the rows if a format is given; the command ends with 1 if nothing fits."""
+        """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits."""
         self.exit_status = 0 if explanation["first_empty"] is None else 1
         if parsed_args.formatter == PROSE:
             verdict, *others = _told(explanation)
@@ -109,7 +109,7 @@ class Explaining(Prose):
 
 
 class ExplainRequest(Explaining):
-    """Explain where a request fits, or which of its conditions nobody meets and who comes closest.
+    """Explain where a request fits, or which of its conditions no provider meets and which come closest.
 
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
@@ -129,7 +129,7 @@ def _explaining(query: Pairs) -> Pairs:
 
 
 def _told(explanation: Explanation) -> Iterator[str]:
-    """The result, then a line for each condition up to the first that none meets, with the near misses."""
+    """Yield the result, a line for each condition up to the first that none meets, and the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
     yield _verdict(explanation)
     yield ""
@@ -150,7 +150,7 @@ def _verdict(explanation: Explanation) -> str:
 
 
 def _explain_rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:
-    """A row for each condition; the near misses beside the first that none meets."""
+    """Yield a row for each condition; the near misses are beside the first that none meets."""
     for at, stage in enumerate(explanation["stages"]):
         passed = stage["trees"] if stage["providers"] is None else stage["providers"]
         nearest = explanation["nearest"] if at == explanation["first_empty"] else []

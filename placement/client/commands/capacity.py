@@ -1,4 +1,4 @@
-"""`placement capacity`: how many more there is room for, as everything is or as it would be."""
+"""`placement capacity`: how many more requests there is room for, as things are or as they would be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORLD = (
         "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
     ),
 )
-"""What says how things would be different."""
+"""The options that say how things would be different."""
 
 
 class ShowCapacity(Listing):
@@ -38,7 +38,7 @@ class ShowCapacity(Listing):
     KIND is a .json file with a flavor as `openstack flavor show -f json` prints it, a file with the manifest
     of a pod (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512: all KEY=VALUE together are
     one query, one with & is a query by itself, and so is one with a name before it: small:resources=VCPU:2.
-    Options of flavors say one without a file. The last options tell what would be if things were different.
+    Options of flavors give one without a file. The last options ask what would fit if things were different.
     """
 
     arguments = (
@@ -88,7 +88,7 @@ def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
-    """What `kinds` and the options of flavors say, by name. Raises PlacementError."""
+    """Return the kinds that `kinds` and the options of flavors describe, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
     for text in parsed.kinds:
@@ -109,7 +109,7 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """A name before a colon, if that is not part of a query or a path."""
+    """Return the name before a colon and the rest; no name if the colon is part of a query or a path."""
     name, colon, rest = text.partition(":")
     if colon and name and not set("=&/.") & set(name) and rest:
         return name, rest
@@ -117,7 +117,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
-    """A pod or a flavor from a file. Raises PlacementError naming it."""
+    """Return a pod or a flavor from a file. Raises PlacementError naming it."""
     from placement.common.documents import parse_yaml
 
     if file != STANDARD_INPUT and not Path(file).exists():
@@ -131,7 +131,7 @@ def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
-    """What is to be different, as the API takes it. Raises PlacementError naming the option."""
+    """Return what is to be different, as the API takes it. Raises PlacementError naming the option."""
     world: dict[str, Any] = {}
     if parsed.without:
         world["without"] = parsed.without

@@ -41,7 +41,7 @@ class ClaimRequest(Listing):
     """Let consumers hold the best candidates of a request; repeating it changes nothing.
 
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2; or
-    options say a flavor. With --dry-run nothing is claimed, and the last options say what would be different.
+    options give a flavor. With --dry-run nothing is claimed, and the last options say what is different then.
     """
 
     arguments = (
@@ -106,7 +106,7 @@ class ClaimRequest(Listing):
 
 
 def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The query or the flavor."""
+    """Return the query or the flavor."""
     if parsed.query and parsed.cluster is not None:
         raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
     if parsed.query and parsed.vcpus is None:
@@ -118,7 +118,7 @@ def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def _together(parsed: argparse.Namespace) -> dict[str, Any]:
-    """What consumers keep to together, as the API takes it; empty if that is nothing."""
+    """Return what applies to the consumers together, as the API takes it; empty if nothing does."""
     rules: list[dict[str, Any]] = []
     if parsed.apart:
         rules.append({"kind": "at_most"})
@@ -149,6 +149,6 @@ def _together(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def _groups(claimed: Mapping[str, Any]) -> Collection[tuple[str, list[str]]]:
-    """Which group got which providers."""
+    """Return the providers that each request group got."""
     mappings: Mapping[str, list[str]] = claimed.get("mappings", {})
     return mappings.items()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
 _NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
-"""What the answer about a cluster has beside its settings."""
+"""Members of the answer about a cluster that are no settings."""
 
 
 def _order(text: str) -> Any:
@@ -91,7 +91,7 @@ _UNSET = tuple(
 
 
 def cluster_path(*segments: str) -> str:
-    """The path of something about clusters."""
+    """Return the path of something about clusters."""
     from placement.client.client import path
 
     return f"/ext/v1{path('clusters', *segments)}"

@@ -55,7 +55,7 @@ OPTIONS = (
     ),
     argument("--boot-from-volume", action="store_true", help="leave the root disk out"),
 )
-"""What says, or adds to, a flavor."""
+"""The options that describe a flavor, or add to one."""
 _FLAVOR = (
     argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input"),
     *OPTIONS,
@@ -67,7 +67,7 @@ _CLUSTER = argument("--cluster", help="look in this cluster only")
 class TranslateFlavor(Details):
     """Translate a flavor to a candidates query and to the guest's CPU layout; needs no service.
 
-    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
     arguments = _FLAVOR
@@ -84,7 +84,7 @@ class TranslateFlavor(Details):
 class ListFlavorCandidates(candidates.CandidateListing):
     """List the candidates of a flavor, a row for each provider of each candidate.
 
-    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
     arguments = (*_FLAVOR, _CLUSTER)
@@ -101,9 +101,9 @@ class ListFlavorCandidates(candidates.CandidateListing):
 
 
 class ExplainFlavor(Explaining):
-    """Explain where a flavor fits, or which of its conditions nobody meets and who comes closest.
+    """Explain where a flavor fits, or which of its conditions no provider meets and which come closest.
 
-    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    FILE is what `openstack flavor show -f json` prints; options override what it says.
     """
 
     arguments = (*_FLAVOR, _CLUSTER)
@@ -118,7 +118,7 @@ class ExplainFlavor(Explaining):
 
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
-    """The answer of the service about a flavor."""
+    """Return the answer of the service about a flavor."""
     request = {**document(parsed), **parts}
     if parsed.cluster is not None:
         request["cluster"] = parsed.cluster
@@ -130,14 +130,14 @@ def _plain(value: object) -> object:
 
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The translation request that the arguments stand for."""
+    """Return the translation request that the arguments stand for."""
     if parsed.file == "-" and parsed.image == "-":
         raise PlacementError("--image: standard input is read for the flavor already")
     return {"flavor": _flavor(parsed), "image": _image(parsed), "options": _options(parsed)}
 
 
 def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:
-    """The same of a command that has the options of flavors, but no FILE and limit of its own for them."""
+    """Return the request, as `document` does, for a command without FILE and limit for its flavor options."""
     return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
 
 

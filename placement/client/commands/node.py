@@ -20,7 +20,7 @@ class TreeDrawing(Drawing):
     """A command that draws a provider tree."""
 
     def drawn(self, parsed_args: argparse.Namespace, root: drawing.Provider) -> tuple[Any, list[Any]]:
-        """The tree as lines or as rows, whatever format was asked for."""
+        """Return the tree as lines or as rows, as the format asks for."""
         if parsed_args.formatter == DRAWING:
             return ("Tree",), [(line,) for line in draw(root, self.app.stdout)]
         return drawing.COLUMNS, list(drawing.rows(root))
@@ -51,7 +51,7 @@ class ListNodes(Listing):
 
 
 class ShowNode(TreeDrawing):
-    """Draw a node with its capacity and use, cores a character each, and whose each of its CPUs is."""
+    """Draw a node with its capacity and use, a character for each core, and the owners of its CPUs."""
 
     arguments = _NODE
 
@@ -99,7 +99,7 @@ class ImportNodes(Listing):
 
 
 class DeleteNode(Action):
-    """Delete a node that nobody uses."""
+    """Delete a node that no consumer uses."""
 
     arguments = _NODE
 

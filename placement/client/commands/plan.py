@@ -1,4 +1,4 @@
-"""`placement plan`: which moves would make room, whether they are still possible, and making them."""
+"""`placement plan`: moves that would make room, whether they are still possible, and making them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MADE, MADE_BEFORE = "made", "made before"
-# The last one in which the type of a consumer is not said, which leaves it as it is.
+# The last microversion without types of consumers; a write in it leaves the type as it is.
 _WITHOUT_TYPES = "1.37"
 _NO_TYPE = "unknown"
 # No answer, or one that says that the service ran out of time or of its database.
@@ -33,19 +33,19 @@ _UNCERTAIN = (None, 502, 503, 504)
 
 
 class _Uncertain(PlacementError):
-    """It is not known whether a move was made."""
+    """A failure after which it is not known whether a move was made."""
 
 
 class Moves:
-    """The moves of a plan, in their order."""
+    """The moves of a plan, which are made in their order."""
 
     def __init__(self, client: Client, moves: Sequence[Mapping[str, Any]]) -> None:
         self._client, self._moves = client, moves
 
     def made(self) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-        """Make them one by one: the number of each, the move, and whether it was made now or before.
+        """Make the moves one by one; yield the number, the move, and whether it was made now or before.
 
-        Raises PlacementError naming the first that is refused; nothing after it is done.
+        Raises PlacementError naming the first move that is refused; no move after it is made.
         """
         for at, move in enumerate(self._moves, start=1):
             try:
@@ -102,7 +102,7 @@ class Moves:
                 raise _Uncertain(str(error)) from error
 
     def _is_made(self, place: str, move: Mapping[str, Any]) -> bool:
-        """Whether it is certain that a move was made."""
+        """Return whether it is certain that a move was made."""
         try:
             held = _amounts(self._client.get(place)["allocations"])
         except ServiceError:
@@ -120,9 +120,9 @@ _STATES = ("#", "Consumer", "State", "Why")
 _TEXT = ("Plan",)
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
-# Reading and telling take some time beside looking.
+# Reading the state and showing the plan take some time beside the search.
 _BEYOND_SECONDS = 10
-# What is read of a plan that is shown, and of each move, beside the pod of one.
+# The members that showing a plan needs of the plan, and of each move, beside the pod of a move.
 _SHOWN = ("goal", "wanted", "achieved", "reached", "complete", "bound", "stranded", "left", "hosts")
 _MEMBERS = (
     "consumer",
@@ -144,18 +144,18 @@ class _Telling(Prose):
     left_out_first = ("Providers", "Amounts", "By", "Kind")
 
     def told(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The moves, or the plan as text."""
+        """Return the moves, or the plan as text."""
         if parsed_args.formatter == PROSE:
             return _TEXT, [(line,) for line in drawn(plan, self.app.stdout)]
         return _COLUMNS, list(_rows(plan))
 
 
 class MakePlan(_Telling):
-    """Look for moves that make room, leave hosts empty, or make what is free of use again.
+    """Look for moves that make room, leave hosts empty, or make free resources usable again.
 
     `fit KIND` is for requests that do not fit, `empty HOST...` and `free N` for hosts, `defragment KIND`
     strands less for such requests. KIND is a .json file with a flavor, a file with the manifest of a pod
-    (needs --cluster; not for `defragment`), or a query such as resources=VCPU:2; options of flavors say one
+    (needs --cluster; not for `defragment`), or a query such as resources=VCPU:2; options of flavors give one
     without a file. Nothing is written. If the goal is not reached, the moves that were found are shown and
     the command ends with 1.
     """
@@ -230,7 +230,7 @@ class _Checking(Listing):
 
 
 class CheckPlan(_Checking):
-    """Check whether the moves of a plan are still possible, each after those before it.
+    """Check whether the moves of a plan are still possible, each after the moves before it.
 
     If one is not, the command ends with 1.
     """
@@ -248,7 +248,7 @@ class ApplyPlan(_Checking):
     This moves records, not machines: a guest stays on its host. Migrate first, with the plan as the list of
     live migrations. The command asks before it writes; without a terminal it needs --yes, or ends with 2.
 
-    A move that was made before is recognised, so a plan that was broken off may be applied again. It stops at
+    A move that was made before is recognised, so a plan that was broken off may be applied again. It ends at
     the first move that is refused: the consumer holds something else or has another generation by now, there
     is no room any more, or it is a pod, which Kubernetes has to evict.
     """
@@ -290,7 +290,7 @@ class ApplyPlan(_Checking):
 
 
 def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
-    """A plan with these members beside its moves. Raises PlacementError naming one that is missing."""
+    """Return a plan that has these members beside its moves. Raises PlacementError naming a missing one."""
     plan = read_json(file)
     if not isinstance(plan, dict) or not isinstance(plan.get("moves"), list):
         raise PlacementError(f"{file}: is no plan: it has no moves")
@@ -311,7 +311,7 @@ def _save(file: str, plan: Mapping[str, Any]) -> None:
 
 
 def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The goal that the arguments stand for. Raises PlacementError."""
+    """Return the goal that the arguments stand for. Raises PlacementError."""
     if parsed.goal == "empty":
         if not parsed.kinds:
             raise PlacementError("empty: the hosts are missing")

@@ -39,7 +39,7 @@ _SHOWN = (
 _SHOWN_PODS = 50
 _SHOWN_NODES = 10
 _NAMED = 3
-# Kinds of refusal whose amounts are asked for, one by one.
+# For so many kinds of refusal the missing amounts are asked for, one by one.
 _EXPLAINED = 5
 _LINES = {"warnings", "remarks", "unreadable"}
 _FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
@@ -93,7 +93,7 @@ class ShowPod(Details):
 
 
 class CreatePods(Listing):
-    """Place the pods of manifests, or record those that say where they run.
+    """Place the pods of manifests, or record the pods that say where they run.
 
     The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
     Creating the same again changes nothing.
@@ -106,7 +106,7 @@ class CreatePods(Listing):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the pods one by one, until one is refused; all at once if any of them are of a gang."""
+        """Send the pods one by one, until one is refused; all at once if any of them is in a gang."""
         manifests = _manifests(parsed_args.file)
         return _CREATED, list(self._created(parsed_args.cluster, manifests, parsed_args.namespace))
 
@@ -158,9 +158,9 @@ class DeletePod(Action):
 
 
 class PreviewPod(Listing):
-    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing.
+    """List the nodes where a pod would go, best first, then nodes that refuse it and why; claims nothing.
 
-    For people nodes that refuse for the same reasons are one row, with those that come closest.
+    For people, nodes that refuse for the same reasons are one row, with what the nearest ones lack.
     """
 
     arguments = (
@@ -227,7 +227,7 @@ class TranslatePod(Listing):
 def _preview(
     client: Client, cluster: str, pod: object, nodes: Sequence[str] | None, limit: int | None
 ) -> Any:
-    """Where a pod would go, on some nodes or all, with so many places at most."""
+    """Return where a pod would go, on these nodes or on all, with at most `limit` places."""
     request: dict[str, Any] = {"pod": pod}
     if nodes is not None:
         request["nodeNames"] = nodes
@@ -247,7 +247,7 @@ def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _summed_up(client: Client, cluster: str, pod: object, preview: Mapping[str, Any]) -> Iterator[Any]:
-    """A row for all nodes that refuse for the same reasons: some names, and what those nearest lack."""
+    """Yield a row for all nodes that refuse for the same reasons: some names, and what the nearest lack."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for refusal in preview["rejected"]:
         groups.setdefault(tuple(refusal["reasons"]), []).append(refusal["node"])
@@ -258,7 +258,7 @@ def _summed_up(client: Client, cluster: str, pod: object, preview: Mapping[str, 
 
 
 def _lacking(client: Client, cluster: str, pod: object, nodes: Sequence[str]) -> list[str]:
-    """The amounts that those of the nodes lack which come closest."""
+    """Return sentences about the amounts that the nearest of these nodes lack."""
     nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
     return [sentence for miss in nearest for sentence in miss["sentences"]][:_NAMED]
 
@@ -286,7 +286,7 @@ def _manifest(file: str) -> Mapping[str, Any]:
 
 
 def _names(manifest: Mapping[str, Any], default: str) -> tuple[str, str]:
-    """Namespace and name. Raises PlacementError for a pod without a name."""
+    """Return the namespace and the name. Raises PlacementError for a pod without a name."""
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(name, str):

@@ -35,7 +35,7 @@ _RESERVATION = (CLUSTER, argument("reservation", help="name of the reservation")
 
 
 class ListReservations(Listing):
-    """List the reservations of a cluster, those that are over included.
+    """List the reservations of a cluster, including the ones that are over.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
@@ -55,7 +55,7 @@ class ListReservations(Listing):
 
 
 class ShowReservation(Details):
-    """Show a reservation: where it is, what it has left, and who uses it."""
+    """Show a reservation: where it is, what it has left, and which pods use it."""
 
     arguments = _RESERVATION
 
@@ -66,7 +66,7 @@ class ShowReservation(Details):
 
 
 class CreateReservations(Listing):
-    """Place the reservations of manifests, or change the terms of those that are there.
+    """Place the reservations of manifests, or change the terms of the ones that exist.
 
     The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
     Creating the same again changes nothing.
@@ -96,7 +96,7 @@ class CreateReservations(Listing):
 
 
 class DeleteReservation(Action):
-    """Release what a reservation has left, and forget it; who took from it keeps that."""
+    """Release what a reservation has left, and forget it; pods keep what they took from it."""
 
     arguments = _RESERVATION
 
@@ -125,7 +125,7 @@ def _amounts(holding: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
-    """The name of a Reservation. Raises PlacementError for one without."""
+    """Return the name of a Reservation. Raises PlacementError for one without."""
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(name, str):
