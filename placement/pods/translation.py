@@ -91,12 +91,12 @@ _NUMA = "_numa"
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What the hosts of a cluster look like, as far as queries depend on it.
+    """The shape of the hosts of a cluster, as far as queries depend on it.
 
-    `aggregate` is the one all hosts are in; `most_cpus` are the logical CPUs of the largest host for each
-    number of threads per core that occurs, `policies` the effective NUMA policies and `untold` those of hosts
-    that have no trait to tell theirs, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources
-    that NUMA nodes offer; `below` those that only they do.
+    `aggregate` has all hosts; `most_cpus` are the logical CPUs of the largest host for each number of threads
+    per core that occurs. `policies` are the effective NUMA policies, `untold` the policies of hosts without a
+    trait for theirs, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources that NUMA nodes
+    offer; `below` are resources that only they do.
     """
 
     aggregate: str
@@ -192,7 +192,7 @@ class _Fallbacks:
             yield BIND_TRAITS[HostBindPolicy.FULL_PCPUS_ONLY]
 
     def _spans(self) -> Iterator[int]:
-        """Over how many NUMA nodes the pod may be split, best first; 0 for no alignment."""
+        """Yield over how many NUMA nodes the pod may be split, best first; 0 for no alignment."""
         if self.policy is not NumaPolicy.NONE:
             yield 1
         if self.policy in (NumaPolicy.RESTRICTED, NumaPolicy.BEST_EFFORT):
@@ -255,7 +255,7 @@ class _Fallbacks:
         return tuple(shares.items())
 
     def _numa_amounts(self, offered: Collection[str], part: int, parts: int) -> Iterator[tuple[str, int]]:
-        """What one of so many NUMA nodes gives of what they offer, rounded up to units."""
+        """Yield what one of `parts` NUMA nodes gives of what they offer, rounded up to units."""
         for name, share in _parts_of(self.request.amounts, part, parts):
             if name in offered and share:
                 kind = numa_class(name)
@@ -275,7 +275,7 @@ def _parts_of(amounts: Amounts, part: int, parts: int) -> Iterator[tuple[str, in
 
 
 def _even(need: int, parts: int, grain: int) -> list[int]:
-    """CPUs dealt over so many NUMA nodes, in multiples of `grain` as far as possible."""
+    """Deal CPUs over so many NUMA nodes, in multiples of `grain` as far as possible."""
     units, rest = divmod(need, grain)
     shares = [grain * (units // parts + (1 if part < units % parts else 0)) for part in range(parts)]
     shares[0] += rest
@@ -367,7 +367,7 @@ class PodQueries:
 
 
 class PodTranslation:
-    """Translates pods; nothing is searched or claimed."""
+    """A translator of pods to queries; nothing is searched or claimed."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database

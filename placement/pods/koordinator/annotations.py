@@ -137,7 +137,7 @@ class ResourceStatus:
         return not (self.cpus or self.amounts)
 
     def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
-        """What a pod of this exclusivity group holds that was given this; `qos` is what its label names."""
+        """Return the holding of a pod of this exclusivity group with this status; its label names `qos`."""
         return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
 
 
@@ -162,7 +162,7 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
 
 
 def read_told_pools(annotation: Field) -> tuple[int, ...]:
-    """The NUMA nodes of the shared pools that a resource-status annotation names, as far as it is readable.
+    """Return the NUMA nodes of the shared pools in a resource-status annotation, as far as it is readable.
 
     Source: koordinator.md, "CPU lists of containers".
     """

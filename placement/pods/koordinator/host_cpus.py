@@ -160,10 +160,10 @@ def _text(entry: Field, key: str) -> str:
 class HostCpus:
     """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated.
 
-    `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
-    holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
-    `reserved` are the unallocatable ones without those of pods that kubelet manages; `system` has those of
-    the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
+    `withheld` are the unallocatable CPUs that unbound pods cannot run on either, though no pod holds them:
+    the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools. `reserved`
+    adds kubelet's reserved CPUs to `withheld`; `system` has the exclusive SYSTEM list. `reported_pods` were
+    given CPUs by a scheduler.
     """
 
     topology: CpuTopology
@@ -211,7 +211,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
 
 
 def _reported(nrt: Manifest, node: Manifest, key: str) -> Field:
-    """The node agent's version of an annotation; the operator's own on the node as long as there is none."""
+    """Return the node agent's version of an annotation; while there is none, the operator's on the node."""
     annotation = nrt.annotation(key)
     return (node.annotation(key) if annotation.value is None else annotation).softly().json()
 
@@ -263,7 +263,7 @@ def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
-    """A NodeResourceTopology that was imported before, reduced likewise."""
+    """Return a NodeResourceTopology that was imported before, reduced to what its import depends on."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "kind": "NodeResourceTopology",

@@ -1,4 +1,4 @@
-"""The policies of a host: those of its labels, its NodeResourceTopology and kubelet, and what pods get."""
+"""The policies of a host, by its labels, its NodeResourceTopology and kubelet, and what pods get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISTRIBUTE_OPTION = "distribute-cpus-across-numa"
 
 
 class HostBindPolicy(StrEnum):
-    """How a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
+    """A policy by which a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
 
     NONE = "None"
     FULL_PCPUS_ONLY = "FullPCPUsOnly"
@@ -74,7 +74,7 @@ def first_topology_policy(entries: Sequence[str], profile: Profile) -> NumaPolic
 
 
 def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
-    """The strategy a host's label stands for; None = not said, the cluster's setting applies.
+    """Return the strategy of a host's label; None if it is empty, so that the cluster's setting applies.
 
     Anything but MostAllocated means emptiest first; DistributeEvenly is more than that only under `design`.
     Source: koordinator.md, "Keys on the node", "Profiles".
@@ -90,7 +90,7 @@ def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
 
 @dataclass(frozen=True, slots=True)
 class HostPolicies:
-    """Effective policies; a NUMA policy or strategy of None is not said and left to the cluster's setting.
+    """The effective policies of a host; a NUMA policy or strategy of None is left to the cluster's setting.
 
     `distributes_over_numa`: kubelet splits what needs several NUMA nodes evenly over them.
     `whole_cores_only`: no CPU policies but FullPCPUs and NUMANodeLevel have an effect.

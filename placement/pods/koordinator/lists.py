@@ -12,7 +12,7 @@ _TOPOLOGY = "NodeResourceTopology"
 
 
 class NodeManifests(NamedTuple):
-    """What describes one node."""
+    """The manifests that describe one node."""
 
     node: Mapping[str, Any]
     topology: Mapping[str, Any] | None
@@ -27,7 +27,7 @@ def node_manifests(documents: list[Any]) -> NodeManifests:
 
 
 def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
-    """The same for any number of nodes: by name, in order of first appearance. Raises BadRequest."""
+    """Return the manifests of any number of nodes by name, in order of appearance. Raises BadRequest."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for manifest in _flattened(documents):
         metadata = manifest.get("metadata")
@@ -46,7 +46,7 @@ def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
 
 
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
+    """Return any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
 
     Raises BadRequest for anything else.
     """
@@ -63,7 +63,7 @@ def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
 
 
 def reservations_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Any number of Reservations, List objects opened. Raises BadRequest for anything else."""
+    """Return any number of Reservations, List objects opened. Raises BadRequest for anything else."""
     return _of_kind("Reservation", documents)
 
 

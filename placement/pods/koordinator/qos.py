@@ -13,7 +13,7 @@ _COMPUTE = ("cpu", "memory")
 
 
 class PriorityClass(StrEnum):
-    """How important a pod is; `UNSET` if the pod does not say."""
+    """The importance of a pod; `UNSET` if the pod does not say."""
 
     PROD = "koord-prod"
     MID = "koord-mid"
@@ -43,7 +43,7 @@ def raw_priority(pod: Pod) -> PriorityClass:
 
 
 class QosClass(StrEnum):
-    """What a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names no class.
+    """A class that says what a pod may expect of its CPUs, and which pods share them; `UNSET` if unnamed.
 
     Every rule that depends on the class is a question that the class answers.
     Source: koordinator.md, "QoS class".
@@ -170,7 +170,7 @@ def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
 
 
 def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
-    """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
+    """Return whether a pod may get CPUs of its own wherever it runs: LSE and LSR pods of class prod may.
 
     `guaranteed` is what Guaranteed stands for where the priority class is derived.
     Source: koordinator.md, "Who is bound".

@@ -13,7 +13,7 @@ from placement.common.manifest import Field, Manifest, Report, read_duration, re
 from placement.pods.koordinator import keys
 from placement.pods.manifests.selection import LabelSelector, read_label_selector
 
-# Who may use a reservation: one pod, the pods of a controller, or those with certain labels.
+# The owners of a reservation: one pod, the pods of a controller, or pods with certain labels.
 
 
 _OBJECT = ("uid", "name", "namespace", "apiVersion")
@@ -117,11 +117,11 @@ def _texts(reference: Field, names: tuple[str, ...]) -> Texts:
     return tuple((name, text) for name, text in texts if text)
 
 
-# The terms of a reservation: who may use it, how often, how much of it, and until when.
+# The terms of a reservation: its owners, how often and how much of it they may use, and until when.
 
 
 class AllocatePolicy(StrEnum):
-    """Whether owners may take beyond what the reservation has left; only Restricted forbids it."""
+    """A policy whether owners may take beyond what the reservation has left; only Restricted forbids it."""
 
     DEFAULT = ""
     ALIGNED = "Aligned"
@@ -130,10 +130,10 @@ class AllocatePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReservationTerms:
-    """Who may use a reservation, and how.
+    """The terms of a reservation: its owners, and how they may use it.
 
     `allocate_once`: the first owner ends it. `order`: of several reservations on a node the lowest is used
-    first, 0 is none. `labels` are those of the Reservation, by which pods choose. An `unschedulable` one
+    first, 0 is none. `labels` belong to the Reservation: pods choose by them. An `unschedulable` one
     takes no further owners. `since` is when it was made, `expires_at` when it ends, UTC without a zone, None
     if never.
     """
@@ -207,7 +207,7 @@ _ORDER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ReservationImport:
-    """What a manifest says about a reservation; `template` is the Pod that it stands for, without a name.
+    """A reservation as its manifest describes it; `template` is the Pod that it stands for, without a name.
 
     `dated`: it says when it was created. `ends`: it names the moment at which it expires, rather than how
     long it lasts.
@@ -222,7 +222,7 @@ class ReservationImport:
     warnings: tuple[str, ...]
 
     def seen_first(self, since: datetime.datetime) -> ReservationImport:
-        """The same if it was seen first then: its time began then, unless it says when it was created."""
+        """Return the reservation with a time that began at `since`, unless it says when it was created."""
         if self.dated:
             return self
         end = self.terms.expires_at
@@ -289,7 +289,7 @@ def _policy(policy: Field) -> AllocatePolicy:
 
 
 def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
-    """When a reservation expires that began then; a ttl of 0 is never."""
+    """Return when a reservation that begins at `begin` expires; a ttl of 0 is never."""
     ttl, expires = spec.member("ttl"), spec.member("expires")
     if expires.value is not None:
         if ttl.value is not None:

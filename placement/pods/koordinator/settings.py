@@ -1,4 +1,4 @@
-"""The scheduler settings of a cluster, and how people write them."""
+"""The scheduler settings of a cluster, and their written form."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def read_reservation(annotation: Field) -> NodeReservation:
 
 
 def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
-    """What a node's parsed reservation annotation takes from its allocatable, by Kubernetes resource name.
+    """Return what a node's parsed reservation annotation takes from its allocatable, by resource name.
 
     `cpu` is the length of the CPU list if a readable one is given. Nothing is taken with ReservedCPUsOnly,
     and no batch resources ever. Source: koordinator.md, "Reservation annotation".
@@ -83,7 +83,7 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
 
 
 def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
-    """The ratios above 1 of a parsed resource-amplification-ratio annotation by Kubernetes resource name.
+    """Return the ratios above 1 of a parsed resource-amplification-ratio annotation, by resource name.
 
     Ratios up to 1 have no effect. Refused: ratios that are not finite numbers.
     Source: koordinator.md, "CPU amplification".
@@ -115,7 +115,7 @@ def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
     """The zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
 
     Refused: NUMA nodes or resources listed twice, amounts that are no quantities or negative, resource names
-    that cannot be told apart as classes, ids beyond what a topology may have.
+    that are not distinct as classes, ids beyond what a topology may have.
     Source: koordinator.md, "Unallocatable CPUs", "NUMA amounts".
     """
     found: dict[int, Zone] = {}
@@ -159,7 +159,7 @@ def _read_amounts(resources: Field, names: ResourceNames) -> Mapping[str, int]:
 def host_inventories(
     allocatable: Field, reserved: Mapping[str, Fraction], offered_below: Collection[str], names: ResourceNames
 ) -> dict[str, Inventory]:
-    """What the host as a whole offers: `status.allocatable`, less what its reservation annotation takes.
+    """Return what the host as a whole offers: `status.allocatable`, less what its reservation takes.
 
     Classes that its NUMA nodes offer are left to them, so that nothing is offered twice.
     Source: koordinator.md, "Resource classes", "Reservation annotation".
@@ -192,7 +192,7 @@ class NumaSupply:
     zones_amplified: bool
 
     def inventories(self, numa: int) -> dict[str, Inventory]:
-        """What that NUMA node offers; what unallocatable CPUs stand for is reserved.
+        """Return what that NUMA node offers; the share of unallocatable CPUs is reserved.
 
         The capacity is what the scheduler counts with (`numa_capacity`): 1000 millicores for each
         unallocatable CPU are taken off first, then the rest is multiplied.
@@ -230,7 +230,7 @@ def core_inventories(
 ) -> dict[CoreId, Inventory]:
     """The threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
 
-    CPUs of pods that kubelet manages are not reserved: those pods are consumers that hold them.
+    CPUs of pods that kubelet manages are not reserved: these pods are consumers that hold them.
     Source: koordinator.md, "Resource classes".
     """
     whole = bind_policy is HostBindPolicy.FULL_PCPUS_ONLY
@@ -326,7 +326,7 @@ def label_trait(key: str, value: str) -> str | None:
 
 
 def label_traits(labels: Mapping[str, Field]) -> frozenset[str]:
-    """The traits of the labels of a node by their keys; what cannot be a trait is left out with a warning."""
+    """Return the traits of labels of a node, by key; what cannot be a trait is left out with a warning."""
     found = set()
     for key, label in labels.items():
         text = label.text()
@@ -345,7 +345,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """What names and uuids of a host's providers derive from; `key` is the host's uid, else its name."""
+    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name."""
 
     cluster: str
     host: str
@@ -365,7 +365,7 @@ class HostIdentity:
 
 
 def _uuid(name: str) -> str:
-    """What uuid.uuid5 gives, without objects, for calls with many hosts need thousands.
+    """Return what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
 
     Source: RFC 9562, section 5.5.
     """
@@ -376,7 +376,7 @@ def _uuid(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What the host, its NUMA nodes and its cores offer; every core lies in one of these NUMA nodes."""
+    """The offers of a host, its NUMA nodes and its cores; every core lies in one of these NUMA nodes."""
 
     host: Inventories
     numa_nodes: Mapping[int, Inventories]

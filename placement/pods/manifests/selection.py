@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: by their names, their labels, and their taints."""
+"""The selection of nodes for a pod: by their names, their labels, and their taints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Toleration(NamedTuple):
-    """Which taints a pod does not mind; no key tolerates every key, no effect every effect."""
+    """A toleration of taints; no key tolerates every key, no effect every effect."""
 
     key: str
     exists: bool
@@ -118,7 +118,7 @@ class Requirement(NamedTuple):
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The expression as people write it."""
+        """Return the expression in readable form."""
         return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
 
     def holds(self, texts: Mapping[str, str]) -> bool:
@@ -144,7 +144,7 @@ class Term(NamedTuple):
     fields: tuple[Requirement, ...]
 
     def __str__(self) -> str:
-        """The term as people write it."""
+        """Return the term in readable form."""
         return " and ".join(map(str, (*self.labels, *self.fields)))
 
     @property
@@ -164,7 +164,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """What a pod says about the nodes it may go to; `terms` None if it has no required affinity."""
+    """The rules of a pod about its nodes; `terms` is None if it has no required affinity."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
@@ -211,7 +211,7 @@ def read_node_selection(spec: Field) -> NodeSelection:
 
 
 def read_term(term: Field) -> Term:
-    """A term in a list of them; whatever breaks its schema is reported."""
+    """Return a term in a list of terms; whatever breaks its schema is reported."""
     labels = tuple(read_requirement(each) for each in term.member("matchExpressions").elements())
     fields = tuple(read_requirement(each) for each in term.member("matchFields").elements())
     return Term(labels, fields)
@@ -242,11 +242,11 @@ class LabelSelector(NamedTuple):
     requirements: tuple[Requirement, ...] = ()
 
     def __str__(self) -> str:
-        """The selector as people write it."""
+        """Return the selector in readable form."""
         return " and ".join(map(str, self.requirements))
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels are meant (Kubernetes: label selectors)."""
+        """Return whether the selector selects these labels (Kubernetes: label selectors)."""
         return all(each.holds(labels) for each in self.requirements)
 
     def document(self) -> dict[str, Any]:

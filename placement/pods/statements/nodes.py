@@ -1,4 +1,4 @@
-"""Rows from which nodes of a cluster are loaded, all of them or those with certain hosts, and their locks."""
+"""Rows from which nodes of a cluster are loaded, all nodes or nodes of certain hosts, and their locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _consumers = tables.consumers
 _classes = tables.resource_classes
 
 
-# Whoever has pods come locks their cluster first, as one pod may do that alone (clusters.lock_alone).
+# A transaction that places pods locks their cluster first, as one may do so alone (clusters.lock_alone).
 _cluster = (
     sa.select(tables.clusters.c.id)
     .where(tables.clusters.c.id == sa.bindparam("cluster"))
@@ -32,7 +32,7 @@ _in_unchanged_cluster = sa.exists(sa.select(_unchanged_cluster.cte("cluster")))
 
 
 def lock(transaction: Transaction, roots: Collection[int], cluster_id: int | None = None) -> dict[int, int]:
-    """Lock host providers in ascending order of ids; the stamps of those that exist.
+    """Lock host providers in ascending order of ids; return the stamps of the existing ones.
 
     `cluster_id`: the cluster in which pods may come to them.
     """
@@ -48,7 +48,7 @@ def lock(transaction: Transaction, roots: Collection[int], cluster_id: int | Non
 
 
 class LockedHost(NamedTuple):
-    """The stamp of a host whose row is locked, and how much is used of the providers that its import made.
+    """The stamp of a host with a locked row, and how much is used of the providers that its import made.
 
     `used` adds units of all classes.
     """
@@ -78,7 +78,7 @@ _trees_for_pods = _trees.where(_in_unchanged_cluster)
 def lock_with_use(
     transaction: Transaction, roots: Collection[int], cluster_id: int, generation: int | None
 ) -> dict[int, LockedHost]:
-    """The same as `lock`, with the sum of what is in use.
+    """Lock host providers as `lock` does; return their stamps, with the sum of what is in use.
 
     None is locked unless the cluster has this generation of rules, if one is given.
     """
@@ -123,7 +123,7 @@ def manifests(
 
 
 class OwnUse(NamedTuple):
-    """What a pod of the cluster holds of one inventory in a node's tree."""
+    """The amount that a pod of the cluster holds of one inventory in a node's tree."""
 
     root_id: int
     consumer_uuid: str
