@@ -169,7 +169,7 @@ class FilterResult(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the pod can go there."""
+        """Return whether the pod can go there."""
         return isinstance(self.answer, Fit)
 
 

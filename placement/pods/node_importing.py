@@ -73,7 +73,7 @@ class Importing:
 
     @property
     def name(self) -> str:
-        """The name of the node."""
+        """Return the name of the node."""
         return self.imported.name
 
     @property
@@ -90,7 +90,7 @@ class Importing:
 
 
 def predates_settings(known: Node, cluster: Cluster) -> bool:
-    """Whether a node may have been imported before the settings of its cluster were changed last."""
+    """Return whether a node may have been imported before the settings of its cluster were changed last."""
     return cluster.changed_at is not None and known.imported_at <= cluster.changed_at + _CLOCKS_DIFFER
 
 
@@ -108,7 +108,7 @@ class NodeImporting:
         cuts: bool,
         former: ClusterFacts | None = None,
     ) -> None:
-        """`cuts`: a node that offers less than is held of it is taken as it is; otherwise it is refused."""
+        """Prepare the import. `cuts`: a node that offers less than is held of it is taken, not refused."""
         self._cuts = cuts
         self._transaction = transaction
         self._cluster = cluster

@@ -116,12 +116,12 @@ class NodeInfo:
 
     @property
     def provider_name(self) -> str:
-        """The name of its host provider."""
+        """Return the name of its host provider."""
         return self.identity.name()
 
     @property
     def offers(self) -> NodeOffers:
-        """What its providers offer."""
+        """Return what its providers offer."""
         return self.template.offers
 
     @cached_property
@@ -148,22 +148,22 @@ class NodeInfo:
 
     @cached_property
     def of_gangs(self) -> tuple[RecordedPod, ...]:
-        """Its pods that are of gangs."""
+        """Return its pods that are of gangs."""
         return tuple(pod for pod in self.pods if pod.membership is not None)
 
     @cached_property
     def waiting(self) -> tuple[RecordedPod, ...]:
-        """Its pods that have places, and wait for others of their gangs."""
+        """Return its pods that have places, and wait for others of their gangs."""
         return tuple(pod for pod in self.of_gangs if pod.membership and pod.membership.waits_until)
 
     @property
     def reservations_left(self) -> tuple[RecordedPod, ...]:
-        """The reservations in their order, each with what it has left."""
+        """Return the reservations in their order, each with what it has left."""
         return self.holders[len(self.pods) :]
 
     @property
     def reserving(self) -> frozenset[str]:
-        """The consumers that are its reservations."""
+        """Return the consumers that are its reservations."""
         return frozenset(each.consumer for each in self.reservations)
 
     @cached_property
@@ -173,7 +173,7 @@ class NodeInfo:
 
     @cached_property
     def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
-        """The pods that hold CPUs by report only, each with its consumer."""
+        """Return the pods that hold CPUs by report only, each with its consumer."""
         return reported_pods(self.identity.cluster, self.template.imported, self.pods)
 
     @cached_property
@@ -195,7 +195,7 @@ class NodeInfo:
 
     @cached_property
     def free(self) -> Mapping[str, int]:
-        """The units of each class of the host itself that a pod may have: neither held nor due to another."""
+        """Return the units of each host class that a pod may have: neither held nor due to others."""
         room = host_room(self.offers, self.holders, self.others)
         return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
 
@@ -212,7 +212,7 @@ class NodeInfo:
         return accountant
 
     def left(self, place: Place) -> int:
-        """The units left of an inventory, before kubelet's pods."""
+        """Return the units left of an inventory, before kubelet's pods."""
         return self.accountant.left(place)
 
     def counted_on(self, former: NodeInfo) -> NodeInfo:
@@ -315,7 +315,7 @@ class NodeInfo:
 
 
 def _of_host(accounts: NodeAllocations) -> Counter[str]:
-    """The units of each class of the host itself that are held."""
+    """Return the units of each class of the host itself that are held."""
     held: Counter[str] = Counter()
     for shares in accounts.shares.values():
         held.update({place.resource_class: amount for place, amount in shares.items() if not place.path})

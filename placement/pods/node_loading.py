@@ -94,13 +94,13 @@ class CanonicalReport(NamedTuple):
 
 
 def canonical_report(nrt: Mapping[str, Any] | None) -> CanonicalReport:
-    """The canonical form of a NodeResourceTopology that was imported before."""
+    """Return the canonical form of a NodeResourceTopology that was imported before."""
     document = None if nrt is None else anonymous_report(nrt)
     return CanonicalReport(document, canonical(document))
 
 
 def canonical(document: Mapping[str, Any] | None) -> bytes:
-    """Bytes that are the same for equal documents."""
+    """Return bytes that are equal for equal documents."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
@@ -126,7 +126,7 @@ class TopologyTexts:
         self._known: dict[_Around, CanonicalReport] = {}
 
     def read(self, text: str | None, name: str) -> CanonicalReport:
-        """The topology of the node of that name; it was imported before, so it can be read."""
+        """Return the topology of the node of that name; it was imported before, so it can be read."""
         if text is None:
             return canonical_report(None)
         head, found, tail = text.partition(_naming(name))
@@ -168,7 +168,7 @@ class ClusterFacts:
 
 
 def facts_of(cluster: Cluster) -> ClusterFacts:
-    """The facts of a stored cluster."""
+    """Return the facts of a stored cluster."""
     return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
 
 
@@ -195,7 +195,7 @@ class NodeLoader:
         known: Mapping[int, NodeInfo] | None = None,
         given: Mapping[int, NodeDescription] | None = None,
     ) -> dict[int, NodeInfo]:
-        """The nodes with these host providers, or all nodes, by the id of the host provider.
+        """Return the nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; manifests of `given` are
         not read at all. All reads of the connection should see one state of the database; certain hosts are
@@ -376,17 +376,17 @@ def _with_manifests(
 
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
-    """The identity of the machine behind a node that was imported before."""
+    """Return the identity of the machine behind a node that was imported before."""
     return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
 
 
 def stored_accounts(connection: Executor, state: NodeInfo) -> NodeAllocations:
-    """The stored allocations and CPU owners of a node."""
+    """Return the stored allocations and CPU owners of a node."""
     return all_stored_accounts(connection, [state])[state.root_id]
 
 
 def all_stored_accounts(connection: Executor, states: Collection[NodeInfo]) -> dict[int, NodeAllocations]:
-    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
+    """Return the stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
     if not states:
         return {}
     by_root = {state.root_id: state for state in states}

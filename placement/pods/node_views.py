@@ -67,7 +67,7 @@ class NodeView:
 
 
 def view_of(state: NodeInfo) -> NodeView:
-    """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
+    """Return the view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.template.imported
     foreign = foreign_cpus(state.offers, state.others)
     pools = host_pools(imported, ledger_of(imported, state.pods), foreign)
@@ -149,7 +149,7 @@ class ClosedNodes:
         self._cluster_cache = cluster_cache
 
     def of(self, cluster: str) -> list[ClosedNode]:
-        """The nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
+        """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
         view = self._cluster_cache.view(cluster)
         nodes = sorted(view.nodes.values(), key=lambda node: node.name)
         return [

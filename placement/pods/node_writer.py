@@ -66,13 +66,13 @@ class PodAttributes:
     cluster_id: int
 
     def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
-        """The attributes of a recorded pod, or of a reservation, which has no namespace."""
+        """Return the attributes of a recorded pod, or of a reservation, which has no namespace."""
         if not namespace:
             return self._of(consumer, RESERVATION, _RESERVATION_USER)
         return self._of(consumer, POD, namespace)
 
     def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
-        """The attributes of a pod that only kubelet reports."""
+        """Return the attributes of a pod that only kubelet reports."""
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
     def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
@@ -141,7 +141,7 @@ class NodeChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Return whether there is nothing to write."""
         return not (self.bearers or self.consumers or self.cpus)
 
     @cached_property
@@ -156,7 +156,7 @@ class NodeChange:
 
     @cached_property
     def cpus(self) -> set[int]:
-        """The logical CPUs that change their owner."""
+        """Return the logical CPUs that change their owner."""
         before, after = self.before.cpus, self.after.cpus
         return {cpu for cpu in before.keys() | after.keys() if before.get(cpu) != after.get(cpu)}
 
@@ -283,5 +283,5 @@ class _Places:
         self.nodes = {id_: uuids[uuid][0].place.node_id for uuid, id_ in held.items()}
 
     def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> Held:
-        """What a consumer holds of a node, by ids."""
+        """Return what a consumer holds of a node, by ids."""
         return Held(consumer, self._ids[change, place.path], self._classes[place.resource_class], amount)

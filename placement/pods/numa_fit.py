@@ -39,7 +39,7 @@ POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
 
 
 def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
-    """Whether the LS pool of any of these NUMA nodes has that many millicores.
+    """Return whether the LS pool of any of these NUMA nodes has that many millicores.
 
     Source: koordinator.md, "ConstrainedBurst".
     """
@@ -204,7 +204,7 @@ class PodAllocation:
         return self.status.holding(self.level, qos, self.group)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.
+        """Return the pod's resource-status, empty if it was given nothing, and its completed resource-spec.
 
         Source: koordinator.md, "What is written".
         """

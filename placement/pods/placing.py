@@ -46,7 +46,7 @@ class Placed:
 
 
 def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
-    """What the pod gets on the node. Raises Refused if it does not fit after all.
+    """Return what the pod gets on the node. Raises Refused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
     """
@@ -117,7 +117,7 @@ def best_place(
 
 
 def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: SchedulerSettings) -> bool:
-    """Whether a pod asks for what it asked for when it got its place."""
+    """Return whether a pod has the demands with which it got its place."""
     manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
     try:
         before = reading_of(manifest, settings)
@@ -249,12 +249,12 @@ class Preview:
 
     @property
     def explanation(self) -> Explanation:
-        """How many nodes passed each stage of the filter, and which came closest if none passed all."""
+        """Return how many nodes passed each stage of the filter, and the closest ones if none passed all."""
         return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
     def message(self) -> str:
-        """How many nodes are available, and why the others are not."""
+        """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)
 
 
@@ -277,12 +277,12 @@ class PodPage:
 
 
 def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
-    """The cursor of the page after the first `count` rows; there is one if there are more rows."""
+    """Return the cursor of the page after the first `count` rows; there is one if there are more rows."""
     return rows[count - 1].id if len(rows) > count else None
 
 
 def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
-    """How many nodes are available and why the others are not, as kube-scheduler counts it."""
+    """Return how many nodes are available and why the others are not, as kube-scheduler counts it."""
     counts: Counter[str] = Counter()
     for refusal in refusals:
         counts.update(refusal.reasons)

@@ -32,13 +32,13 @@ Fits = Callable[[frozenset[str]], bool]
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:
-    """The priority in a Pod manifest; pods without one have 0."""
+    """Return the priority in a Pod manifest; pods without one have 0."""
     priority = _mapping(pod.get("spec")).get("priority")
     return priority if isinstance(priority, int) and not isinstance(priority, bool) else 0
 
 
 def may_preempt(pod: Mapping[str, Any]) -> bool:
-    """Whether others may be evicted for a pod."""
+    """Return whether others may be evicted for a pod."""
     return _mapping(pod.get("spec")).get("preemptionPolicy") != _NEVER
 
 

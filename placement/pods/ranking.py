@@ -63,7 +63,7 @@ class ReservationRanking:
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits without reservations."""
+        """Return all that decides on which nodes the pod fits without reservations."""
         return self._ranking.shape
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
@@ -98,7 +98,7 @@ class ReservationRanking:
         return self._ranking.ranked_on(node)
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
+        """Return on which nodes the pod fits, its scores, and what it misses: -1 if it uses a reservation."""
         found = self._ranking.standings(columns)
         fits, missed, scores = found.fits.copy(), found.missed.copy(), found.highest.copy()
         if self._affinity is not None:
@@ -148,7 +148,7 @@ class IgnoringRanking:
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits."""
+        """Return all that decides on which nodes the pod fits."""
         return self._ranking.shape
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
@@ -165,7 +165,7 @@ class IgnoringRanking:
         return self._ranking.refusals(self._ranking.on_reservations.opened(columns))
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, what it misses there and its scores."""
+        """Return on which nodes the pod fits, what it misses there and its scores."""
         return self._ranking.standings(self._ranking.on_reservations.opened(columns))
 
 
@@ -198,11 +198,11 @@ class RuledRanking:
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits by itself."""
+        """Return all that decides on which nodes the pod fits by itself."""
         return self._ranking.shape
 
     def allows(self, name: str) -> bool:
-        """Whether no rule keeps the pod off this node. Raises KeyError."""
+        """Return whether no rule keeps the pod off this node. Raises KeyError."""
         return not self._refused[self._whole.row_of(name)]
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
@@ -236,7 +236,7 @@ class RuledRanking:
         return found
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, what it misses there and its scores."""
+        """Return on which nodes the pod fits, what it misses there and its scores."""
         found, rows = self._ranking.standings(columns), self._rows(columns)
         fits, scores = found.fits & ~self._refused[rows], found.highest.copy()
         if self._may_prefer:

@@ -252,7 +252,7 @@ def claims_body(cluster: str, page: PodPage) -> dict[str, Any]:
 
 
 def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
-    """Where a pod would go, best first, and why it is refused elsewhere."""
+    """Return where a pod would go, best first, and why it is refused elsewhere."""
     return {
         "cluster": cluster,
         "message": preview.message,

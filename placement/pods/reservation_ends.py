@@ -35,7 +35,7 @@ def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> E
 
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
-    """The reservations on nodes, by host provider, that have expired by now."""
+    """Return the reservations on nodes, by host provider, that have expired by now."""
     return [
         Ending(each, root_id, FAILED, EXPIRED)
         for root_id, node in nodes.items()

@@ -67,12 +67,12 @@ class Reservations:
         self._ends = ends
 
     def get(self, cluster: str, name: str) -> ReservationAnswer:
-        """One reservation. Raises NotFound."""
+        """Return one reservation. Raises NotFound."""
         view = self._cluster_cache.view(cluster)
         return _answer(view, self._one(view, cluster, name))
 
     def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
-        """The next reservations of a cluster, or of a node, in the order in which they were made.
+        """Return the next reservations of a cluster, or of a node, in the order in which they were made.
 
         Raises NotFound for the cluster.
         """
@@ -165,7 +165,7 @@ class Reservations:
 def _read(
     view: ClusterSnapshot, known: Mapping[str, StoredPod], name: str, manifest: Mapping[str, Any]
 ) -> tuple[PodDocument, str | None, tuple[str, ...]]:
-    """The reservation as a pod, the node to which its template is pinned, and warnings.
+    """Return the reservation as a pod, the node to which its template is pinned, and warnings.
 
     `known` are the rows of that name, by uid.
     """
@@ -192,7 +192,7 @@ def _read(
 
 
 def _as_pod(read: ReservationImport, name: str, uid: str) -> dict[str, Any]:
-    """The pod that is placed for the reservation."""
+    """Return the pod that is placed for the reservation."""
     metadata = {**read.template["metadata"], "name": name, "uid": uid}
     return {**read.template, "metadata": metadata, "spec": dict(read.template["spec"])}
 

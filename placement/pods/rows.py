@@ -200,7 +200,7 @@ def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reservation_ended_by(pod: StoredPod) -> str:
-    """The uid of the reservation that is over because a claim came, empty without one.
+    """Return the uid of the reservation that is over because a claim came, empty without one.
 
     A pod that was reported on its node since is no claim any more: it runs, so it has used the reservation.
     """
@@ -209,7 +209,7 @@ def reservation_ended_by(pod: StoredPod) -> str:
 
 
 def was_ended_by(reservation: StoredPod, remark: str) -> bool:
-    """Whether a reservation is over for the reason that the remark gives, and can be brought back."""
+    """Return whether a reservation is over for the reason that the remark gives, and can be brought back."""
     is_off = reservation.root_id is None and isinstance(reservation.status.get(_TOLD_BEFORE), Mapping)
     return is_off and _told(reservation.status).get("remarks") == [remark]
 
@@ -270,7 +270,7 @@ def consumer_of(pod: StoredPod | PodRow) -> str:
 
 
 def qos_of(status: Any) -> str:
-    """The class that the label of a stored pod names."""
+    """Return the class that the label of a stored pod names."""
     stored = status.get("qos") if isinstance(status, Mapping) else None
     return stored if isinstance(stored, str) else ""
 
@@ -281,7 +281,7 @@ def is_claim(pod: StoredPod) -> bool:
 
 
 def waits(pod: StoredPod) -> bool:
-    """Whether the pod has a place and waits for others of its gang."""
+    """Return whether the pod has a place and waits for others of its gang."""
     return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
 
 
@@ -298,7 +298,7 @@ def _membership(status: Any) -> Mapping[str, Any]:
 
 
 def record_of(pod: PodRow) -> RecordedPod | None:
-    """What a pod on a node holds there; None if its row cannot be read."""
+    """Return what a pod on a node holds there; None if its row cannot be read."""
     try:
         return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
     except _MALFORMED:
@@ -312,7 +312,7 @@ def lacks_labels(pod: PodRow) -> bool:
 
 
 def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
-    """A pod with the labels, the affinity and the gang of its manifest, whatever these are."""
+    """Return a pod with the labels, the affinity and the gang of its manifest, whatever these are."""
     if pod.keeps is not None:
         return pod
     found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))

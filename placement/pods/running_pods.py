@@ -151,7 +151,7 @@ def _arrival(
 
 
 def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
-    """What to record of the pod; what it was given here stays unless its status says otherwise."""
+    """Return what to record of the pod; what it was given here stays unless its status says otherwise."""
     before = _recorded_before(state, document)
     holding = running.record.holding or NO_HOLDING
     if before is not None and not running.has_status:
@@ -197,7 +197,7 @@ def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
 
 
 def _given(document: PodDocument) -> dict[str, str]:
-    """The annotations about CPUs that the pod carries."""
+    """Return the annotations about CPUs that the pod carries."""
     carried = document.manifest["metadata"].get("annotations") or {}
     wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
     return {key: carried[key] for key in wanted if carried.get(key)}
@@ -206,7 +206,7 @@ def _given(document: PodDocument) -> dict[str, str]:
 def _limited(
     running: RunningPod, state: NodeInfo, before: RecordedPod | None, consumer: str
 ) -> tuple[RunningPod, tuple[str, ...]]:
-    """The pod, cut to what it may have on that node, and the warnings about the rest.
+    """Return the pod, cut to what it may have on that node, and the warnings about the rest.
 
     A pod that can have no CPUs of its own does not put its node in quarantine, whatever it says.
     """

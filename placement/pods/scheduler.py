@@ -112,7 +112,7 @@ def place_at_once(
 
 
 def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllocations) -> bool:
-    """Whether the accounts differ by what a new consumer holds, and nothing else."""
+    """Return whether the accounts differ by what a new consumer holds, and nothing else."""
     if consumer in before.shares or {**before.shares, consumer: after.shares[consumer]} != after.shares:
         return False
     return all(after.cpus.get(cpu) == owner for cpu, owner in before.cpus.items())
@@ -407,7 +407,7 @@ class PodScheduler:
         return self.known(view, sought) if is_there else ()
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
-        """Pods of that name or uid."""
+        """Return pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, *sought)
 

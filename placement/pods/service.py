@@ -82,7 +82,7 @@ class Pods:
         return stored, pod
 
     def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
-        """One pod. Raises NotFound."""
+        """Return one pod. Raises NotFound."""
         stored, pod = self._stored(cluster, namespace, name)
         nodes: Mapping[int, NodeInfo] = {}
         if pod.root_id is not None:
@@ -92,7 +92,7 @@ class Pods:
         return told(nodes, pod)
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
-        """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
+        """Return the next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
         with self._database.read() as connection:
             rows = pods.page(
                 connection,
@@ -124,7 +124,7 @@ class Pods:
         return rows[:count], next_page(rows, count)
 
     def recorded_on(self, cluster: str, node: str) -> Sequence[RecordedPod]:
-        """The pods on a node, none on one that is not known. Raises NotFound for the cluster."""
+        """Return the pods on a node, none on one that is not known. Raises NotFound for the cluster."""
         found = self._cluster_cache.view(cluster).by_name.get(node)
         return () if found is None else found.pods
 
@@ -135,7 +135,7 @@ class Pods:
         node_names: Collection[str] | None = None,
         most: int | None = None,
     ) -> Preview:
-        """Where a pod would go: nothing is claimed.
+        """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
@@ -151,7 +151,7 @@ class Pods:
     def scores(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
-        """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
+        """Return the score of each node on which the pod fits, 0 to 100, by name. Raises like `preview`."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
         return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)

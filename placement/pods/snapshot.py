@@ -83,7 +83,7 @@ class NodeRows:
         return self._pages[row >> _BITS][row & _LAST]
 
     def at(self, rows: Iterable[int]) -> list[NodeInfo]:
-        """The nodes in these rows, in that order; much faster than one by one."""
+        """Return the nodes in these rows, in that order; much faster than one by one."""
         pages = self._pages
         return [pages[row >> _BITS][row & _LAST] for row in rows]
 
@@ -112,12 +112,12 @@ class NodePlaces:
 
     @cached_property
     def by_name(self) -> Mapping[str, int]:
-        """The rows by the names of the nodes, in their order."""
+        """Return the rows by the names of the nodes, in their order."""
         return {node.name: row for row, node in enumerate(self._nodes)}
 
     @cached_property
     def by_root(self) -> Mapping[int, int]:
-        """The rows by the ids of the host providers."""
+        """Return the rows by the ids of the host providers."""
         return {node.root_id: row for row, node in enumerate(self._nodes)}
 
     def settled(self) -> NodePlaces:
@@ -162,7 +162,7 @@ class NodeCounts:
     """The table that was counted last, shared by all snapshots with the same rows, and by threads."""
 
     def __init__(self, marks: NodeMarks, table: Callable[[], Table]) -> None:
-        """`table` returns the table of the nodes with these marks; it is called at most once."""
+        """Keep `table`, which returns the table of the nodes with these marks, and is called at most once."""
         self._marks = marks
         self._first: Callable[[], Table] | None = table
         self._table = Table()
@@ -189,7 +189,7 @@ class NodeCounts:
 
 
 def recounted(table: Table, nodes: NodeRows, rows: Iterable[int]) -> Table:
-    """The table after the nodes in some rows changed."""
+    """Return the table after the nodes in some rows changed."""
     after = written(table, _counted(nodes, rows))
     if max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE:
         return written(Table(len(nodes)), _counted(nodes, range(len(nodes))))
@@ -223,7 +223,7 @@ class LabelKey(NamedTuple):
     is_field: bool = False
 
     def text(self, attributes: NodeAttributes) -> str | None:
-        """What the node has there."""
+        """Return the text that the node has there, if any."""
         if self.is_field:
             return attributes.name if self.key == _NAME else None
         return attributes.labels.get(self.key)
@@ -239,7 +239,7 @@ class LabelColumn:
 
     @classmethod
     def of(cls, key: LabelKey, nodes: Iterable[NodeAttributes]) -> LabelColumn:
-        """The column of nodes with these attributes."""
+        """Return the column of nodes with these attributes."""
         code_of: dict[str, int] = {}
         codes = [_code(key.text(attributes), code_of) for attributes in nodes]
         return cls(key, np.array(codes, np.int32), code_of)
@@ -250,28 +250,28 @@ class LabelColumn:
         return len(self._code_of) > 2 * len(self._codes) + _SPARE
 
     def with_attributes(self, changed: Iterable[tuple[int, NodeAttributes]]) -> LabelColumn:
-        """The column with other attributes in these rows."""
+        """Return the column with other attributes in these rows."""
         codes, code_of = self._codes.copy(), dict(self._code_of)
         for row, attributes in changed:
             codes[row] = _code(self._key.text(attributes), code_of)
         return LabelColumn(self._key, codes, code_of)
 
     def among(self, rows: Rows) -> LabelColumn:
-        """The column of some of the nodes."""
+        """Return the column of some of the nodes."""
         return LabelColumn(self._key, self._codes[rows], self._code_of)
 
     @property
     def codes(self) -> Indices:
-        """The number of each node's text; the same for the same text, negative where there is none."""
+        """Return the number of each node's text: equal for equal texts, negative where there is none."""
         return self._codes
 
     def equals(self, text: str) -> Mask:
-        """Which nodes have exactly this text."""
+        """Return which nodes have exactly this text."""
         equal: Mask = self._codes == self._code_of.get(text, _NOWHERE)
         return equal
 
     def holds(self, requirement: Requirement) -> Mask:
-        """For which nodes a requirement about this key holds."""
+        """Return for which nodes a requirement about this key holds."""
         operator = requirement.operator
         present: Mask = self._codes != _ABSENT
         if operator in ("Exists", "DoesNotExist"):
@@ -308,25 +308,25 @@ class NodeColumns:
 
     @property
     def by_name(self) -> Mapping[str, NodeInfo]:
-        """The nodes by name."""
+        """Return the nodes by name."""
         return NodeIndex(self._places.by_name, self.nodes)
 
     @property
     def by_root(self) -> Mapping[int, NodeInfo]:
-        """The nodes by the id of their host provider."""
+        """Return the nodes by the id of their host provider."""
         return NodeIndex(self._places.by_root, self.nodes)
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the nodes, row by row."""
+        """Return the names of the nodes, row by row."""
         return self._places.by_name.keys()
 
     def row_of(self, name: str) -> int:
-        """The row of the node of that name. Raises KeyError."""
+        """Return the row of the node of that name. Raises KeyError."""
         return self._places.by_name[name]
 
     def label(self, key: LabelKey) -> LabelColumn:
-        """What the nodes have at a label or field."""
+        """Return the column of a label or field."""
         column = self._labels.get(key)
         if column is None:
             column = LabelColumn.of(key, (node.attributes for node in self.nodes))
@@ -337,7 +337,7 @@ class NodeColumns:
         return column
 
     def among(self, names: Collection[str]) -> NodeColumns:
-        """The nodes of these names, unknown ones left out."""
+        """Return the nodes of these names, unknown ones left out."""
         known, wanted = self._places.by_name, set(names)
         if known.keys() <= wanted:
             return self
@@ -372,7 +372,7 @@ class NodeColumns:
         return np.array(self.marks.differing(before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
-        """The nodes in some of the rows, in that order."""
+        """Return the nodes in some of the rows, in that order."""
         places = np.array(rows, np.intp)
         nodes = NodeRows(self.nodes.at(places.tolist()))
         labels = {key: column.among(places) for key, column in list(self._labels.items())}

@@ -56,18 +56,18 @@ class FallbackQuery:
 
     @property
     def classes(self) -> set[str]:
-        """Every resource class that is asked for."""
+        """Return every resource class that is asked for."""
         return {
             name for part in (self.resources, *(each.resources for each in self.groups)) for name, _ in part
         }
 
     @property
     def traits(self) -> set[str]:
-        """Every trait that a provider must have."""
+        """Return every trait that a provider must have."""
         return {*self.required, *(trait for group in self.groups for trait in group.traits)}
 
     def query(self, known_traits: Collection[str]) -> str:
-        """The query string; forbidden traits that do not exist are left out."""
+        """Return the query string; forbidden traits that do not exist are left out."""
         root = [*self.required, *(f"!{trait}" for trait in self.forbidden if trait in known_traits)]
         pairs = [("resources", _amounts(self.resources)), ("member_of", self.aggregate)]
         if root:
@@ -111,7 +111,7 @@ class ClusterShape:
 def fallback_queries(
     request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()
 ) -> list[FallbackQuery]:
-    """The queries for a pod, best first; `labels` are traits that its node must have.
+    """Return the queries for a pod, best first; `labels` are traits that its node must have.
 
     There are queries for each number of threads per core and each NUMA policy among the hosts; none where the
     pod gets more CPUs of its own than any such host has, for queries grow with them.
@@ -129,7 +129,7 @@ def fallback_queries(
 
 
 def _policies(request: PodRequest, shape: ClusterShape) -> list[NumaPolicy]:
-    """The NUMA policies under which the pod may end up: its own one beats hosts that have none."""
+    """Return the NUMA policies under which the pod may end up: its own one beats hosts that have none."""
     own = request.numa.policy
     if own is not NumaPolicy.NONE:
         return [own]
@@ -201,7 +201,7 @@ class _Fallbacks:
             yield 0
 
     def _ways(self, parts: int) -> Iterator[list[_Cores]]:
-        """The ways to take the CPUs on each of so many NUMA nodes, best first."""
+        """Yield the ways to take the CPUs on each of so many NUMA nodes, best first."""
         if not (self.request.bound and self.request.need):
             yield [_Cores("CPUs of a pool", ())] * parts
             return
@@ -303,7 +303,7 @@ def gaps_of(
     amplified: bool,
     bound_by_hosts: bool,
 ) -> list[str]:
-    """Everything about a pod that its queries leave out, one sentence each.
+    """Return everything about a pod that its queries leave out, one sentence each.
 
     `label_keys` are labels that are traits; `amplified`: some hosts advertise more CPUs than they have;
     `bound_by_hosts`: some hosts bind every pod that requests CPUs.
@@ -374,7 +374,7 @@ class PodTranslation:
         self._cluster_cache = cluster_cache
 
     def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
-        """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
+        """Return the queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
         view = self._cluster_cache.view(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
         with self._database.read() as connection:

@@ -233,7 +233,7 @@ class PodWriting:
 
 
 def keeps_off(arrival: Arrival) -> bool:
-    """Whether a pod comes that keeps others off by required anti-affinity."""
+    """Return whether a pod comes that keeps others off by required anti-affinity."""
     return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
 
 
@@ -295,7 +295,7 @@ def _held(row: StoredPod) -> RecordedPod:
 
 
 def used_by(full_name: str, uid: str) -> str:
-    """The remark on a reservation that one pod has used up."""
+    """Return the remark on a reservation that one pod has used up."""
     return f"used by pod {full_name}, uid {uid}"
 
 

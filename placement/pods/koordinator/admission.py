@@ -88,7 +88,7 @@ def _unbinding(pod: Pod) -> Iterator[str]:
 
 
 def memory_text(quantity: Fraction) -> str:
-    """A quantity of bytes as Kubernetes writes it, with the largest binary suffix that leaves it whole."""
+    """Return bytes as Kubernetes writes them, with the largest binary suffix that leaves them whole."""
     size = -(-quantity // 1)
     for power in range(len(_BINARY_SUFFIXES), 0, -1):
         if not size % 1024**power:
@@ -97,7 +97,7 @@ def memory_text(quantity: Fraction) -> str:
 
 
 def cpu_text(quantity: Fraction) -> str:
-    """A quantity of CPUs as Kubernetes writes it, in thousandths unless it is whole."""
+    """Return a quantity of CPUs as Kubernetes writes it, in thousandths unless it is whole."""
     return str(quantity) if quantity.denominator == 1 else f"{-(-quantity * 1000 // 1)}m"
 
 

@@ -40,20 +40,20 @@ class Membership:
     waits_until: datetime.datetime | None = None
 
     def document(self) -> dict[str, Any]:
-        """The membership as JSON."""
+        """Return the membership as JSON."""
         waits = {} if self.waits_until is None else {"waits_until": self.waits_until.isoformat()}
         return {"gang": self.gang, "least": self.least, **waits}
 
 
 def stored_membership(document: Mapping[str, Any]) -> Membership:
-    """The membership that a stored document describes."""
+    """Return the membership that a stored document describes."""
     until = document.get("waits_until")
     waits_until = None if until is None else datetime.datetime.fromisoformat(until)
     return Membership(document["gang"], document["least"], waits_until)
 
 
 def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
-    """The gang that a pod in this namespace says it is of, if any; what is wrong is reported.
+    """Return the gang that a pod in this namespace says it is of, if any; what is wrong is reported.
 
     Source: koordinator.md, "Gangs".
     """

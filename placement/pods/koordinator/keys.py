@@ -62,11 +62,11 @@ class KubeletPolicy:
 
     @property
     def is_static(self) -> bool:
-        """Whether kubelet pins CPUs itself."""
+        """Return whether kubelet pins CPUs itself."""
         return self.policy == STATIC
 
     def has_option(self, name: str) -> bool:
-        """Whether the static policy runs with that option; other policies have none."""
+        """Return whether the static policy runs with that option; other policies have none."""
         return self.is_static and self.options.get(name) == "true"
 
 

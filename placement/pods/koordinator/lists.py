@@ -19,7 +19,7 @@ class NodeManifests(NamedTuple):
 
 
 def node_manifests(documents: list[Any]) -> NodeManifests:
-    """The Node and the NodeResourceTopology among the documents, List objects opened.
+    """Return the Node and the NodeResourceTopology among the documents, List objects opened.
 
     Also takes one object {"node": ..., "nodeResourceTopology": ...}. Raises BadRequest.
     """
@@ -41,7 +41,7 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
 
 
 def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """The one Pod among the documents. Raises BadRequest."""
+    """Return the one Pod among the documents. Raises BadRequest."""
     return _one_of_kind("Pod", documents)
 
 
@@ -58,7 +58,7 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
 
 
 def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """The one Reservation among the documents. Raises BadRequest."""
+    """Return the one Reservation among the documents. Raises BadRequest."""
     return _one_of_kind("Reservation", documents)
 
 

@@ -82,7 +82,7 @@ def import_node(
     profile: str = "design",
     labels: Collection[str] = (),
 ) -> NodeImport:
-    """What a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
+    """Return what a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
 
     `labels` are the keys of labels that become traits.
 

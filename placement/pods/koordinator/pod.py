@@ -58,7 +58,7 @@ class ReservationAffinity:
     terms: tuple[Term, ...] | None = None
 
     def accepts(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a reservation will do. Source: koordinator.md, "Reservations"."""
+        """Return whether the pod accepts a reservation. Source: koordinator.md, "Reservations"."""
         if self.name:
             return self.name == name
         if any(labels.get(key) != text for key, text in self.selector):
@@ -68,7 +68,7 @@ class ReservationAffinity:
 
 
 def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
-    """The affinity of a reservation-affinity annotation, None if there is none.
+    """Return the affinity of a reservation-affinity annotation, None if there is none.
 
     With an affinity the pod must use a reservation. What does not parse is reported.
     Source: koordinator.md, "Keys on the pod".
@@ -124,17 +124,17 @@ class PodRequest:
 
     @property
     def milli_cpus(self) -> int:
-        """The requested millicores."""
+        """Return the requested millicores."""
         return self.amounts.get("cpu", 0)
 
     @property
     def is_fractional(self) -> bool:
-        """Whether the request is no whole number of CPUs."""
+        """Return whether the request is not a whole number of CPUs."""
         return bool(self.milli_cpus % 1000)
 
 
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
-    """What a pod asks of any host; None if it requests nothing at all.
+    """Return what a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
     the pod. Source: koordinator.md, "Who is bound".
@@ -165,7 +165,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 def _bind_policies(
     pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
 ) -> tuple[BindPolicy, BindPolicy]:
-    """The required and the preferred policy of a pod that is bound, else none."""
+    """Return the required and the preferred policy of a pod that is bound, else none."""
     required, preferred = spec.effective_bind(settings.default_bind_policy)
     effective = required or preferred
     if (
@@ -186,7 +186,7 @@ def _known_policy(policy: str) -> BindPolicy:
 
 
 def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
-    """The level of a pod with that spec; unknown ones behave as none.
+    """Return the level of a pod with that spec; unknown ones behave as none.
 
     Source: koordinator.md, "Keys on the pod", "Profiles".
     """
@@ -196,7 +196,7 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
 
 
 def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
-    """The group that a pod names, empty if none; what cannot be read is reported.
+    """Return the group that a pod names, empty if none; what cannot be read is reported.
 
     Source: koordinator.md, "Exclusivity groups".
     """
@@ -205,12 +205,12 @@ def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
 
 
 def _is_latency_sensitive(pod: Pod) -> bool:
-    """Whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
+    """Return whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
     return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
 
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
-    """The limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
+    """Return the limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
     if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
         return None
@@ -259,7 +259,7 @@ class PodImport:
 
     @property
     def amounts(self) -> Amounts:
-        """What it requests of its host as a whole."""
+        """Return what it requests of its host as a whole."""
         return {} if self.request is None else self.request.amounts
 
 

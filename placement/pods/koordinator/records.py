@@ -74,7 +74,7 @@ class RecordedPod:
         return f"{self.namespace}/{self.name}"
 
     def document(self) -> dict[str, Any]:
-        """The pod as JSON to be stored, without names and uid."""
+        """Return the pod as JSON to be stored, without names and uid."""
         holding = self.holding
         members: dict[str, Any] = {
             "consumer": self.consumer,
@@ -100,7 +100,7 @@ class RecordedPod:
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """The pod that a stored document describes."""
+    """Return the pod that a stored document describes."""
     holding = Holding(
         cpus=parse_cpu_list(document.get("cpus", "")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
@@ -239,7 +239,7 @@ def import_running_pod(
 
 
 def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
-    """A warning if a pod holds CPUs that its host does not have; they do not count.
+    """Return a warning if a pod holds CPUs that its host does not have; they do not count.
 
     Source: koordinator.md, "Recovery from pods".
     """
@@ -253,7 +253,7 @@ def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
 
 
 def may_own_cpus(pod: RunningPod, host_binds_all: bool) -> bool:
-    """Whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
+    """Return whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
     return pod.qos.owns_cpus or host_binds_all
 
 
@@ -273,7 +273,7 @@ class Entitlement:
     kept: Holding
 
     def limit(self, claimed: Holding) -> tuple[Holding, tuple[str, ...]]:
-        """The part of a claim that counts, and warnings about the rest.
+        """Return the part of a claim that counts, and warnings about the rest.
 
         If a claim has more CPUs than are requested or kept, only as many count: CPUs that exist and that no
         other pod has, first the ones it had before, then whole cores, then lowest numbers.

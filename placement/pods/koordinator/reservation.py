@@ -32,7 +32,7 @@ class Controller:
     controller: bool | None = None
 
     def owns(self, pod: Field, namespace: str) -> bool:
-        """Whether a pod in that namespace names such an owner."""
+        """Return whether a pod in that namespace names such an owner."""
         if self.namespace not in ("", namespace):
             return False
         return any(self._is(reference) for reference in pod.member("ownerReferences").elements())
@@ -43,7 +43,7 @@ class Controller:
         return all(reference.member(name).value == text for name, text in self.texts)
 
     def document(self) -> dict[str, Any]:
-        """The reference as JSON."""
+        """Return the reference as JSON."""
         found: dict[str, Any] = dict(self.texts)
         if self.namespace:
             found["namespace"] = self.namespace
@@ -59,7 +59,7 @@ class Owner:
     selector: LabelSelector | None = None
 
     def matches(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
+        """Return whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
         metadata = Field("Pod", pod, Report(), soft=True).member("metadata")
         namespace = metadata.member("namespace").text() or ""
         if self.pod is not None:
@@ -72,7 +72,7 @@ class Owner:
         return self.selector is None or self.selector.holds(labels)
 
     def document(self) -> dict[str, Any]:
-        """The owner as JSON."""
+        """Return the owner as JSON."""
         members = {
             "object": None if self.pod is None else dict(self.pod),
             "controller": None if self.controller is None else self.controller.document(),
@@ -82,7 +82,7 @@ class Owner:
 
 
 def read_owners(owners: Field) -> tuple[Owner, ...]:
-    """The owners in `Reservation.spec.owners`; at least one, and each says something.
+    """Return the owners in `Reservation.spec.owners`; at least one, and each says something.
 
     Source: koordinator.md, "Reservations".
     """
@@ -149,19 +149,19 @@ class ReservationTerms:
 
     @property
     def restricted(self) -> bool:
-        """Whether owners get nothing beyond what is left of it."""
+        """Return whether owners get nothing beyond what is left of it."""
         return self.policy is AllocatePolicy.RESTRICTED
 
     def is_over(self, now: datetime.datetime) -> bool:
-        """Whether it has expired."""
+        """Return whether it has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
     def owned_by(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
+        """Return whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
         return not self.unschedulable and any(owner.matches(pod) for owner in self.owners)
 
     def document(self) -> dict[str, Any]:
-        """The terms as JSON to be stored."""
+        """Return the terms as JSON to be stored."""
         return {
             "owners": [owner.document() for owner in self.owners],
             "since": self.since.isoformat(),
@@ -175,7 +175,7 @@ class ReservationTerms:
 
 
 def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
-    """The terms that a stored document describes."""
+    """Return the terms that a stored document describes."""
     expires_at = document.get("expires_at")
     return ReservationTerms(
         owners=read_owners(Field("owners", document["owners"], Report())),
@@ -232,7 +232,7 @@ class ReservationImport:
 
 
 def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> ReservationImport:
-    """What a parsed Reservation says; its template is not judged, that is for `import_pod`.
+    """Return what a parsed Reservation says; its template is not judged, that is for `import_pod`.
 
     Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
     Source: koordinator.md, "Reservations".

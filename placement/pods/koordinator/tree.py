@@ -47,7 +47,7 @@ class NodeReservation:
 
 
 def read_reservation(annotation: Field) -> NodeReservation:
-    """The reservation a parsed annotation describes; what cannot be read is ignored with a warning.
+    """Return the reservation a parsed annotation describes; what cannot be read is ignored with a warning.
 
     An explicit CPU list wins over the quantity of `cpu`. Source: koordinator.md, "Reservation annotation".
     """
@@ -112,7 +112,7 @@ class Zone:
 
 
 def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
-    """The zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
+    """Return the zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
 
     Refused: NUMA nodes or resources listed twice, amounts that are no quantities or negative, resource names
     that are not distinct as classes, ids beyond what a topology may have.
@@ -228,7 +228,7 @@ class NumaSupply:
 def core_inventories(
     topology: CpuTopology, reserved: CpuSet, bind_policy: HostBindPolicy
 ) -> dict[CoreId, Inventory]:
-    """The threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
+    """Return the threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
 
     CPUs of pods that kubelet manages are not reserved: these pods are consumers that hold them.
     Source: koordinator.md, "Resource classes".
@@ -247,7 +247,7 @@ def core_inventories(
 
 
 def _offer(field: Field, resource_class: ResourceClass, amount: int, taken: int) -> Inventory | None:
-    """The inventory of an amount in base units; None if not a single unit of the class is left in it."""
+    """Return the inventory of an amount in base units; None if it is less than one unit of the class."""
     total = amount // resource_class.unit
     if total > MAX_INT:
         field.warn(f"{total} of {resource_class.name} is more than an inventory can hold; offering {MAX_INT}")
@@ -286,7 +286,7 @@ _NUMA_STRATEGY = {
 def host_traits(
     policies: HostPolicies, topology: CpuTopology, kubelet_static: bool, architecture: str | None
 ) -> frozenset[str]:
-    """The traits of the root provider (koordinator.md, "Traits")."""
+    """Return the traits of the root provider (koordinator.md, "Traits")."""
     named = (
         BIND_TRAITS.get(policies.bind),
         NUMA_POLICY_TRAITS.get(policies.numa) if policies.numa else None,
@@ -308,7 +308,7 @@ def _thread_traits(topology: CpuTopology) -> Iterator[str]:
 
 
 def architecture_trait(architecture: Field) -> str | None:
-    """The trait of `status.nodeInfo.architecture`; none, with a warning, if that is missing or unknown."""
+    """Return the trait of `status.nodeInfo.architecture`; None, with a warning, if missing or unknown."""
     name = architecture.text()
     if name not in _ARCHITECTURES:
         architecture.warn(f"no trait for the architecture {name!r}" if name else "is missing")
@@ -317,7 +317,7 @@ def architecture_trait(architecture: Field) -> str | None:
 
 
 def label_trait(key: str, value: str) -> str | None:
-    """The trait of a label with that value; None if it would be longer than a trait may be.
+    """Return the trait of a label with that value; None if it would be longer than a trait may be.
 
     Source: koordinator.md, "Traits".
     """
@@ -352,15 +352,15 @@ class HostIdentity:
     key: str
 
     def name(self, path: str = "") -> str:
-        """The name of the provider at a path below the host, unique over all clusters."""
+        """Return the name of the provider at a path below the host, unique over all clusters."""
         return "/".join(filter(None, (self.cluster, self.host, path)))
 
     def path(self, name: str) -> str:
-        """The path below the host of the provider of that name; empty for the host itself."""
+        """Return the path below the host of the provider of that name; empty for the host itself."""
         return name.removeprefix(self.name()).removeprefix("/")
 
     def uuid(self, path: str = "") -> str:
-        """The uuid of that provider, the same on every import (koordinator.md, "Tree")."""
+        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree")."""
         return _uuid("/".join((self.cluster, self.key, path)))
 
 
@@ -384,7 +384,7 @@ class Offers:
 
     @property
     def classes(self) -> frozenset[str]:
-        """Every resource class that is offered."""
+        """Return every resource class that is offered."""
         levels = [self.host, *self.numa_nodes.values(), {CORE_CLASS: None} if self.cores else {}]
         return frozenset().union(*levels)
 
@@ -392,7 +392,7 @@ class Offers:
 def build_tree(
     identity: HostIdentity, offers: Offers, traits: frozenset[str], topology: CpuTopology
 ) -> TreeSpec:
-    """The tree of a host with these traits: the root, then NUMA nodes, then cores.
+    """Return the tree of a host with these traits: the root, then NUMA nodes, then cores.
 
     The socket is no level of its own (koordinator.md, "Tree").
     """
@@ -402,7 +402,7 @@ def build_tree(
 
 
 def renamed(tree: TreeSpec, identity: HostIdentity, traits: frozenset[str]) -> TreeSpec:
-    """The tree of another host that is like this one, with more traits at its root."""
+    """Return the tree of another host that is like this one, with more traits at its root."""
     host = tree.root.name
     paths = {spec.uuid: spec.name.removeprefix(host).removeprefix("/") for spec in tree.providers}
     uuids = {uuid: identity.uuid(path) for uuid, path in paths.items()}

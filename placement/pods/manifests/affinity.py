@@ -41,7 +41,7 @@ class PodSelector(NamedTuple):
         return f"pods with {str(self.labels) or 'any labels'} in {' or '.join(where)}"
 
     def selects(self, bearer: Bearer) -> bool:
-        """Whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
+        """Return whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
         namespace, labels = bearer
         if self.labels is None or not self._covers(namespace):
             return False
@@ -64,7 +64,7 @@ class PodTerm(NamedTuple):
         return f"{self.pods}, by {self.topology_key}"
 
     def document(self) -> dict[str, Any]:
-        """The term as Kubernetes writes it."""
+        """Return the term as Kubernetes writes it."""
         pods = self.pods
         members = {
             "labelSelector": None if pods.labels is None else pods.labels.document(),
@@ -92,11 +92,11 @@ class PodAffinity:
     rather_apart: tuple[WeightedTerm, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there are any terms."""
+        """Return whether there are any terms."""
         return bool(self.near or self.apart or self.rather_near or self.rather_apart)
 
     def document(self) -> dict[str, Any]:
-        """The affinity as Kubernetes writes it, with namespaces and labels filled in."""
+        """Return the affinity as Kubernetes writes it, with namespaces and labels filled in."""
         sides = (
             ("podAffinity", self.near, self.rather_near),
             ("podAntiAffinity", self.apart, self.rather_apart),
@@ -124,7 +124,7 @@ def pod_labels(metadata: Field) -> Labels:
 
 
 def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
-    """The terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
+    """Return the terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
 
     What breaks the schema is reported, and so are selectors of namespaces by labels other than their name:
     these are not known here. Source: Kubernetes podAffinity, podAntiAffinity.
@@ -167,7 +167,7 @@ def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
 
 
 def read_topology_key(term: Field) -> str:
-    """The `topologyKey` of a term or constraint, which is required."""
+    """Return the `topologyKey` of a term or constraint, which is required."""
     key = term.member("topologyKey").text()
     if not key:
         term.member("topologyKey").complain("is missing")
@@ -175,7 +175,7 @@ def read_topology_key(term: Field) -> str:
 
 
 def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
-    """The pods of a term; None if what cannot be read of it would narrow them."""
+    """Return the pods of a term; None if what cannot be read of it would narrow them."""
     namespace, own = bearer
     # A part of a selector means more pods than all of it.
     found = Report()
@@ -203,7 +203,7 @@ def _read_labels(term: Field, own: Labels) -> LabelSelector | None:
 
 
 def _read_namespaces(selector: Field) -> LabelSelector | None:
-    """The namespaces that a selector means; None if there is none that can be read."""
+    """Return the namespaces that a selector means; None if there is none that can be read."""
     if selector.value is None:
         return None
     found = Report()
@@ -264,7 +264,7 @@ def _with_known(terms: Any) -> Any:
 
 
 def _asks_for_unknown(term: Any) -> bool:
-    """Whether a term, or what it weighs, names labels of namespaces that are not known."""
+    """Return whether a term, or what it weighs, names labels of namespaces that are not known."""
     inner = Field("term", term, Report(), soft=True)
     if inner.member("podAffinityTerm").value is not None:
         inner = inner.member("podAffinityTerm")
@@ -363,7 +363,7 @@ class PodRules:
     spread: tuple[SpreadConstraint, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the pod itself says anything about other pods."""
+        """Return whether the pod itself says anything about other pods."""
         return bool(self.affinity or self.spread)
 
     @property
@@ -374,7 +374,7 @@ class PodRules:
 
 
 def read_pod_rules(pod: Field, namespace: str) -> PodRules:
-    """The rules of a pod in this namespace; whatever breaks the schema is reported."""
+    """Return the rules of a pod in this namespace; whatever breaks the schema is reported."""
     bearer = (namespace, pod_labels(pod.member("metadata")))
     spec = pod.member("spec")
     return PodRules(

@@ -52,7 +52,7 @@ class Pod:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the pod occupies a host."""
+        """Return whether the pod occupies a host."""
         return bool(self.host) and self.phase not in ENDED_PHASES
 
     @property
@@ -61,7 +61,7 @@ class Pod:
         return self.init_containers + self.containers
 
     def label(self, key: str) -> str:
-        """The text of a label, empty if there is none."""
+        """Return the text of a label, empty if there is none."""
         return self.manifest.label(key).text() or ""
 
 
@@ -121,7 +121,7 @@ def _read_quantities(quantities: Field) -> Quantities:
 
 
 def pod_requests(pod: Pod) -> Quantities:
-    """The requests of a whole pod: the larger of containers and init containers, plus overhead.
+    """Return the requests of a whole pod: the larger of containers and init containers, plus overhead.
 
     Requests of the pod level replace the requests of its containers.
     Source: koordinator.md, "Who is bound"; Kubernetes effective requests.
@@ -193,7 +193,7 @@ def request_amounts(quantities: Quantities) -> Amounts:
 
 
 def names_resource(containers: Iterable[Container], names: frozenset[str]) -> bool:
-    """Whether any container requests or limits one of these resources."""
+    """Return whether any container requests or limits one of these resources."""
     return any(names & (container.requests.keys() | container.limits.keys()) for container in containers)
 
 

@@ -172,7 +172,7 @@ def _terms_of(pod: RecordedPod) -> Iterator[WeightedTerm | PodTerm]:
 
 
 def places(columns: NodeColumns, topology_key: str) -> Indices:
-    """The place in which each node is, by number; negative where it has none."""
+    """Return the place in which each node is, by number; negative where it has none."""
     return columns.label(LabelKey(topology_key)).codes
 
 
@@ -201,7 +201,7 @@ KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 def refused_by_affinity(
     columns: NodeColumns, rules: PodRules, placed: PlacedPods
 ) -> Iterator[tuple[Mask, Refusal]]:
-    """The nodes that required terms keep a pod off, and why, in the order in which that counts."""
+    """Yield the nodes that required terms keep a pod off, and why, in the order in which that counts."""
     affinity = rules.affinity
     if affinity.near:
         far = ~_near(columns, rules, placed)
@@ -217,7 +217,7 @@ def refused_by_affinity(
 
 
 def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
-    """Whether placed pods keep this one off some nodes by required anti-affinity."""
+    """Return whether placed pods keep this one off some nodes by required anti-affinity."""
     return any(isinstance(wish, PodTerm) for wish in placed.wishes_about(columns, rules.bearer))
 
 
@@ -282,7 +282,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 def refused_by_spread(
     columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods
 ) -> Iterator[tuple[Mask, Refusal]]:
-    """The nodes that required constraints keep a pod off, and why."""
+    """Yield the nodes that required constraints keep a pod off, and why."""
     constraints = [each for each in rules.spread if each.is_required]
     everywhere = _with_all_keys(columns, constraints)
     for each in constraints:
@@ -307,7 +307,7 @@ def _with_all_keys(columns: NodeColumns, constraints: Sequence[SpreadConstraint]
 
 
 def _counts(columns: NodeColumns, constraint: SpreadConstraint, selection: NodeSelection) -> Mask:
-    """The nodes that count for a constraint of a pod with this selection."""
+    """Return the nodes that count for a constraint of a pod with this selection."""
     mask = np.ones(len(columns.nodes), np.bool_)
     if constraint.honors_affinity:
         mask &= labelled(columns, selection)

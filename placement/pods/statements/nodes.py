@@ -92,12 +92,12 @@ def lock_with_use(
 
 
 def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
-    """The nodes of a cluster by name."""
+    """Return the nodes of a cluster by name."""
     return node_parts.nodes_by_name(connection.execute(node_parts.NODES, {"cluster": cluster_id}))
 
 
 def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
-    """The rows of all nodes of a cluster; the connection should see one state of the database."""
+    """Return the rows of all nodes of a cluster; the connection should see one state of the database."""
     queries = (node_parts.NODES, node_parts.PODS, node_parts.HOST_RECORDS, node_parts.OTHER_USES)
     return node_parts.read([connection.execute(query, {"cluster": cluster_id}) for query in queries])
 
@@ -107,7 +107,7 @@ _PARTS = node_parts.together(lambda column: column.in_(_ROOTS), sa.bindparam("cl
 
 
 def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
-    """The rows of the nodes of a cluster that have these host providers, by one statement."""
+    """Return the rows of the nodes of a cluster that have these host providers, by one statement."""
     found = connection.execute(_PARTS.statement, {"cluster": cluster_id, "roots": sorted(roots)})
     return node_parts.read(_PARTS.parted(found))
 
@@ -115,7 +115,7 @@ def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> Node
 def manifests(
     connection: Executor, node_ids: Collection[int]
 ) -> dict[int, tuple[dict[str, Any], str | None]]:
-    """The Node of nodes by their ids, and the text of the NodeResourceTopology."""
+    """Return the Node of nodes by their ids, and the text of the NodeResourceTopology."""
     topology = sa.cast(_nodes.c.topology_manifest, sa.Text)
     statement = sa.select(_nodes.c.id, _nodes.c.manifest, topology)
     rows = connection.execute(statement.where(_nodes.c.id.in_(sorted(node_ids))))
@@ -133,7 +133,7 @@ class OwnUse(NamedTuple):
 
 
 def own_uses(connection: Executor, cluster_id: int, roots: Collection[int]) -> list[OwnUse]:
-    """What pods of the cluster hold in some trees."""
+    """Return what pods of the cluster hold in some trees."""
     statement = (
         sa.select(
             _providers.c.root_provider_id,

@@ -49,7 +49,7 @@ class StoredPod(NamedTuple):
     changed_at: datetime.datetime
 
     def values(self, status: Mapping[str, Any], form: int, node_id: int | None) -> PodValues:
-        """What the row says if it has this status, in that form, and the pod is on that node."""
+        """Return what the row says if it has this status, in that form, and the pod is on that node."""
         return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
 
 
@@ -108,7 +108,7 @@ NodeCpu = tuple[int, int]
 def any_namesakes(
     connection: Executor, cluster_id: int, names: Collection[tuple[str, str]], uids: Collection[str]
 ) -> list[StoredPod]:
-    """Pods with any of these names, each with its namespace, or of these uids."""
+    """Return pods with any of these names, each with its namespace, or of these uids."""
     full = sa.tuple_(_pods.c.namespace, _pods.c.name).in_(sorted(names))
     statement = _stored.where(_pods.c.cluster_id == cluster_id, sa.or_(full, _pods.c.uid.in_(sorted(uids))))
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
@@ -131,7 +131,7 @@ _place = (
 def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
-    """Pods with this name or this uid."""
+    """Return pods with this name or this uid."""
     given = {"cluster": cluster_id, "namespace": namespace, "name": name}
     if uid is None:
         return [StoredPod(*row) for row in connection.execute(_named, given)]
@@ -147,14 +147,14 @@ class PodPlace(NamedTuple):
 
 
 def place_of(connection: Executor, cluster: str, namespace: str, name: str) -> PodPlace | None:
-    """Where the pod of this name is in the cluster of that name; None if it is on no node."""
+    """Return where the pod of this name is in the cluster of that name; None if it is on no node."""
     given = {"cluster": cluster, "namespace": namespace, "name": name}
     row = connection.execute(_place, given).first()
     return None if row is None else PodPlace(*row)
 
 
 def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
-    """The reservations with these uids."""
+    """Return the reservations with these uids."""
     statement = _stored.where(
         _pods.c.cluster_id == cluster_id, _pods.c.namespace == RESERVED, _pods.c.uid.in_(sorted(uids))
     )
@@ -251,7 +251,7 @@ def page(
     count: int,
     reservations: bool = False,
 ) -> list[StoredPod]:
-    """The next pods of a cluster, or its next reservations, in the order in which they were recorded.
+    """Return the next pods of a cluster, or its next reservations, in the order in which they were recorded.
 
     `scheduled`: only pods that were placed here and not reported since.
     """
@@ -299,7 +299,7 @@ def heads(
     after: int,
     count: int,
 ) -> list[PodHead]:
-    """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
+    """Return the next pods of a cluster as a list shows them, in the order in which they were recorded."""
     statement = _narrowed(_head, cluster_id, namespace, node, qos, scheduled, after)
     return [PodHead(*row) for row in connection.execute(statement.limit(count))]
 
@@ -346,7 +346,7 @@ def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
 
 
 def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
-    """The manifests of the pods with these uids."""
+    """Return the manifests of the pods with these uids."""
     statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
     return list(connection.execute(statement).scalars())
 
