@@ -27,7 +27,7 @@ AVOIDED = 2 * MISSED + 1
 
 
 class Rating(NamedTuple):
-    """How well a host suits a pod: its score, and how much the pod misses of what it prefers."""
+    """A rating of a host for a pod: its score, and how much the pod misses of what it prefers."""
 
     scorer: Scorer
     missed: int = 0

@@ -225,7 +225,7 @@ class NodeInfo:
         stay = len(former.pods)
         if self.reservations or former.reservations or self.pods[:stay] != former.pods:
             return self
-        # The same objects are compared at once the next time.
+        # Identical objects compare at once the next time.
         pods = (*former.pods, *self.pods[stay:])
         return replace(self, pods=pods, counted=(former.accountant, stay))
 

@@ -80,7 +80,7 @@ class PodAttributes:
 
 
 class NodeWriter:
-    """Writes the accounts of nodes, inside a transaction of the caller."""
+    """A writer of the accounts of nodes, inside a transaction of the caller."""
 
     def __init__(self, attributes: AttributeRegistry, history: History) -> None:
         self._attributes = attributes

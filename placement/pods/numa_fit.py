@@ -118,7 +118,7 @@ def fit_host(
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)
         elif reservations.matched:
-            # It takes of the host as a whole only, where every matched reservation has enough.
+            # The pod takes only of the host as a whole, where every matched reservation has enough.
             nominated = 0
         if limit is not None:
             choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
@@ -175,7 +175,7 @@ def _covering(host: Host, limit: int, placing: Placing) -> Fits:
     return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
 
 
-# Giving a pod its place on a host, and writing down which.
+# The place of a pod on a host, and how it is written down.
 
 
 _POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
@@ -270,6 +270,6 @@ def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaA
     if not request.uses_ls_pools or alignment.policy not in _POOL_POLICIES:
         return ()
     if not amounts and len(host.state.capacity) == 1 and request.milli_cpus:
-        # Aligned to the one NUMA node there is, without accounts of it.
+        # The pod is aligned to the only NUMA node, without accounts there.
         return tuple(host.state.capacity)
     return tuple(numa for numa, given in amounts.items() if "cpu" in given)

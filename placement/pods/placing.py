@@ -154,7 +154,7 @@ def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
 # Pods that are placed at the same time, which would all go to the same best node.
 #
 # The second pod that comes to a node was decided in vain. So of several equally good nodes, one is taken on
-# which this process is placing no other pod; while other processes were faster a moment ago, a random one is.
+# which this process is placing no other pod. While other processes were faster a moment ago, a random one is.
 # The best stays best: only among equals, which are otherwise taken by name, another node may be chosen.
 
 

@@ -28,7 +28,7 @@ _LOCAL_VOLUMES = frozenset(
 _NEVER = "Never"
 
 Fits = Callable[[frozenset[str]], bool]
-"""Whether the pod fits when these consumers are gone."""
+"""A check whether the pod fits when these consumers are gone."""
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:
@@ -123,7 +123,7 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 ENOUGH_NODES = 100
 
 Refresh = Callable[[str], bool]
-"""Updates what is known of the pods of a node, and returns whether that changed anything."""
+"""A call that updates what is known of the pods of a node, and returns whether that changed anything."""
 
 
 class Victims(NamedTuple):
@@ -161,8 +161,8 @@ class Preemption:
         """Return the victims on each proposed node that let the pod fit there, by name of node.
 
         Nodes are left out where evicting less important pods does not help, and where the pod fits without
-        victims. So is the rest when a hundred were looked at and there is a choice, or when time is up or the
-        caller is gone. `refresh` is called where the proposal is not enough.
+        victims. The rest is left out when a hundred nodes were looked at and there is a choice, or when time
+        is up or the caller is gone. `refresh` is called where the proposal is not enough.
         Raises NotFound for the cluster, ManifestError.
         """
         preemptor = self._preemptor(cluster, pod)

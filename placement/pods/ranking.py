@@ -220,8 +220,7 @@ class RuledRanking:
         scored = [each._replace(score=int(found.highest[columns.row_of(each.node.name)])) for each in using]
         yield from sorted(scored, key=lambda each: (each.missed, -each.score, each.node.name))
         rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))
-        # Rows are in the order of names. Most walks end early, so each node is only looked at when it is
-        # yielded.
+        # Rows are in the order of names. Most walks end early, so a node is looked at when its turn comes.
         for row in rows[np.lexsort((-found.highest[rows], found.missed[rows]))].tolist():
             yield self._ranking.ranked_on(columns.nodes[row])._replace(score=int(found.highest[row]))
 

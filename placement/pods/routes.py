@@ -129,8 +129,7 @@ def list_pods(cluster: str) -> Response:
 def post(cluster: str) -> Response:
     """Place many pods, or record where they run, as a List or several documents.
 
-    New pods are written together. A refused pod keeps no other pod from its place, except members of its
-    gang.
+    New pods are written together. A refused pod keeps only members of its gang from their places.
     """
     given = pods_manifests(manifests(MOST_MANIFESTS))
     outcomes = use_cases().pods.put_all(cluster, given)

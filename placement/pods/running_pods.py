@@ -56,7 +56,7 @@ class Recording:
     attributes: PodAttributes
 
     def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
-        """Record the pod; returns if it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
+        """Record a pod; return whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
         facts, document = self.view.facts, self.document
         sought = PodKey(document.namespace, document.name, document.uid)
         known = pods.namesakes(transaction, facts.id, *sought)
@@ -242,7 +242,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
         )
     for pod in state.pods:
         shared = pod.holding.cpus & recorded.holding.cpus
-        # The former pod of its name goes as it comes.
+        # The former pod of that name leaves when it comes.
         if pod.full_name != recorded.full_name and shared:
             yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
     for consumer, kubelet_pod in state.kubelet_pods:

@@ -146,7 +146,7 @@ class Refusing(set[NodeInfo]):
         self._clashed: list[NodeInfo] = []
 
     def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
-        """Note that a key of the database refused a write to one of these nodes; returns if that may pass.
+        """Note that a database key refused a write to one of these nodes; return whether that may pass.
 
         The first time another writer may have been faster. Nodes that have not changed by the second time
         refuse for good: a CPU has an owner that follows from no pod, for example.
@@ -232,8 +232,7 @@ class PodScheduler:
         `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
 
         `refusing` are nodes that refused it before; this call adds to them. Raises ManifestError,
-        Unschedulable,
-        Conflict, NodeChanged if the caller should look again, Unavailable.
+        Unschedulable, Conflict, NodeChanged if the caller should look again, Unavailable.
         """
         settings = view.facts.settings
         fresh = hoped = None
@@ -451,7 +450,7 @@ def _without(
 ) -> NodeColumns:
     """Return the nodes as they are without these pods, and without reservations that have expired.
 
-    `late` have waited too long. Mere looks leave them out; to place a pod they are released first.
+    `late` have waited too long: reads leave them out; to place a pod they are released first.
     """
     expired = due_on(view.reserved) if view.reserved else ()
     gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))

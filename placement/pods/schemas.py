@@ -390,7 +390,7 @@ class Pod(Answer):
     warnings = texts()
     remarks = texts()
     unreadable = texts()
-    # Of lists of claims only.
+    # In lists of claims only.
     changed_at = String(metadata=OPTIONAL)
 
 

@@ -20,7 +20,7 @@ from placement.pods.columns import Guard, NodeNumbers, Table, Written, kind_of, 
 from placement.pods.manifests.selection import NodeAttributes, Requirement
 from placement.pods.node_info import NodeInfo
 
-# Nodes by row, name or host provider, as of one moment; what changes shares with it all but a few pages.
+# Nodes by row, name or host provider, as of one moment; a change shares all but a few pages with them.
 #
 # Thousands of nodes lie all over the memory: copying a list of them would take longer than the change.
 
@@ -182,7 +182,7 @@ class NodeCounts:
 
     def changed(self, nodes: NodeRows, count: int) -> None:
         """Note that `count` more nodes have changed; they are counted now if they have become too many."""
-        # Threads may miss the change of another thread here: then it is a few more.
+        # Threads may miss the change of another thread here: then a few more are left.
         self._behind += count
         if self._behind > _MOST_BEHIND:
             self.of(nodes)
@@ -288,7 +288,7 @@ def _code(text: str | None, code_of: dict[str, int]) -> int:
     return _ABSENT if text is None else code_of.setdefault(text, len(code_of))
 
 
-# So many keys have columns at a time; the oldest is dropped for another one.
+# This many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
 
 

@@ -1,7 +1,7 @@
 """The writing of pods that come and go: rows of pods, and the accounts of the nodes concerned.
 
-A transaction that changes the pods of a node locks its host provider and stamps it. So a node with the stamp
-with which it was read still has the same pods.
+A transaction that changes the pods of a node locks its host provider and stamps it. So a node with an
+unchanged stamp still has the pods that were read.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class PodWriting:
         The cluster is locked, too, and alone, if the pod keeps others off. `unreserves`: the pods that leave
         never ran, so reservations that they ended are brought back where their room is still free.
 
-        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone for a lost
-        provider).
+        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone if a provider is
+        lost).
         """
         ending = (*ending, arrival.ends) if arrival is not None and arrival.ends else ending
         gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))

@@ -342,7 +342,7 @@ _READ: dict[str, Any] = {
     },
     "status": dict.fromkeys(("phase", "qosClass")),
 }
-# Of these it only matters that they are there.
+# Only the presence of these matters.
 _NAMES = {"name": "any", "uid": "any"}
 
 

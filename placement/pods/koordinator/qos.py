@@ -43,7 +43,7 @@ def raw_priority(pod: Pod) -> PriorityClass:
 
 
 class QosClass(StrEnum):
-    """A class that says what a pod may expect of its CPUs, and which pods share them; `UNSET` if unnamed.
+    """A class: what a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names none.
 
     Every rule that depends on the class is a question that the class answers.
     Source: koordinator.md, "QoS class".

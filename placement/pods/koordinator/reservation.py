@@ -121,7 +121,7 @@ def _texts(reference: Field, names: tuple[str, ...]) -> Texts:
 
 
 class AllocatePolicy(StrEnum):
-    """A policy whether owners may take beyond what the reservation has left; only Restricted forbids it."""
+    """A policy on taking beyond what a reservation has left; only Restricted forbids it to owners."""
 
     DEFAULT = ""
     ALIGNED = "Aligned"

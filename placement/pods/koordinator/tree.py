@@ -179,7 +179,7 @@ def host_inventories(
 
 @dataclass(frozen=True, slots=True)
 class NumaSupply:
-    """All that decides what NUMA nodes offer; `field` is the place of the zones, for warnings.
+    """The facts that decide what NUMA nodes offer; `field` is the place of the zones, for warnings.
 
     `ratios` apply to amounts that are not multiplied yet, which reported ones may be (`zones_amplified`).
     """

@@ -222,7 +222,7 @@ def _unknown_labels(namespaces: LabelSelector) -> list[str]:
 
 
 def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
-    """Yield requirements that pods equal, or differ from, the pod's own labels at the keys that it has."""
+    """Yield requirements to have the pod's own labels at these keys, or not to; keys it lacks are skipped."""
     labels = dict(own)
     for key in keys.elements():
         text = key.text() or ""
@@ -283,8 +283,8 @@ class SpreadConstraint(NamedTuple):
     """A constraint that no place has over `max_skew` more of these pods than the place with fewest.
 
     Nodes with one value at `topology_key` are one place. While there are fewer than `min_domains` places, the
-    fewest count as 0. Nodes count only if the pod's node affinity holds there (`honors_affinity`), and if it
-    tolerates their taints (`honors_taints`).
+    lowest count is taken as 0. Nodes count only if the pod's node affinity holds there (`honors_affinity`),
+    and if it tolerates their taints (`honors_taints`).
     """
 
     pods: PodSelector

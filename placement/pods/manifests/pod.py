@@ -13,7 +13,7 @@ from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
 from placement.engine.numa.amounts import Amounts
 
 Quantities = Mapping[str, Fraction]
-"""By Kubernetes resource name, in the resource's base unit."""
+"""Quantities by Kubernetes resource name, in the resource's base unit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class Requirement(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Requirements that must all hold; without any the term holds nowhere."""
+    """A term of requirements that must all hold; without any it holds nowhere."""
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -237,7 +237,7 @@ _LABEL_SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class LabelSelector(NamedTuple):
-    """Requirements that must all hold; without any it means everything."""
+    """A selector of requirements that must all hold; without any it selects everything."""
 
     requirements: tuple[Requirement, ...] = ()
 

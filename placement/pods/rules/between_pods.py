@@ -34,7 +34,7 @@ from placement.pods.snapshot import LabelKey, NodeColumns, NodeRows
 # Counts are made at the first request, and kept: where no pod says anything about others, there is none.
 
 
-# Pods of so many kinds can be asked about in turn without counting anew; each keeps nodes as they were then.
+# This many selections are kept without counting anew; each keeps nodes as they were then.
 _SELECTIONS_KEPT = 32
 _REQUIRED_WEIGHT = 1
 """The weight of a required affinity of a placed pod for others (kube-scheduler: hardPodAffinityWeight)."""
@@ -42,7 +42,7 @@ _REQUIRED_WEIGHT = 1
 Selectors = tuple[PodSelector, ...]
 """Pods that all of these select."""
 Wishes = Mapping[WeightedTerm | PodTerm, Mapping[int, int]]
-"""How many pods in which row have a term."""
+"""The number of pods that have a term, by term and row."""
 
 
 class _Counted(NamedTuple):
@@ -275,7 +275,7 @@ def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, r
 
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 NOT_LABELLED = f"{UNEVEN} (missing required label)"
-# A place of its own for every node, which is not looked up as one.
+# Every node is a place of its own by this key, and is not looked up as one.
 _HOSTNAME = "kubernetes.io/hostname"
 
 
