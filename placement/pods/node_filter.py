@@ -23,11 +23,11 @@ from placement.pods.numa_fit import AMPLIFIED, Fit, check_amplified, fit_host, s
 
 
 AVOIDED = 2 * MISSED + 1
-"""What a host misses that a pod should avoid, whatever else it offers."""
+"""The amount that a host misses if a pod should avoid it, whatever else it offers."""
 
 
 class Rating(NamedTuple):
-    """How well a host suits a pod: its score, and how much the pod misses of what it prefers."""
+    """A rating of a host for a pod: its score, and how much the pod misses of what it prefers."""
 
     scorer: Scorer
     missed: int = 0
@@ -40,9 +40,9 @@ def rate_host(
     scoring: Order,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Rating:
-    """The rating of a host by the answer that it gave to a pod: 0 if the pod cannot go there.
+    """Return the rating of a host from its answer to a pod: a score of 0 if the pod cannot go there.
 
-    Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
+    Where a pod has a NUMA policy, only the NUMA nodes that it would use count, whatever the totals are.
     Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
     """
     if isinstance(answer, Refusal):
@@ -67,14 +67,14 @@ def rate_host(
 
 
 def missed_on(host: Host, request: PodRequest, allocation: Allocation) -> int:
-    """How much of what a pod prefers these CPUs of a host miss (koordinator.md, "Isolation")."""
+    """Return how much a pod misses of what it prefers on these CPUs (koordinator.md, "Isolation")."""
     if host.bind.is_avoided(request):
         return AVOIDED
     return missed(host.state, allocation.cpus, host.bind.preference(request))
 
 
 def worst(totals: HostTotals) -> int:
-    """The score of hosts where nothing works."""
+    """Return 0, the score of hosts where nothing works."""
     return 0
 
 
@@ -103,10 +103,10 @@ Left = Callable[[Place], int]
 def lacking(
     offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, *, bound: bool
 ) -> Refusal | None:
-    """Everything a host has too little of for a pod, None if it fits; the first of it is the obstacle.
+    """Return all that a host has too little of for a pod, None if it fits; the first lack is the obstacle.
 
-    `free` are the units left of each class of the host itself, `left` tells those of its NUMA nodes, which
-    count for what the host does not offer as a whole. The comparison is the one that the claim makes.
+    `free` has the units left of each class of the host itself. `left` returns the units left on its NUMA
+    nodes, which count for what the host as a whole does not offer. The claim makes the same comparison.
     `bound`: the pod would get CPUs of its own, each of which costs the ratio of the host.
     """
     lacks = list(_lacking(offers, free, left, requests, bound))
@@ -118,7 +118,7 @@ def lacking(
 def _lacking(
     offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, bound: bool
 ) -> Iterator[tuple[str, str]]:
-    """The class of each amount that is too large, and the words for it."""
+    """Yield the class of each amount that is too large, and the message for it."""
     if free.get(PODS_CLASS, 0) < 1:
         yield PODS_CLASS, TOO_MANY_PODS
     for resource, amount in requests.items():
@@ -133,9 +133,9 @@ def _lacking(
 
 
 def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: NumaAmounts) -> NumaAmounts:
-    """Where to count requests that only NUMA nodes offer, of a pod that is aligned to none with them.
+    """Return where to count requests that only NUMA nodes offer, of a pod that no alignment covers for them.
 
-    NUMA nodes give what they have left, lowest ids first; less than the request if there is not enough.
+    NUMA nodes give what they have left, lowest ids first; together less than the request if they lack it.
     """
     given: dict[int, dict[str, int]] = {}
     for resource, amount in requests.items():
@@ -151,7 +151,7 @@ def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: Nu
 
 
 def _below(offers: NodeOffers, resource: str) -> dict[int, Place]:
-    """Where NUMA nodes offer what the host as a whole would otherwise offer in the same class."""
+    """Return the places on NUMA nodes that offer what the host could offer in this class, but does not."""
     if host_class(resource) != numa_class(resource) or offers.host(resource) is not None:
         return {}
     return offers.on_numa_nodes(resource)
@@ -169,12 +169,12 @@ class FilterResult(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the pod can go there."""
+        """Return whether the pod can go there."""
         return isinstance(self.answer, Fit)
 
 
 class _HostResult(NamedTuple):
-    """What holds for a pod on all equal hosts: said at once or after the totals are checked, the rating."""
+    """A result for a pod on all equal hosts; `at_once` is the answer that does not depend on their totals."""
 
     at_once: Fit | Refusal | None
     demand: PodDemand
@@ -183,9 +183,9 @@ class _HostResult(NamedTuple):
 
 
 class PodJudge:
-    """The phases filter and score for one pod, None if it requests nothing.
+    """The filter and score phases for one pod; its request is None if it requests nothing.
 
-    Equal hosts are looked at once; only what depends on their totals is found out for each.
+    Equal hosts are evaluated once; only what depends on their totals is evaluated for each.
     Source: koordinator.md, "Filter", "Score".
     """
 
@@ -197,7 +197,7 @@ class PodJudge:
     def judge(
         self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS
     ) -> FilterResult:
-        """Whether the pod can go to a host with these totals, and how well that suits."""
+        """Return whether the pod can go to a host with these totals, and how well the host suits it."""
         if self._request is None:
             return FilterResult(Fit(nominated=0 if reservations.matched else None))
         if reservations is not NO_RESERVATIONS:

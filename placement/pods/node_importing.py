@@ -32,7 +32,7 @@ from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeC
 from placement.storage.database import Transaction
 
 _NOBODY = NodeAllocations()
-# Services on several machines write times; theirs are not further apart.
+# Services on several machines write times; their clocks differ by less than this.
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 
@@ -46,7 +46,7 @@ class ImportedNode:
 
 
 class NodeStopped(Exception):
-    """A node cannot be written after something of it was: the transaction has to begin without it."""
+    """An error for a node that failed after writing began: the transaction has to begin again without it."""
 
     def __init__(self, place: int, reason: PlacementError) -> None:
         super().__init__(str(reason))
@@ -73,29 +73,29 @@ class Importing:
 
     @property
     def name(self) -> str:
-        """The name of the node."""
+        """Return the name of the node."""
         return self.imported.name
 
     @property
     def is_same(self) -> bool:
-        """Whether the manifests are those that are stored."""
+        """Return whether the manifests equal the stored ones."""
         known = self.known
         return known is not None and (known.manifest, known.topology_manifest) == (self.node, self.topology)
 
     @property
     def described(self) -> NodeDescription:
-        """What its manifests say beyond its tree; known from the first step on."""
+        """Return what its manifests say beyond its tree; it is known from the first step on."""
         assert self.description is not None
         return self.description
 
 
 def predates_settings(known: Node, cluster: Cluster) -> bool:
-    """Whether a node may have been imported before the settings of its cluster were changed last."""
+    """Return whether a node may have been imported before the settings of its cluster were changed last."""
     return cluster.changed_at is not None and known.imported_at <= cluster.changed_at + _CLOCKS_DIFFER
 
 
 class NodeImporting:
-    """One import of some nodes of a cluster; `former` are its facts when the stored trees were made."""
+    """An import of some nodes of a cluster; `former` has its facts when the stored trees were made."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class NodeImporting:
         cuts: bool,
         former: ClusterFacts | None = None,
     ) -> None:
-        """`cuts`: a node that offers less than is held of it is taken as it is; otherwise it is refused."""
+        """Prepare the import. `cuts`: a node that offers less than is held of it is taken, not refused."""
         self._cuts = cuts
         self._transaction = transaction
         self._cluster = cluster
@@ -120,7 +120,7 @@ class NodeImporting:
         self._ids: dict[str, int] = {}
 
     def run(self, nodes: Mapping[int, Importing]) -> dict[int, ImportedNode | PlacementError]:
-        """Import the nodes, which have places; what became of each. Raises NodeStopped, NodeChanged."""
+        """Import the nodes, by place, and return the outcome of each. Raises NodeStopped, NodeChanged."""
         self._load(nodes)
         for place, each in nodes.items():
             with self._concerning(place):
@@ -143,7 +143,7 @@ class NodeImporting:
 
     @contextmanager
     def _concerning(self, place: int) -> Iterator[None]:
-        """What is refused here concerns one node; what the database says, or who was faster, all of them."""
+        """Raise NodeStopped for a refusal, which concerns one node. Unavailable concerns all nodes."""
         try:
             yield
         except Unavailable:
@@ -154,7 +154,7 @@ class NodeImporting:
     # -- what is stored -----------------------------------------------------------------------------
 
     def _load(self, nodes: Mapping[int, Importing]) -> None:
-        """Lock the hosts of nodes that are known, and load these."""
+        """Lock the hosts of the known nodes, and load these nodes."""
         known = clusters.find_nodes(
             self._transaction, self._cluster.id, [each.name for each in nodes.values()]
         )
@@ -189,14 +189,14 @@ class NodeImporting:
         return True
 
     def _withdraw_former(self, each: Importing) -> None:
-        """A node that came back with another uid is another machine: its old tree goes first."""
+        """Withdraw the old tree of a node that came back with another uid: it is another machine."""
         if each.state is not None and each.state.root_uuid != each.imported.tree.root.uuid:
             withdraw(self._transaction, self._writer, each.state, f"The former machine of node {each.name}")
             each.known = each.state = None
             each.is_begun = True
 
     def _settle(self, nodes: Mapping[int, Importing]) -> None:
-        """Find out who holds what now, and should afterwards."""
+        """Find out what each consumer holds now, and what it should hold afterwards."""
         states = [each.state for each in nodes.values() if each.state is not None]
         stored = all_stored_accounts(self._transaction, states)
         for each in nodes.values():
@@ -216,7 +216,7 @@ class NodeImporting:
     # -- writing ------------------------------------------------------------------------------------
 
     def _shrink(self, each: Importing) -> None:
-        """Take from those who hold something what the node will not have any more."""
+        """Take from consumers what the node will no longer have."""
         state = each.state
         if state is None:
             return
@@ -228,7 +228,7 @@ class NodeImporting:
         each.before = less
 
     def _bring_about(self, nodes: Mapping[int, Importing]) -> dict[int, PlacementError]:
-        """Make the trees what they should be; why some of them stay as they are."""
+        """Bring the trees to their new form, and return why some of them stay as they are."""
         places = {each.imported.tree.root.uuid: place for place, each in nodes.items()}
         try:
             trees = bring_about(
@@ -251,12 +251,12 @@ class NodeImporting:
         return refused
 
     def _save(self, nodes: Mapping[int, Importing]) -> None:
-        """Write the rows of the nodes, and record it."""
+        """Write the rows of the nodes, and record what changed."""
         transaction, cluster = self._transaction, self._cluster
         roots = [each.root_id for each in nodes.values()]
         joined = contents.add_to_aggregate(transaction, roots, cluster.aggregate_uuid)
         news = [each for each in nodes.values() if each.root_id in joined or not each.is_same]
-        # Of nodes that were read anew for the sake of new settings it is noted that they were.
+        # Nodes that were read anew because of new settings are noted as imported again.
         reread = [each.known for each in nodes.values() if each.known is not None and self._is_reread(each)]
         # Caches of the node learn of new manifests and times by the stamp of the host.
         touched = {each.root_id for each in news} | {node.provider_id for node in reread}
@@ -278,7 +278,7 @@ class NodeImporting:
         }
 
     def _is_reread(self, each: Importing) -> bool:
-        """Whether a node is sent unchanged that may have been read under other settings."""
+        """Return whether a node is sent unchanged, but may have been read under other settings."""
         return each.is_same and each.known is not None and predates_settings(each.known, self._cluster)
 
     def _write(self, each: Importing, before: NodeAllocations, after: NodeAllocations) -> bool:
@@ -303,9 +303,9 @@ class NodeImporting:
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
-    """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
+    """Delete a node with a locked row, and its tree, with the CPUs that kubelet gave to pods there.
 
-    Raises InTheWay if pods are recorded there, or others hold something of it.
+    Raises InTheWay if pods are recorded there, or other consumers hold something of it.
     """
     if state.pods:
         raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})

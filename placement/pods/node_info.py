@@ -1,4 +1,4 @@
-"""What scheduling knows of a node: the one picture of it, with everybody on it, as of one moment."""
+"""The NodeInfo of scheduling: an immutable picture of a node with all its holders, as of one moment."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _serials = count()
 
 @dataclass(frozen=True, eq=False)
 class NodeTemplate:
-    """What nodes with like manifests have in common; `imported` carries no name of theirs.
+    """A template of nodes with like manifests; `imported` carries none of their names.
 
-    `empty` are the hosts that they are without pods, by settings, as far as somebody asked.
+    `empty` has their hosts without pods, by settings, as far as a caller asked for them.
     """
 
     imported: NodeImport
@@ -39,9 +39,9 @@ class NodeTemplate:
 
 
 class NodeTemplates:
-    """Keeps one object for like nodes and one for like hosts, so that what is known of one holds for all.
+    """A registry of one object for like nodes and one for like hosts, so that facts about one hold for all.
 
-    A template or a host is forgotten with the last node that is so.
+    A template or a host is forgotten with the last node that has it.
     """
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ class NodeTemplates:
         self._lock = threading.Lock()
 
     def of(self, key: tuple[bytes, ...], read: Callable[[], NodeTemplate]) -> NodeTemplate:
-        """The template of nodes whose manifests have this canonical form; it is read if it is not known."""
+        """Return the template of manifests with this canonical form; it is read if it is not known."""
         found = self._templates.get(key)
         return found or self._templates.setdefault(key, read())
 
     def host(self, node: NodeInfo) -> Host:
-        """The host that a node is for pods."""
+        """Return the host that a node is for pods."""
         if not (node.holders or node.others):
             found = node.template.empty.get(node.settings)
             return found or node.template.empty.setdefault(node.settings, _host(node))
@@ -77,7 +77,7 @@ def _host(node: NodeInfo) -> Host:
 def reported_pods(
     cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
 ) -> tuple[tuple[str, KubeletPod], ...]:
-    """The pods that hold CPUs of a node by report: those kubelet manages, and those nobody knows here."""
+    """Return the pods that hold CPUs of a node by report: pods that kubelet manages, and unknown pods."""
     found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
     return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
 
@@ -86,10 +86,10 @@ def reported_pods(
 class NodeInfo:
     """A node, its recorded pods in their order, and what is left of it; never changed, so it can be a key.
 
-    `reservations` are there, too, with all that they were given. `id` is that of the node; `root_id`,
-    `root_uuid` and `revision`, the stamp, are those of its host provider; `imported_at` tells when its
-    manifests were stored. `others` is what consumers beside the cluster's pods hold, `unused` the units of
-    each class of the host itself that nobody holds, `totals` the same for the score.
+    `reservations` have all that they were given. `id` is the id of the node; `root_id`, `root_uuid` and
+    `revision`, the stamp, belong to its host provider; `imported_at` is when its manifests were stored.
+    `others` is what consumers beside the cluster's pods hold. `unused` has the units of each class of the
+    host itself that no consumer holds, `totals` has its totals for the score.
     """
 
     id: int
@@ -110,98 +110,98 @@ class NodeInfo:
     templates: NodeTemplates
     reservations: tuple[RecordedPod, ...] = ()
     counted: tuple[Accountant, int] | None = field(default=None, repr=False)
-    """What was counted already, only to be asked: so many of the pods, the first ones, or everybody."""
+    """A read-only accountant, and how many of the pods, the first ones, it has counted, or all holders."""
     serial: int = field(default_factory=_serials.__next__, init=False, repr=False)
-    """Which picture it is of all that this process makes: what is noted about it need not keep it alive."""
+    """The number of this picture in this process: what is noted about it need not keep it alive."""
 
     @property
     def provider_name(self) -> str:
-        """The name of its host provider."""
+        """Return the name of its host provider."""
         return self.identity.name()
 
     @property
     def offers(self) -> NodeOffers:
-        """What its providers offer."""
+        """Return what its providers offer."""
         return self.template.offers
 
     @cached_property
     def holders(self) -> tuple[RecordedPod, ...]:
-        """Everybody who holds something: the pods, then the reservations with what they have left."""
+        """Return all holders: the pods, then the reservations with what they have left."""
         return holders(self.template.imported, self.offers, self.pods, self.reservations)
 
     @cached_property
     def bearers(self) -> Mapping[Bearer, int]:
-        """How many of its pods have which namespace and labels."""
+        """Return how many of its pods have each namespace and labels."""
         return Counter((pod.namespace, pod.labels) for pod in self.pods)
 
     @cached_property
     def staying_bearers(self) -> Mapping[Bearer, int]:
-        """How many of its pods that are not being deleted have which namespace and labels."""
+        """Return how many of its pods that are not being deleted have each namespace and labels."""
         if not any(pod.is_leaving for pod in self.pods):
             return self.bearers
         return Counter((pod.namespace, pod.labels) for pod in self.pods if not pod.is_leaving)
 
     @cached_property
     def with_affinity(self) -> tuple[RecordedPod, ...]:
-        """Its pods that say something about others."""
+        """Return its pods that have rules about others."""
         return tuple(pod for pod in self.pods if pod.affinity is not NO_AFFINITY)
 
     @cached_property
     def of_gangs(self) -> tuple[RecordedPod, ...]:
-        """Its pods that are of gangs."""
+        """Return its pods that are of gangs."""
         return tuple(pod for pod in self.pods if pod.membership is not None)
 
     @cached_property
     def waiting(self) -> tuple[RecordedPod, ...]:
-        """Its pods that have places, and wait for others of their gangs."""
+        """Return its pods that have places, and wait for others of their gangs."""
         return tuple(pod for pod in self.of_gangs if pod.membership and pod.membership.waits_until)
 
     @property
     def reservations_left(self) -> tuple[RecordedPod, ...]:
-        """The reservations in their order, each with what it has left."""
+        """Return the reservations in their order, each with what it has left."""
         return self.holders[len(self.pods) :]
 
     @property
     def reserving(self) -> frozenset[str]:
-        """The consumers that are its reservations."""
+        """Return the consumers that are its reservations."""
         return frozenset(each.consumer for each in self.reservations)
 
     @cached_property
     def host(self) -> Host:
-        """The node as pods see it that look for a place."""
+        """Return the node as seen by pods that look for a place."""
         return self.templates.host(self)
 
     @cached_property
     def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
-        """The pods that hold CPUs by report only, each with its consumer."""
+        """Return the pods that hold CPUs by report only, each with its consumer."""
         return reported_pods(self.identity.cluster, self.template.imported, self.pods)
 
     @cached_property
     def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
-        """The pods whose CPUs kubelet manages, each with its consumer."""
+        """Return the pods with CPUs that kubelet manages, each with its consumer."""
         cluster = self.identity.cluster
         return tuple((consumer_of(cluster, pod.uid), pod) for pod in self.template.imported.kubelet_pods)
 
     @cached_property
     def accounts(self) -> NodeAllocations:
-        """Who holds what of its providers."""
+        """Return what each consumer holds of its providers."""
         return accounts_with(self.accountant, self.reported_pods)
 
     @property
     def due(self) -> int:
-        """What is in use if everybody holds what is due, units of all classes added."""
+        """Return the units in use if all consumers hold what is due to them, all classes added."""
         shares = self.accounts.shares.values()
         return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
 
     @cached_property
     def free(self) -> Mapping[str, int]:
-        """The units of each class of the host itself that a pod may have: neither held nor due to another."""
+        """Return the units of each host class that a pod may have: neither held nor due to others."""
         room = host_room(self.offers, self.holders, self.others)
         return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
 
     @cached_property
     def accountant(self) -> Accountant:
-        """What is left on its NUMA nodes, after recorded pods; only to be asked."""
+        """Return the accountant of what is left on its NUMA nodes after recorded pods; only to be read."""
         if self.counted is None:
             return counted(self.offers, self.holders, self.others)
         accountant, count = self.counted
@@ -212,35 +212,35 @@ class NodeInfo:
         return accountant
 
     def left(self, place: Place) -> int:
-        """The units left of an inventory, before kubelet's pods."""
+        """Return the units left of an inventory, before kubelet's pods."""
         return self.accountant.left(place)
 
     def counted_on(self, former: NodeInfo) -> NodeInfo:
-        """The same, with what was counted for a former state if all that happened since is that pods came.
+        """Return this node with the accounts of a former state, if nothing but new pods happened since.
 
-        It never counts anything else than all pods anew would.
+        The result always equals a new count of all pods.
         """
         if not former._is_counted or (former.template, former.others) != (self.template, self.others):
             return self
         stay = len(former.pods)
         if self.reservations or former.reservations or self.pods[:stay] != former.pods:
             return self
-        # The same objects are compared at once the next time.
+        # Identical objects compare at once the next time.
         pods = (*former.pods, *self.pods[stay:])
         return replace(self, pods=pods, counted=(former.accountant, stay))
 
     @property
     def _is_counted(self) -> bool:
-        """Whether nobody is left to be counted."""
+        """Return whether all holders are counted."""
         is_given = self.counted is not None and self.counted[1] == len(self.pods)
         return is_given or "accountant" in vars(self)
 
     def stamped(self, revision: int) -> NodeInfo:
-        """The same node when its host provider has this stamp."""
+        """Return this node with this stamp of its host provider."""
         return replace(self, revision=revision)
 
     def with_pod(self, pod: RecordedPod) -> NodeInfo:
-        """The same node with one more pod, recorded last, or one more reservation."""
+        """Return this node with one more pod, recorded last, or one more reservation."""
         if pod.keeps is not None:
             return self._with(self.pods, (*self.reservations, pod))
         if self.reservations:
@@ -271,7 +271,7 @@ class NodeInfo:
         return after.accountant.shares_of(consumer) == alone.shares_of(consumer)
 
     def without(self, consumers: frozenset[str]) -> NodeInfo:
-        """The same node without pods and reservations; what they held of the host itself is free again."""
+        """Return this node without these consumers; what they held of the host itself is free again."""
         pods = tuple(pod for pod in self.pods if pod.consumer not in consumers)
         if self.reservations:
             kept = tuple(each for each in self.reservations if each.consumer not in consumers)
@@ -291,7 +291,7 @@ class NodeInfo:
         return replace(self, pods=pods, unused=unused, totals=totals, counted=None)
 
     def opened(self, reserving: frozenset[str]) -> NodeInfo:
-        """The same node without these reservations; remembered, as counting anew takes long."""
+        """Return this node without these reservations; it is remembered, as counting anew takes long."""
         if not reserving:
             return self
         found = self._opened.get(reserving)
@@ -315,7 +315,7 @@ class NodeInfo:
 
 
 def _of_host(accounts: NodeAllocations) -> Counter[str]:
-    """The units of each class of the host itself that are held."""
+    """Return the units of each class of the host itself that are held."""
     held: Counter[str] = Counter()
     for shares in accounts.shares.values():
         held.update({place.resource_class: amount for place, amount in shares.items() if not place.path})

@@ -29,11 +29,11 @@ from placement.providers.statements.clusters import Cluster
 from placement.storage.database import Executor
 from placement.storage.node_parts import HostRecord, NodeParts, NodeRow, PodRow
 
-# What nodes as a whole have left, by their inventories and by those who are on them.
+# What nodes as a whole have left, by their inventories and by the holders on them.
 
 
 class WhatIsLeft:
-    """What nodes have left as a whole; like ones on which nobody is share it."""
+    """A memory of what nodes have left as a whole; like nodes without holders share an entry."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
@@ -45,7 +45,7 @@ class WhatIsLeft:
         pods: Sequence[RecordedPod],
         others: Mapping[Place, int],
     ) -> tuple[Mapping[str, int], HostTotals]:
-        """The units of each class that nobody holds, and the totals for the score; only to be read."""
+        """Return the unheld units of each class, and the totals for the score; both only to be read."""
         if pods or others:
             return _unused(records), _totals(template, records, pods, others)
         key = (template, *((record.class_name, record.capacity, record.used) for record in records))
@@ -79,33 +79,33 @@ def _totals(
     return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
 
 
-# Stored NodeResourceTopologies, of which those of like nodes are read once.
+# Stored NodeResourceTopologies; the topologies of like nodes are read once.
 
 
-# So many different ones are kept. Where nodes differ more than that, each is read by itself.
+# This many different ones are kept. Where nodes differ more than that, each is read by itself.
 _KEPT = 64
 
 
 class CanonicalReport(NamedTuple):
-    """A topology, or None, reduced to what an import depends on; those of like nodes have the same key."""
+    """A topology, or None, reduced to what an import depends on; topologies of like nodes have equal keys."""
 
     document: Mapping[str, Any] | None
     key: bytes
 
 
 def canonical_report(nrt: Mapping[str, Any] | None) -> CanonicalReport:
-    """The canonical form of a NodeResourceTopology that was imported before."""
+    """Return the canonical form of a NodeResourceTopology that was imported before."""
     document = None if nrt is None else anonymous_report(nrt)
     return CanonicalReport(document, canonical(document))
 
 
 def canonical(document: Mapping[str, Any] | None) -> bytes:
-    """Bytes that are the same for equal documents."""
+    """Return bytes that are equal for equal documents."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
 class _Around(NamedTuple):
-    """The text of a topology but for the name of its node."""
+    """The text of a topology without the name of its node."""
 
     head: str
     tail: str
@@ -115,19 +115,18 @@ class _Around(NamedTuple):
 
 
 class TopologyTexts:
-    """Reads stored topologies of nodes, some kilobytes each, as their imports depend on them.
+    """A reader of stored topologies, some kilobytes each, reduced to what imports depend on.
 
-    Two share what was read only if their texts are the same but for `metadata.name`, on which nothing that is
-    read depends. Whether the name stands there is found out by reading another one in its place, not by how
-    the text looks: a zone may have the same name. A text that names its node nowhere, or elsewhere first, is
-    read by itself.
+    Two topologies share what was read only if their texts differ in nothing but `metadata.name`, on which no
+    result depends. Whether the name stands there is checked by reading another name in its place: a zone may
+    have the same name. A text that names its node nowhere, or elsewhere first, is read by itself.
     """
 
     def __init__(self) -> None:
         self._known: dict[_Around, CanonicalReport] = {}
 
     def read(self, text: str | None, name: str) -> CanonicalReport:
-        """The topology of the node of that name; it was imported before, so it can be read."""
+        """Return the topology of the node of that name; it was imported before, so it can be read."""
         if text is None:
             return canonical_report(None)
         head, found, tail = text.partition(_naming(name))
@@ -148,7 +147,7 @@ def _naming(name: str) -> str:
 
 
 def _names_the_node(around: _Around, name: str) -> bool:
-    """Whether what stands between these texts is `metadata.name`, and that alone."""
+    """Return whether `metadata.name`, and nothing else, stands between these texts."""
     other = f"not {name}"
     metadata = orjson.loads(around.named(other)).get("metadata")
     return isinstance(metadata, dict) and metadata.get("name") == other
@@ -169,13 +168,13 @@ class ClusterFacts:
 
 
 def facts_of(cluster: Cluster) -> ClusterFacts:
-    """The facts of a stored cluster."""
+    """Return the facts of a stored cluster."""
     return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """What the manifests of a node say."""
+    """A description of a node by its manifests."""
 
     identity: HostIdentity
     attributes: NodeAttributes
@@ -183,7 +182,7 @@ class NodeDescription:
 
 
 class NodeLoader:
-    """Loads the nodes of clusters; it keeps what it has read from manifests for the next time."""
+    """A loader of the nodes of clusters that keeps what it has read from manifests."""
 
     def __init__(self) -> None:
         self._templates = NodeTemplates()
@@ -196,12 +195,12 @@ class NodeLoader:
         known: Mapping[int, NodeInfo] | None = None,
         given: Mapping[int, NodeDescription] | None = None,
     ) -> dict[int, NodeInfo]:
-        """The nodes with these host providers, or all nodes, by the id of the host provider.
+        """Return the nodes with these host providers, or all nodes, by the id of the host provider.
 
-        `known` are former states: manifests that did not change are not read again; those of `given` are not
-        read at all. All reads of the connection should see one state of the database; certain hosts are one
-        read, but for what is not known of them. Raises ManifestError for manifests that cannot be read with
-        the present settings.
+        `known` are former states: manifests that did not change are not read again; manifests of `given` are
+        not read at all. All reads of the connection should see one state of the database; certain hosts are
+        one read, plus reads of what is not known of them. Raises ManifestError for manifests that cannot be
+        read with the present settings.
         """
         if roots is None:
             parts = nodes.all_parts(connection, cluster.id)
@@ -218,10 +217,10 @@ class NodeLoader:
     def renewed(
         self, cluster: ClusterFacts, parts: NodeParts, known: Mapping[int, NodeInfo]
     ) -> dict[int, NodeInfo]:
-        """The nodes that these parts are of, by the id of the host provider, as `load` would have them.
+        """Return the nodes of these parts, by the id of the host provider, as `load` would return them.
 
-        Those are left out of which more has to be read: `known`, the former states, do not tell what their
-        manifests say, or the row of a pod does not tell all.
+        Nodes that need more reads are left out: `known`, the former states, lack what their manifests say, or
+        the row of a pod is incomplete.
         """
         descriptions = {
             row.root_id: described
@@ -245,7 +244,7 @@ class NodeLoader:
         recorded: Mapping[int, Sequence[RecordedPod]],
         known: Mapping[int, NodeInfo],
     ) -> dict[int, NodeInfo]:
-        """The nodes of which there are descriptions; `known` are former states."""
+        """Return the nodes that have descriptions; `known` are former states."""
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in parts.records:
             records[record.root_id].append(record)
@@ -309,7 +308,7 @@ class NodeLoader:
     def description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> NodeDescription:
-        """What the manifests of a node say that were imported before. Raises ManifestError."""
+        """Return what the manifests of a node, imported before, say. Raises ManifestError."""
         return self._description(cluster, name, node, canonical_report(nrt))
 
     def _description(
@@ -319,7 +318,7 @@ class NodeLoader:
         return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
 
     def template(self, profile: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None) -> NodeTemplate:
-        """What all nodes with like manifests have in common. Raises ManifestError."""
+        """Return the template that all nodes with like manifests share. Raises ManifestError."""
         return self._template(profile, node, canonical_report(nrt))
 
     def _template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
@@ -329,7 +328,7 @@ class NodeLoader:
 
 
 def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeDescription | None:
-    """What the manifests of a node say, if a former state was read of the same under the same settings."""
+    """Return the description in a former state, if it was read of these manifests under these settings."""
     if former is None or (former.id, former.imported_at) != (row.id, row.imported_at):
         return None
     if former.settings != cluster.settings:
@@ -348,13 +347,13 @@ def _others(cluster: ClusterFacts, parts: NodeParts) -> dict[int, dict[Place, in
 
 
 def _template(node: Mapping[str, Any], report: Mapping[str, Any] | None, profile: str) -> NodeTemplate:
-    """What nodes have in common whose manifests are the same but for names."""
+    """Return the template of nodes with manifests that differ in names only."""
     imported = import_node(_CLUSTER, node, report, profile)
     return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
 
 
 def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
-    """A substitute for a pod whose row cannot be read: its manifest's requests, and its stored CPUs."""
+    """Return a substitute for a pod with an unreadable row: its manifest's requests, and its stored CPUs."""
     cpus = pods.cpus_of(connection, consumer_of(pod))
     try:
         (manifest,) = pods.manifests(connection, cluster.id, [pod.uid])
@@ -377,17 +376,17 @@ def _with_manifests(
 
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
-    """The identity of the machine behind a node that was imported before."""
+    """Return the identity of the machine behind a node that was imported before."""
     return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
 
 
 def stored_accounts(connection: Executor, state: NodeInfo) -> NodeAllocations:
-    """The stored allocations and CPU owners of a node."""
+    """Return the stored allocations and CPU owners of a node."""
     return all_stored_accounts(connection, [state])[state.root_id]
 
 
 def all_stored_accounts(connection: Executor, states: Collection[NodeInfo]) -> dict[int, NodeAllocations]:
-    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
+    """Return the stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
     if not states:
         return {}
     by_root = {state.root_id: state for state in states}

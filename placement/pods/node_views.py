@@ -30,8 +30,8 @@ class CpuView:
 
     `owner`: pod, kubelet (a pod that kubelet manages), reported (a pod that is known by report only), system,
     reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), reservation, or
-    free. Only kubelet-reserved, reservation and free ones are in the LS pool. `pods` are those that hold it,
-    the owner first; more than one if they were reported so.
+    free. Only kubelet-reserved, reservation and free ones are in the LS pool. `pods` are its holders, the
+    owner first; there are several if they were reported so.
     """
 
     cpu: LogicalCpu
@@ -44,11 +44,11 @@ class CpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The CPUs, pods and pools of a node; `takeover_warning` is about kubelet, if it is to be doubted.
+    """The CPUs, pods and pools of a node; `takeover_warning` is set if the policy of kubelet is not known.
 
-    `reported_pods` are known by report only, `reported_ls_pools` and `reported_be_pools` those that the node
-    agent names. Each pod comes with the CPUs of its list that the node has, and those on which its containers
-    run, None if that is not known. `remarks` say where a report differs from what is recorded or computed.
+    `reported_pods` are known by report only; the node agent names `reported_ls_pools` and
+    `reported_be_pools`. Each pod comes with the CPUs of its list that the node has, and the CPUs on which its
+    containers run, None if not known. `remarks` say where a report differs from what is recorded or computed.
     """
 
     cpus: Sequence[CpuView]
@@ -67,7 +67,7 @@ class NodeView:
 
 
 def view_of(state: NodeInfo) -> NodeView:
-    """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
+    """Return the view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.template.imported
     foreign = foreign_cpus(state.offers, state.others)
     pools = host_pools(imported, ledger_of(imported, state.pods), foreign)
@@ -143,13 +143,13 @@ class ClosedNode(NamedTuple):
 
 
 class ClosedNodes:
-    """Looks at all nodes of a cluster."""
+    """A search for closed nodes in clusters."""
 
     def __init__(self, cluster_cache: ClusterCache) -> None:
         self._cluster_cache = cluster_cache
 
     def of(self, cluster: str) -> list[ClosedNode]:
-        """The nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
+        """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
         view = self._cluster_cache.view(cluster)
         nodes = sorted(view.nodes.values(), key=lambda node: node.name)
         return [

@@ -34,7 +34,7 @@ _RESERVATION_USER = "reservation"
 
 
 class NodeChanged(TryAgain):
-    """Another writer changed the node meanwhile; the caller has to load it and decide again."""
+    """An error: another writer changed the node meanwhile; the caller has to load it and decide again."""
 
 
 class NodeRefused(NodeChanged):
@@ -66,13 +66,13 @@ class PodAttributes:
     cluster_id: int
 
     def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
-        """The attributes of a recorded pod, or of a reservation, which has no namespace."""
+        """Return the attributes of a recorded pod, or of a reservation, which has no namespace."""
         if not namespace:
             return self._of(consumer, RESERVATION, _RESERVATION_USER)
         return self._of(consumer, POD, namespace)
 
     def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
-        """The attributes of a pod that only kubelet reports."""
+        """Return the attributes of a pod that only kubelet reports."""
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
     def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
@@ -80,14 +80,14 @@ class PodAttributes:
 
 
 class NodeWriter:
-    """Writes the accounts of nodes, inside a transaction of the caller."""
+    """A writer of the accounts of nodes, inside a transaction of the caller."""
 
     def __init__(self, attributes: AttributeRegistry, history: History) -> None:
         self._attributes = attributes
         self._class_ids = ClassIds(history)
 
     def attributes(self, cluster: str, cluster_id: int, namespaces: Iterable[str] = ()) -> PodAttributes:
-        """The attributes of consumers in these namespaces; to be asked for before the transaction begins."""
+        """Return the attributes of consumers in these namespaces; call it before the transaction begins."""
         wanted = {
             ("project", cluster),
             *(("type", kind) for kind in (POD, KUBELET, RESERVATION)),
@@ -104,11 +104,11 @@ class NodeWriter:
         after: NodeAllocations,
         bearers: Mapping[str, ConsumerAttributes],
     ) -> bool:
-        """Bring what is stored of a node from the accounts before to those after, and stamp its host.
+        """Write the difference between two accounts of a node, and stamp its host.
 
-        `bearers` are the attributes of consumers that are new, or of another kind than before. False if there
-        was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
-        somebody else's.
+        `bearers` are the attributes of consumers that are new, or of another kind than before. Returns False
+        if there was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a
+        consumer exists and is not of this cluster.
         """
         change = NodeChange(place, before, after, bearers)
         if change.is_empty:
@@ -117,13 +117,13 @@ class NodeWriter:
         return True
 
     def write_all(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
-        """The same for nodes of one cluster, none of whose changes is empty, nor two of the same consumer."""
+        """Write changes of nodes of one cluster as `write` does; none is empty, no two share a consumer."""
         _Writing(transaction, changes).run(self._class_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Which node it is: its id, that of its cluster, and what the uuids of its providers derive from."""
+    """The identity of a node: its id, its cluster's id, and what the uuids of its providers derive from."""
 
     node_id: int
     cluster_id: int
@@ -132,7 +132,7 @@ class NodePlace:
 
 @dataclass(frozen=True, eq=False)
 class NodeChange:
-    """What the accounts of a node are and shall be, and the attributes of consumers that need new ones."""
+    """A change of the accounts of a node, and the attributes of consumers that need new ones."""
 
     place: NodePlace
     before: NodeAllocations
@@ -141,12 +141,12 @@ class NodeChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Return whether there is nothing to write."""
         return not (self.bearers or self.consumers or self.cpus)
 
     @cached_property
     def consumers(self) -> set[str]:
-        """Who has something else afterwards."""
+        """Return the consumers that hold something else afterwards."""
         before, after = self.before.shares, self.after.shares
         return {
             consumer
@@ -156,7 +156,7 @@ class NodeChange:
 
     @cached_property
     def cpus(self) -> set[int]:
-        """The logical CPUs that change their owner."""
+        """Return the logical CPUs that change their owner."""
         before, after = self.before.cpus, self.after.cpus
         return {cpu for cpu in before.keys() | after.keys() if before.get(cpu) != after.get(cpu)}
 
@@ -175,14 +175,14 @@ class NodeChange:
 
 
 class _Writing:
-    """One writing of accounts: consumers first, then providers, each in ascending order."""
+    """A writing of accounts: consumers first, then providers, each in ascending order."""
 
     def __init__(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
         self._transaction = transaction
         self._changes = changes
 
     def run(self, class_ids: ClassIds) -> None:
-        """Write. Raises NodeChanged, Conflict."""
+        """Write the changes. Raises NodeChanged, Conflict."""
         existing = self._settle_consumers()
         self._record()
         self._write_shares(existing, class_ids)
@@ -197,7 +197,7 @@ class _Writing:
         consumers.delete_idle(self._transaction, set().union(*gone))
 
     def _settle_consumers(self) -> set[str]:
-        """Create consumers that are new; those that existed before."""
+        """Create the new consumers, and return the ones that existed before."""
         bearers = {uuid: each for change in self._changes for uuid, each in change.bearers.items()}
         created = consumers.create(
             self._transaction,
@@ -222,7 +222,7 @@ class _Writing:
         return set(locked)
 
     def _record(self) -> None:
-        """What nobody asked for is recorded, too: pods may get what another one leaves."""
+        """Record all changes, also of consumers without a request: pods may get what another one leaves."""
         for change in self._changes:
             for consumer in sorted(change.consumers | change.bearers.keys()):
                 before = change.described(change.before, consumer)
@@ -261,10 +261,10 @@ class _Writing:
 
 
 class _Places:
-    """The providers and classes concerned, locked, by what they are on their nodes."""
+    """The locked providers and classes of the changes, by their places on the nodes."""
 
     def __init__(self, transaction: Transaction, changes: Sequence[NodeChange], class_ids: ClassIds) -> None:
-        """Raises ProviderGone."""
+        """Lock the providers. Raises ProviderGone."""
         places = {
             (change, place)
             for change in changes
@@ -283,5 +283,5 @@ class _Places:
         self.nodes = {id_: uuids[uuid][0].place.node_id for uuid, id_ in held.items()}
 
     def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> Held:
-        """What a consumer holds of a node, by ids."""
+        """Return what a consumer holds of a node, by ids."""
         return Held(consumer, self._ids[change, place.path], self._classes[place.resource_class], amount)

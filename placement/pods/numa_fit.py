@@ -1,4 +1,4 @@
-"""Whether a pod fits on a host: aligned to which of its NUMA nodes, and with which shared pool."""
+"""The fit of a pod on a host: the NUMA nodes to which it is aligned, and its shared pool."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
 
 
 def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
-    """Whether the LS pool of any of these NUMA nodes has that many millicores.
+    """Return whether the LS pool of any of these NUMA nodes has that many millicores.
 
     Source: koordinator.md, "ConstrainedBurst".
     """
@@ -47,7 +47,7 @@ def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
 
 
 def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
-    """The NUMA node whose LS pool covers the limit, the smallest or the largest such as the strategy asks.
+    """Return the NUMA node with the smallest, or by strategy the largest, LS pool that covers the limit.
 
     Raises Refused if there is none. Source: koordinator.md, "ConstrainedBurst".
     """
@@ -68,10 +68,10 @@ AMPLIFIED = "Insufficient amplified cpu"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A pod fits: aligned to these NUMA ids, if to any.
+    """An answer that a pod fits: aligned to these NUMA ids, if to any.
 
-    `designated` is what it gets if somebody else decided that; `nominated` is the place of the matched
-    reservation it would use.
+    `designated` is what it gets if another scheduler decided that; `nominated` is the position of the matched
+    reservation that it would use.
     """
 
     affinity: tuple[int, ...] | None = None
@@ -80,7 +80,7 @@ class Fit:
 
 
 def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
-    """What is known about a pod on a host before its totals and CPUs are looked at; None if nothing is.
+    """Return the answer of a host before its totals and CPUs are looked at; None if there is none yet.
 
     Source: koordinator.md, "Filter".
     """
@@ -99,10 +99,10 @@ def fit_host(
     request: PodRequest,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Fit | Refusal:
-    """Whether a host has the CPUs and NUMA amounts for a pod; the totals of the host are not looked at.
+    """Return whether a host has the CPUs and NUMA amounts for a pod; the host's totals are not looked at.
 
-    Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
-    answers for equal hosts can be remembered. What fits can be allocated (`allocate_on_host`).
+    Expects a host for which `screen_host` returns None. Depends on nothing but its arguments, so that answers
+    for equal hosts can be remembered. What fits can be allocated (`allocate_on_host`).
     Source: koordinator.md, "Filter".
     """
     try:
@@ -118,7 +118,7 @@ def fit_host(
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)
         elif reservations.matched:
-            # It takes of the host as a whole only, where every matched reservation has enough.
+            # The pod takes only of the host as a whole, where every matched reservation has enough.
             nominated = 0
         if limit is not None:
             choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
@@ -148,7 +148,7 @@ def check_amplified(
 
 
 def _returned(reservations: Reservations) -> tuple[int, int]:
-    """The CPUs, and the millicores of the host as a whole, that a pod gets back of what reservations hold."""
+    """Return the CPUs and the millicores of the host as a whole that reservations give back to a pod."""
     return max(map(_size, reservations.matched), default=(0, 0))
 
 
@@ -162,7 +162,7 @@ def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Alloca
 
 
 def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> int | None:
-    """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
+    """Try a strict policy; otherwise count, as any free CPU is good enough. Raises Refused."""
     if cpus.strict or reservations != NO_RESERVATIONS:
         return placing.explore(None).reservation
     if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
@@ -171,11 +171,11 @@ def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservat
 
 
 def _covering(host: Host, limit: int, placing: Placing) -> Fits:
-    """Whether a pod fits on NUMA nodes of which one has a shared pool that covers its limit."""
+    """Return a check that a pod fits on NUMA nodes, one of them with a shared pool that covers its limit."""
     return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
 
 
-# Giving a pod its place on a host, and writing down which.
+# The place of a pod on a host, and how it is written down.
 
 
 _POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
@@ -183,7 +183,7 @@ _POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What a pod gets on a host, and the bind policy under which its CPUs were chosen.
+    """An allocation of a pod on a host, and the bind policy under which its CPUs were chosen.
 
     `bind` is NONE for pods that are not bound; `strict` if the policy had to be kept.
     """
@@ -196,15 +196,15 @@ class PodAllocation:
 
     @property
     def lifts_cfs_quota(self) -> bool:
-        """Whether the containers' CFS quota should be lifted: on CPUs of their own it only throttles them."""
+        """Return whether to lift the containers' CFS quota: on CPUs of their own it only throttles them."""
         return bool(self.status.cpus)
 
     def holding(self, qos: QosClass) -> Holding:
-        """What to record for the pod, whose label names that class."""
+        """Return what to record for the pod; its label names the class `qos`."""
         return self.status.holding(self.level, qos, self.group)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.
+        """Return the pod's resource-status, empty if it was given nothing, and its completed resource-spec.
 
         Source: koordinator.md, "What is written".
         """
@@ -217,7 +217,7 @@ def allocate_on_host(
     fit: Fit,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> PodAllocation:
-    """What a pod gets on a host on which it was found to fit; nothing if nothing has to be remembered.
+    """Return what a pod gets on a host on which it fits; nothing if nothing has to be remembered.
 
     Raises Refused if it does not fit after all. Source: koordinator.md, "Reserve".
     """
@@ -235,7 +235,7 @@ def allocate_on_host(
 def try_allocate(
     host: Host, demand: PodDemand, alignment: Alignment, fit: Fit, reservations: Reservations
 ) -> Allocation:
-    """What the pod gets, without a word about it. Raises Refused."""
+    """Return the allocation of the pod, and nothing to write about it. Raises Refused."""
     if alignment.policy is NumaPolicy.NONE and demand.cpus is None:
         return Allocation()
     if reservations.nominated is None:
@@ -263,13 +263,13 @@ def _written(
 
 
 def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts) -> tuple[int, ...]:
-    """The NUMA nodes in whose LS pools an unbound pod has to stay (koordinator.md, "Profiles")."""
+    """Return the NUMA nodes with LS pools that an unbound pod must not leave (koordinator.md, "Profiles")."""
     if request.burst_limit is not None:
         numa_ids = amounts or host.state.layout.numa_nodes
         return (choose_pool(host.state, numa_ids, request.burst_limit),)
     if not request.uses_ls_pools or alignment.policy not in _POOL_POLICIES:
         return ()
     if not amounts and len(host.state.capacity) == 1 and request.milli_cpus:
-        # Aligned to the one NUMA node there is, without accounts of it.
+        # The pod is aligned to the only NUMA node, without accounts there.
         return tuple(host.state.capacity)
     return tuple(numa for numa, given in amounts.items() if "cpu" in given)

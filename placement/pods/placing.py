@@ -1,4 +1,4 @@
-"""The place of a pod: on a node on which it fits, or on the best of all, and what is told of it."""
+"""The place of a pod, on a node on which it fits or on the best of all, and the answer about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from placement.pods.statements.pods import PodHead, StoredPod
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod on a node: what to record of it, what to tell, and the reservation that it takes from."""
+    """A pod on a node: its record, the answer about it, and the reservation that it takes from."""
 
     state: NodeInfo
     recorded: RecordedPod
@@ -46,7 +46,7 @@ class Placed:
 
 
 def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
-    """What the pod gets on the node. Raises Refused if it does not fit after all.
+    """Return what the pod gets on the node. Raises Refused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
     """
@@ -107,7 +107,7 @@ def best_place(
     document: PodDocument,
     unplaced: dict[str, Refusal],
 ) -> Placed | None:
-    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
+    """Return the pod on the best node that takes it, or None; `unplaced`: refusals where it seemed to fit."""
     for ranked in best_first:
         try:
             return placed(ranked, incoming, document)
@@ -117,7 +117,7 @@ def best_place(
 
 
 def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: SchedulerSettings) -> bool:
-    """Whether a pod asks for what it asked for when it got its place."""
+    """Return whether a pod has the demands with which it got its place."""
     manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
     try:
         before = reading_of(manifest, settings)
@@ -127,7 +127,7 @@ def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: Schedule
 
 
 def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | None:
-    """The one among these pods that has the uid of the document.
+    """Return the pod with the uid of the document, None if it is not among these pods.
 
     Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
     """
@@ -143,7 +143,7 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
 
 
 def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
-    """Return what is told about a stored pod, with the CPU list of its containers as the node is now."""
+    """Return the answer about a stored pod, with the CPU list of its containers as the node is now."""
     answer = answer_of(pod)
     state = None if pod.root_id is None else nodes.get(pod.root_id)
     present = () if state is None else state.pods
@@ -153,18 +153,18 @@ def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
 
 # Pods that are placed at the same time, which would all go to the same best node.
 #
-# Whoever comes second to a node has decided in vain. So where several nodes are equally good, those are taken
-# on which nobody is placing a pod just now; and while other processes were faster a moment ago, any of them.
-# What is best stays best: only among equals, which else are taken by name, another one may be chosen.
+# The second pod that comes to a node was decided in vain. So of several equally good nodes, one is taken on
+# which this process is placing no other pod. While other processes were faster a moment ago, a random one is.
+# The best stays best: only among equals, which are otherwise taken by name, another node may be chosen.
 
 
-# More equals than there are writers at a time are of no use.
+# More equals than concurrent writers are of no use.
 _MOST_EQUALS = 64
 _LOSS_LASTS_SECONDS = 1.0
 
 
 class Contention:
-    """Where pods are being placed by this process, and whether others place pods, too; threads share it."""
+    """The nodes on which this process is placing pods, and whether other processes do; threads share it."""
 
     def __init__(self) -> None:
         self._taken: Counter[int] = Counter()
@@ -173,7 +173,7 @@ class Contention:
 
     @contextmanager
     def taking(self, root_id: int) -> Iterator[None]:
-        """While a pod is placed on the node with this host provider."""
+        """Mark the node with this host provider while a pod is placed on it."""
         self._count(root_id, 1)
         try:
             yield
@@ -187,11 +187,11 @@ class Contention:
                 del self._taken[root_id]
 
     def lost(self) -> None:
-        """Somebody else was faster."""
+        """Note that another process was faster."""
         self._lost_at = time.monotonic()
 
     def spread(self, best_first: Iterable[Ranked]) -> Iterator[Ranked]:
-        """The same nodes, the best first; of equals those first where nobody else will come."""
+        """Return the nodes, best first; among equals, nodes where no pod is being placed come first."""
         ranked = iter(best_first)
         best = next(ranked, None)
         if best is None:
@@ -222,7 +222,7 @@ def _quality(ranked: Ranked) -> tuple[object, ...]:
 
 
 class Unschedulable(CapacityExceeded):
-    """No node can take the pod; `refusals` says why, by node, and `explanation` stage by stage."""
+    """An error: no node can take the pod; `refusals` says why, by node, and `explanation` stage by stage."""
 
     code = "unschedulable"
 
@@ -234,9 +234,9 @@ class Unschedulable(CapacityExceeded):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Where a pod would fit, best first, and why not elsewhere.
+    """A preview of where a pod would fit, best first, and why not elsewhere.
 
-    `fitting` counts all nodes on which it fits, of which `places` has the best. `shape` is the pod, and
+    `fitting` counts all nodes on which it fits; `places` has the best of them. `shape` is the pod, and
     `columns` are the nodes that were looked at.
     """
 
@@ -249,18 +249,18 @@ class Preview:
 
     @property
     def explanation(self) -> Explanation:
-        """How many nodes passed each stage of the filter, and which came closest if none passed all."""
+        """Return how many nodes passed each stage of the filter, and the closest ones if none passed all."""
         return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
     def message(self) -> str:
-        """How many nodes are available, and why the others are not."""
+        """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)
 
 
 @dataclass(frozen=True, slots=True)
 class PodFilter:
-    """Only pods to which all that is given applies; `scheduled`: placed here and not reported since."""
+    """A filter of pods by all that is given; `scheduled`: placed here and not reported since."""
 
     namespace: str | None = None
     node: str | None = None
@@ -277,12 +277,12 @@ class PodPage:
 
 
 def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
-    """The cursor of the page after the first `count` rows; there is one if there are more rows."""
+    """Return the cursor of the page after the first `count` rows; there is one if there are more rows."""
     return rows[count - 1].id if len(rows) > count else None
 
 
 def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
-    """How many nodes are available and why the others are not, as kube-scheduler counts it."""
+    """Return how many nodes are available and why the others are not, as kube-scheduler counts it."""
     counts: Counter[str] = Counter()
     for refusal in refusals:
         counts.update(refusal.reasons)

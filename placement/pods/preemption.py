@@ -1,4 +1,4 @@
-"""Evicting less important pods: which of them, so that exactly what a pod lacks becomes free."""
+"""The choice of less important pods to evict, so that exactly what a pod lacks becomes free."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _LOCAL_VOLUMES = frozenset(
 _NEVER = "Never"
 
 Fits = Callable[[frozenset[str]], bool]
-"""Whether the pod fits when these consumers are gone."""
+"""A check whether the pod fits when these consumers are gone."""
 
 
 def priority_of(pod: Mapping[str, Any]) -> int:
-    """The priority in a Pod manifest; pods without one have 0."""
+    """Return the priority in a Pod manifest; pods without one have 0."""
     priority = _mapping(pod.get("spec")).get("priority")
     return priority if isinstance(priority, int) and not isinstance(priority, bool) else 0
 
 
 def may_preempt(pod: Mapping[str, Any]) -> bool:
-    """Whether others may be evicted for a pod."""
+    """Return whether others may be evicted for a pod."""
     return _mapping(pod.get("spec")).get("preemptionPolicy") != _NEVER
 
 
 def choose_victims(
     candidates: Sequence[str], proposed: Collection[str], fits: Fits, spares: Fits | None
 ) -> frozenset[str] | None:
-    """Who of the candidates has to go, none of them needlessly; None if it does not help that all go.
+    """Return the candidates that have to go, none needlessly; None if evicting all of them does not help.
 
-    `candidates` come most important first and contain the `proposed` ones. If these are enough they are the
-    answer. Otherwise they all go, and others in addition; but if `spares` is given they may stay as well, as
-    long as that says that those who go instead free no less.
+    `candidates` come most important first and contain the `proposed` ones. If these are enough, they are the
+    answer. Otherwise they all go, and others in addition. But if `spares` is given they may stay, as long as
+    it returns that the victims chosen instead free no less.
     """
     proposal = frozenset(proposed)
     if fits(proposal):
@@ -73,7 +73,7 @@ def choose_victims(
 
 
 def _without_needless(group: Sequence[str], victims: frozenset[str], fits: Fits) -> frozenset[str]:
-    """The victims without those of the group that need not go; halves of it are tried at once."""
+    """Return the victims without members of the group that need not go; halves of it are tried at once."""
     if not group:
         return victims
     fewer = victims.difference(group)
@@ -86,9 +86,9 @@ def _without_needless(group: Sequence[str], victims: frozenset[str], fits: Fits)
 
 
 def only_resources_matter(pod: Mapping[str, Any], victims: Collection[Mapping[str, Any]]) -> bool:
-    """Whether nothing but resources can be why these victims were proposed for the pod.
+    """Return whether only resources can be the reason why these victims were proposed for the pod.
 
-    Ports, volumes, and what pods have against each other are the scheduler's business.
+    Ports, volumes and rules of pods about each other are left to kube-scheduler.
     """
     spec = _mapping(pod.get("spec"))
     affinity = _mapping(spec.get("affinity"))
@@ -111,7 +111,7 @@ def _keeps_others_off(pod: Mapping[str, Any]) -> bool:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    """Much of a manifest nobody has checked; what is no mapping says nothing."""
+    """Return a mapping, empty instead of anything else: much of a manifest is not checked."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -123,7 +123,7 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 ENOUGH_NODES = 100
 
 Refresh = Callable[[str], bool]
-"""Brings what is known of the pods of a node up to date; whether that changed anything."""
+"""A call that updates what is known of the pods of a node, and returns whether that changed anything."""
 
 
 class Victims(NamedTuple):
@@ -135,7 +135,7 @@ class Victims(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """The pod that looks for a place, and how it stands with nodes."""
+    """The pod that looks for a place, and its ranking of nodes."""
 
     manifest: Mapping[str, Any]
     priority: int
@@ -143,13 +143,13 @@ class _Preemptor:
     consumers: frozenset[str]
 
     def fits(self, state: NodeInfo, going: frozenset[str]) -> bool:
-        """Whether it fits when these are gone, and what it may have claimed itself before."""
+        """Return whether it fits without these consumers, and without a former claim of its own."""
         left = state.without(going | self.consumers)
         return isinstance(self.ranking.look(left).answer, Fit)
 
 
 class Preemption:
-    """Answers a scheduler that has victims in mind."""
+    """The answers to a scheduler that proposes victims for preemption."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database
@@ -158,11 +158,11 @@ class Preemption:
     def victims(
         self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims], refresh: Refresh
     ) -> dict[str, Victims]:
-        """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
+        """Return the victims on each proposed node that let the pod fit there, by name of node.
 
-        Nodes where no less important pods could make it fit are left out, and so are those where it fits
-        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise
-        when time is up or the caller is gone. `refresh` is asked where the proposal is not enough.
+        Nodes are left out where evicting less important pods does not help, and where the pod fits without
+        victims. The rest is left out when a hundred nodes were looked at and there is a choice, or when time
+        is up or the caller is gone. `refresh` is called where the proposal is not enough.
         Raises NotFound for the cluster, ManifestError.
         """
         preemptor = self._preemptor(cluster, pod)
@@ -196,7 +196,7 @@ class Preemption:
     def _chosen(
         self, view: ClusterSnapshot, preemptor: _Preemptor, node: str, proposal: Victims
     ) -> Sequence[str] | None:
-        """The uids of the victims, those that were proposed spelled as they were; None if there is no way."""
+        """Return the uids of the victims, proposed ones spelled as they were; None if there is no way."""
         state = view.by_name.get(node)
         if state is None:
             return None
@@ -227,7 +227,7 @@ class Preemption:
         consumers: Mapping[str, str],
         uids: Sequence[str],
     ) -> Callable[[frozenset[str]], bool] | None:
-        """Whether others free no less than those proposed; None if not only resources may be the reason."""
+        """Return a check that victims free no less than the proposed ones; None if not only that matters."""
         with self._database.read() as connection:
             manifests = pods.manifests(connection, view.facts.id, uids)
         if not only_resources_matter(preemptor.manifest, manifests):

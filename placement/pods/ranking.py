@@ -1,4 +1,4 @@
-"""Pods and the nodes of a cluster, where pods that are placed count."""
+"""Rankings of the nodes of a cluster for a pod, where reservations and placed pods count."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from placement.pods.snapshot import NodeColumns
 
 # Pods and the reservations of nodes: which one a pod would use, and where that makes it go.
 #
-# A node on which a pod may use a reservation comes before all others. Only those nodes are looked at here;
-# everything else is for the ranking of the shape.
+# A node on which a pod may use a reservation comes before all others. Only such nodes are looked at here;
+# everything else is left to the ranking of the shape.
 
 
 USES_RESERVATION = -1
-"""What a pod misses on a node where it uses a reservation: less than anywhere else."""
+"""The amount that a pod misses on a node where it uses a reservation: less than anywhere else."""
 
 
 class ReservationRanking:
-    """A pod that may use reservations, and the nodes of a cluster.
+    """A ranking of the nodes of a cluster for a pod that may use reservations.
 
-    `ranking` is that of its shape, `document` its manifest, `nodes` are the names of nodes with reservations.
+    `ranking` is for its shape, `document` is its manifest, `nodes` are the names of nodes with reservations.
     Source: koordinator.md, "Reservations".
     """
 
@@ -63,11 +63,11 @@ class ReservationRanking:
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits without reservations."""
+        """Return all that decides on which nodes the pod fits without reservations."""
         return self._ranking.shape
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, in allowed rows: first where it uses a reservation."""
+        """Yield the nodes in allowed rows on which the pod fits: first where it uses a reservation."""
         found = [(node, look) for node, look in self._looks(columns) if look.kept is not None]
         if allowed is not None:
             found = [each for each in found if allowed[columns.row_of(each[0].name)]]
@@ -80,7 +80,7 @@ class ReservationRanking:
             yield from (ranked for ranked in others if ranked.node.name not in used)
 
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        """Return why the pod does not fit, by name of node; nodes on which it fits are left out."""
         if self._affinity is None:
             found = {**self._ranking.refusals(columns)}
         else:
@@ -94,11 +94,11 @@ class ReservationRanking:
         return found
 
     def ranked_on(self, node: NodeInfo) -> Ranked:
-        """How well the pod fits on a node, where it does without using a reservation."""
+        """Return how well the pod fits on a node on which it fits without using a reservation."""
         return self._ranking.ranked_on(node)
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
+        """Return on which nodes the pod fits, its scores, and what it misses: -1 if it uses a reservation."""
         found = self._ranking.standings(columns)
         fits, missed, scores = found.fits.copy(), found.missed.copy(), found.highest.copy()
         if self._affinity is not None:
@@ -110,7 +110,7 @@ class ReservationRanking:
         return replace(found, fits=fits, missed=missed, highest=scores)
 
     def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Look]]:
-        """The nodes with reservations that the pod may use, and how it stands with these."""
+        """Yield the nodes with reservations that the pod may use, and how it fits with these."""
         nodes, required = columns.by_name, self._affinity is not None
         for name in self._nodes:
             node = nodes.get(name)
@@ -127,7 +127,7 @@ class ReservationRanking:
 
 
 def _key(node: NodeInfo, look: Look) -> tuple[int, int, int, int, str]:
-    """How a node on which a pod uses a reservation compares with others: the lower comes first."""
+    """Return the sort key of a node on which a pod uses a reservation: the lowest comes first."""
     order, fill = look.preference
     return order, look.result.missed, fill, -look.result.score, node.name
 
@@ -141,36 +141,36 @@ def _ranked(node: NodeInfo, look: Look) -> Ranked:
 
 
 class IgnoringRanking:
-    """A pod that takes what is reserved as if it were free, and the nodes of a cluster."""
+    """A ranking of the nodes of a cluster for a pod that takes reserved resources as if they were free."""
 
     def __init__(self, ranking: ShapeRanking) -> None:
         self._ranking = ranking
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits."""
+        """Return all that decides on which nodes the pod fits."""
         return self._ranking.shape
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, in allowed rows; reserved CPUs are given first."""
+        """Yield the nodes in allowed rows on which the pod fits; reserved CPUs are given first."""
         for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
             yield _ignoring(columns.by_name[ranked.node.name], ranked)
 
     def ranked_on(self, node: NodeInfo) -> Ranked:
-        """How well the pod fits on a node, where it does."""
+        """Return how well the pod fits on a node on which it fits."""
         return _ignoring(node, self._ranking.ranked_on(node.opened(node.reserving)))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        """Return why the pod does not fit, by name of node; nodes on which it fits are left out."""
         return self._ranking.refusals(self._ranking.on_reservations.opened(columns))
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, what it misses there and its scores."""
+        """Return on which nodes the pod fits, what it misses there and its scores."""
         return self._ranking.standings(self._ranking.on_reservations.opened(columns))
 
 
 def _ignoring(node: NodeInfo, ranked: Ranked) -> Ranked:
-    """A node as it is, when it was ranked as if nothing were reserved there."""
+    """Return the node with its reservations, after it was ranked as if nothing were reserved there."""
     if node is ranked.node:
         return ranked
     everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
@@ -185,9 +185,9 @@ _NODE_WEIGHT, _RULE_WEIGHT = 1, 2
 
 
 class RuledRanking:
-    """A pod with rules about other pods, or about which others have some.
+    """A ranking for a pod that has rules about other pods, or that rules of other pods concern.
 
-    `ranking` is how it stands with nodes alone, `whole` are all nodes of the cluster: all pods there count.
+    `ranking` is its ranking without rules, `whole` are all nodes of the cluster: all pods there count.
     """
 
     def __init__(self, ranking: PodRanking, rules: PodRules, placed: PlacedPods, whole: NodeColumns) -> None:
@@ -198,17 +198,17 @@ class RuledRanking:
 
     @property
     def shape(self) -> PodShape:
-        """All that decides on which nodes the pod fits by itself."""
+        """Return all that decides on which nodes the pod fits by itself."""
         return self._ranking.shape
 
     def allows(self, name: str) -> bool:
-        """Whether no rule keeps the pod off this node. Raises KeyError."""
+        """Return whether no rule keeps the pod off this node. Raises KeyError."""
         return not self._refused[self._whole.row_of(name)]
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits; what is preferred of other pods counts for the score.
+        """Yield the nodes on which the pod fits; its preferences about other pods count for the score.
 
-        Those come first where it misses least of what it prefers of CPUs, or uses a reservation.
+        Nodes come first where it uses a reservation, or misses least of its preferences about CPUs.
         """
         unscored = self._ranking.best_first(columns, ~self._refused[self._rows(columns)])
         if not self._may_prefer:
@@ -220,12 +220,12 @@ class RuledRanking:
         scored = [each._replace(score=int(found.highest[columns.row_of(each.node.name)])) for each in using]
         yield from sorted(scored, key=lambda each: (each.missed, -each.score, each.node.name))
         rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))
-        # Rows are in the order of names. Most walks end early, so nodes are only looked at as they are told.
+        # Rows are in the order of names. Most walks end early, so a node is looked at when its turn comes.
         for row in rows[np.lexsort((-found.highest[rows], found.missed[rows]))].tolist():
             yield self._ranking.ranked_on(columns.nodes[row])._replace(score=int(found.highest[row]))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; rules count where nothing else refuses it."""
+        """Return why the pod does not fit, by name of node; rules count where nothing else refuses it."""
         found = dict(self._ranking.refusals(columns))
         rows = self._rows(columns)
         for at in np.flatnonzero(self._refused[rows]).tolist():
@@ -235,7 +235,7 @@ class RuledRanking:
         return found
 
     def standings(self, columns: NodeColumns) -> Estimates:
-        """On which nodes the pod fits, what it misses there and its scores."""
+        """Return on which nodes the pod fits, what it misses there and its scores."""
         found, rows = self._ranking.standings(columns), self._rows(columns)
         fits, scores = found.fits & ~self._refused[rows], found.highest.copy()
         if self._may_prefer:
@@ -244,7 +244,7 @@ class RuledRanking:
         return replace(found, fits=fits, highest=scores)
 
     def _rows(self, columns: NodeColumns) -> Rows:
-        """The rows among all nodes of those in `columns`."""
+        """Return the rows that the nodes in `columns` have among all nodes."""
         if columns.order is self._whole.order:
             return np.arange(len(columns.nodes))
         return np.array([self._whole.row_of(node.name) for node in columns.nodes], np.intp)
@@ -278,7 +278,7 @@ class RuledRanking:
         return any(isinstance(wish, WeightedTerm) for wish in wishes)
 
     def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
-        """These scores of nodes in some rows of all, with what is preferred of other pods in them."""
+        """Return these scores of nodes in some rows of all, combined with preferences about other pods."""
         given = [
             affinity_scores(self._whole, self._rules, self._placed, rows),
             spread_scores(self._whole, self._rules, self.shape.selection, self._placed, rows),
@@ -296,13 +296,13 @@ class RuledRanking:
 AnyRanking = PodRanking | RuledRanking
 
 
-# How well each node suits a pod, as one number that can be compared with those of other nodes.
+# How well each node suits a pod, as one number that can be compared with the numbers of other nodes.
 
 
 def priorities(ranking: AnyRanking, columns: NodeColumns, best: int) -> dict[str, int]:
     """Return the score of each node on which the pod fits, 0 to 100, by name; rankings score up to `best`.
 
-    Nodes on which the pod uses a reservation stay first, then those where it gets more of what it prefers.
+    Nodes on which the pod uses a reservation stay first, then nodes where it gets more of what it prefers.
     """
     standings = ranking.standings(columns)
     rows = np.flatnonzero(standings.fits)

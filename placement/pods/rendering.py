@@ -27,7 +27,7 @@ from placement.providers.schemas import inventory_body
 
 
 def reservation_body(cluster: str, reservation: ReservationAnswer) -> dict[str, Any]:
-    """One reservation: where it is, what it was given, what of that is left, and who uses it."""
+    """Return the body of a reservation: its place, what it was given, what is left, and current owners."""
     pod, terms = reservation.pod, reservation.held.keeps
     assert terms is not None
     return {
@@ -56,7 +56,7 @@ def reservation_body(cluster: str, reservation: ReservationAnswer) -> dict[str, 
 
 
 def reservations_body(cluster: str, page: ReservationPage) -> dict[str, Any]:
-    """Reservations in the order in which they were made; `next` is the marker of the following page."""
+    """Return reservations in the order of their creation; `next` is the marker of the following page."""
     return {
         "reservations": [reservation_body(cluster, each) for each in page.reservations],
         "next": page.next,
@@ -64,7 +64,7 @@ def reservations_body(cluster: str, page: ReservationPage) -> dict[str, Any]:
 
 
 def holding_body(pod: RecordedPod) -> dict[str, Any]:
-    """What it holds: CPUs, amounts on NUMA nodes as in a resource-status, and of the host as a whole."""
+    """Return what it holds: CPUs, amounts on NUMA nodes as in a resource-status, and amounts of the host."""
     amounts = status_document(ResourceStatus(amounts=pod.holding.amounts)).get("numaNodeResources", [])
     return {
         "cpuset": format_cpu_list(pod.holding.cpus),
@@ -74,7 +74,7 @@ def holding_body(pod: RecordedPod) -> dict[str, Any]:
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:
-    """One cluster; with `remarks` if its settings of scores contain something without effect."""
+    """Return the body of a cluster; with `remarks` if its settings of scores have parts without effect."""
     remarks = scoring_remarks(cluster.settings)
     return {
         "name": cluster.name,
@@ -87,7 +87,7 @@ def cluster_body(cluster: Any) -> dict[str, Any]:
 
 
 def node_body(tree: NodeTree) -> dict[str, Any]:
-    """One node with its provider tree, the capacity and use of every record, and the sums over the tree."""
+    """Return the body of a node: its provider tree, capacity and use of every record, sums over the tree."""
     children: dict[int | None, list[Any]] = {}
     for member in tree.members:
         children.setdefault(member.parent_id, []).append(member)
@@ -212,7 +212,7 @@ _PINNED_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry name
 
 
 def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
-    """One pod; the annotations are ready to be written to it."""
+    """Return the body of a pod; the annotations are ready to be written to it."""
     return {
         "cluster": cluster,
         "namespace": pod.namespace,
@@ -241,18 +241,18 @@ def _container_body(pod: PodAnswer, name: str) -> dict[str, Any]:
 
 
 def page_body(cluster: str, page: PodPage) -> dict[str, Any]:
-    """Pods in the order in which they were recorded; `next` is the marker of the following page."""
+    """Return pods in the order in which they were recorded; `next` is the marker of the following page."""
     return {"pods": [pod_body(cluster, pod) for pod in page.pods], "next": page.next}
 
 
 def claims_body(cluster: str, page: PodPage) -> dict[str, Any]:
-    """The same with `changed_at`, under which a claim can be released unless it was claimed again since."""
+    """Return pods with `changed_at`, by which a claim can be released unless it was claimed again since."""
     pods = [{**pod_body(cluster, pod), "changed_at": pod.changed_at} for pod in page.pods]
     return {"pods": pods, "next": page.next}
 
 
 def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
-    """Where a pod would go, best first, and why it is refused elsewhere."""
+    """Return where a pod would go, best first, and why it is refused elsewhere."""
     return {
         "cluster": cluster,
         "message": preview.message,
@@ -275,7 +275,7 @@ def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
 
 
 def translation_body(translation: PodQueries) -> dict[str, Any]:
-    """Queries from the best to what is acceptable, and what they leave out."""
+    """Return queries from the best to what is still acceptable, and what they leave out."""
     return {
         "queries": [{"meaning": meaning, "query": query} for meaning, query in translation.queries],
         "not_expressed": translation.gaps,
@@ -284,7 +284,7 @@ def translation_body(translation: PodQueries) -> dict[str, Any]:
 
 
 def refusals_body(refusals: Mapping[str, Refusal], most: int | None = None) -> list[dict[str, Any]]:
-    """Why nodes refuse a pod, by name, at most so many of them: equal questions have equal answers."""
+    """Return why nodes refuse a pod, sorted by name and at most `most`: equal requests have equal answers."""
     return [
         {"node": name, "reasons": refusal.reasons, "status": str(refusal.status)}
         for name, refusal in sorted(refusals.items(), key=lambda item: item[0])[:most]

@@ -1,4 +1,4 @@
-"""How reservations end, and waiting for a gang: used up by their one owner, expired, or deleted.
+"""The ends of reservations (used up by their one owner, expired, or deleted), and of waiting for a gang.
 
 Nothing runs by the clock here. A request that places a pod or a reservation first releases what has expired;
 requests that only read leave it out and write nothing.
@@ -28,14 +28,14 @@ EXPIRED = "expired"
 
 
 def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> Ending | None:
-    """How the reservation ends that a pod uses; None if it uses none, or others may come."""
+    """Return how the reservation ends that a pod uses; None if it uses none, or if other pods may use it."""
     if used is None or used.keeps is None or not used.keeps.allocate_once:
         return None
     return Ending(used, node.root_id, SUCCEEDED, used_by(document.full_name, document.uid))
 
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
-    """The reservations on nodes, by host provider, that have expired by now."""
+    """Return the reservations on nodes, by host provider, that have expired by now."""
     return [
         Ending(each, root_id, FAILED, EXPIRED)
         for root_id, node in nodes.items()
@@ -83,7 +83,7 @@ def records_after(
 
 
 class ReservationEnds:
-    """Releases what expired reservations hold that nobody used, and places of pods that waited too long."""
+    """A service that releases what expired reservations still hold, and pods that waited too long."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
         self._database = database
@@ -92,7 +92,7 @@ class ReservationEnds:
         self.writing = PodWriting(writer, cluster_cache.loader)
 
     def current(self, cluster: str) -> ClusterSnapshot:
-        """The cluster as it is now: nothing in it has expired, nobody waits too long for others of a gang.
+        """Return the cluster as it is now: nothing in it has expired, no pod waits too long for its gang.
 
         Raises NotFound, Unavailable.
         """
@@ -110,7 +110,7 @@ class ReservationEnds:
         give_up(self._database, self._writer, self.writing, view, overdue(view.waiting))
 
     def release_gang(self, cluster: str, gang: Gang) -> None:
-        """Release whoever waits for the gang. Raises NotFound, Unavailable."""
+        """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
 
         def once() -> None:
             view = self._cluster_cache.view(cluster)

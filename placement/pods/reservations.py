@@ -31,7 +31,7 @@ from placement.storage.transactions import patiently
 
 @dataclass(frozen=True, slots=True)
 class ReservationAnswer:
-    """A reservation: where it is, what it was given, what its owners left of that, and who they are.
+    """A reservation: where it is, what it was given, what its owners left of that, and these owners.
 
     `left` is None once it is over.
     """
@@ -43,7 +43,7 @@ class ReservationAnswer:
 
     @property
     def phase(self) -> str:
-        """Available, Succeeded (its one owner used it) or Failed (it expired)."""
+        """Return Available, Succeeded (its one owner used it) or Failed (it expired)."""
         return self.pod.phase or AVAILABLE
 
 
@@ -56,7 +56,7 @@ class ReservationPage:
 
 
 class Reservations:
-    """What can be done with reservations."""
+    """The operations on reservations."""
 
     def __init__(
         self, database: Database, cluster_cache: ClusterCache, pods: Pods, ends: ReservationEnds
@@ -67,12 +67,12 @@ class Reservations:
         self._ends = ends
 
     def get(self, cluster: str, name: str) -> ReservationAnswer:
-        """One reservation. Raises NotFound."""
+        """Return one reservation. Raises NotFound."""
         view = self._cluster_cache.view(cluster)
         return _answer(view, self._one(view, cluster, name))
 
     def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
-        """The next reservations of a cluster, or of a node, in the order in which they were made.
+        """Return the next reservations of a cluster, or of a node, in the order in which they were made.
 
         Raises NotFound for the cluster.
         """
@@ -95,9 +95,9 @@ class Reservations:
         return ReservationPage(shown, next_page(rows, count))
 
     def put(self, cluster: str, name: str, manifest: Mapping[str, Any]) -> tuple[bool, ReservationAnswer]:
-        """Place a reservation, or change its terms; whether it is new.
+        """Place a reservation, or change its terms; returns whether it is new, and the reservation.
 
-        The same again changes nothing, also when it is over. Another one of that name, by uid, replaces it.
+        A repeated request changes nothing, even for one that is over. Another uid of that name replaces it.
         Raises NotFound for the cluster, ManifestError with everything that is wrong, BadRequest,
         Unschedulable, Conflict for another template, Unavailable.
         """
@@ -128,7 +128,7 @@ class Reservations:
         self._pods.delete(cluster, pods.RESERVED, name)
 
     def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
-        """The stored reservation, on the terms that the document has."""
+        """Write the terms of the document to the stored reservation, and return it."""
         held = _held(row)
         if row.root_id is None:
             return _answer(view, row)
@@ -165,7 +165,7 @@ class Reservations:
 def _read(
     view: ClusterSnapshot, known: Mapping[str, StoredPod], name: str, manifest: Mapping[str, Any]
 ) -> tuple[PodDocument, str | None, tuple[str, ...]]:
-    """The reservation as a pod, the node to which its template is pinned, and warnings.
+    """Return the reservation as a pod, the node to which its template is pinned, and warnings.
 
     `known` are the rows of that name, by uid.
     """
@@ -192,7 +192,7 @@ def _read(
 
 
 def _as_pod(read: ReservationImport, name: str, uid: str) -> dict[str, Any]:
-    """The pod that is placed for the reservation."""
+    """Return the pod that is placed for the reservation."""
     metadata = {**read.template["metadata"], "name": name, "uid": uid}
     return {**read.template, "metadata": metadata, "spec": dict(read.template["spec"])}
 

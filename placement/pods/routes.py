@@ -108,7 +108,7 @@ _PRECONDITION = (
     described=Operation({200: Pods}, query=_FILTERS),
 )
 def list_pods(cluster: str) -> Response:
-    """Pods by namespace, node and QoS class, page by page."""
+    """List pods by namespace, node and QoS class, page by page."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, NEWEST))
     wanted = PodFilter(
@@ -129,8 +129,7 @@ def list_pods(cluster: str) -> Response:
 def post(cluster: str) -> Response:
     """Place many pods, or record where they run, as a List or several documents.
 
-    Those that are new are written together; what is refused of one keeps no other from its place, but for
-    members of its gang.
+    New pods are written together. A refused pod keeps only members of its gang from their places.
     """
     given = pods_manifests(manifests(MOST_MANIFESTS))
     outcomes = use_cases().pods.put_all(cluster, given)
@@ -150,7 +149,7 @@ def _outcome(cluster: str, pod: Mapping[str, Any], outcome: PodOutcome) -> dict[
 
 @route(pods_blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: Pod}))
 def show_pod(cluster: str, namespace: str, name: str) -> Response:
-    """One pod with its place and what it was given."""
+    """Show one pod with its place and what it was given."""
     return json_response(pod_body(cluster, use_cases().pods.get(cluster, namespace, name)))
 
 
@@ -178,7 +177,7 @@ def put_pod(cluster: str, namespace: str, name: str) -> Response:
     described=Operation({204: EMPTY}, errors=[409], query=_PRECONDITION),
 )
 def delete_pod(cluster: str, namespace: str, name: str) -> Response:
-    """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
+    """Release what a pod holds; on request only if it has this uid, or is unchanged since `changed_at`."""
     given = parameters()
     refuse_unknown(given, names_of(_PRECONDITION, NEWEST))
     precondition = Precondition(single(given, "uid"), single(given, "changed_at"))
@@ -196,7 +195,7 @@ def delete_pod(cluster: str, namespace: str, name: str) -> Response:
     described=Operation({200: Preview}, errors=[409], body=PREVIEW, body_types=JSON_OR_YAML),
 )
 def preview(cluster: str) -> Response:
-    """Where a pod would go, best first, and why not elsewhere; claims nothing."""
+    """Show where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
     return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
 
@@ -211,13 +210,13 @@ def preview(cluster: str) -> Response:
     described=Operation({200: PodTranslation}, body=PREVIEW, body_types=JSON_OR_YAML),
 )
 def translation(cluster: str) -> Response:
-    """The pod as queries for allocation candidates."""
+    """Translate a pod to queries for allocation candidates."""
     pod, _, _ = _previewed(manifests())
     return json_response(translation_body(use_cases().pod_translation.translate(cluster, pod)))
 
 
 def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]:
-    """A Pod alone, or {"pod": Pod, "nodeNames": [...], "limit": n}."""
+    """Read a Pod alone, or {"pod": Pod, "nodeNames": [...], "limit": n}."""
     if len(documents) == 1 and isinstance(documents[0], dict) and "kind" not in documents[0]:
         request = documents[0]
         unknown = sorted(str(key) for key in request.keys() - {"pod", "nodeNames", "limit"})
@@ -264,7 +263,7 @@ _RESERVATIONS_FILTERS = (
     described=Operation({200: Reservations}, query=_RESERVATIONS_FILTERS),
 )
 def list_reservations(cluster: str) -> Response:
-    """Reservations by node, those that are over included, page by page."""
+    """List reservations by node, page by page, also the ones that are over."""
     given = parameters()
     refuse_unknown(given, names_of(_RESERVATIONS_FILTERS, NEWEST))
     node, after, count = single(given, "node"), page_start(given, "marker"), page_size(given)
@@ -281,7 +280,7 @@ def list_reservations(cluster: str) -> Response:
     described=Operation({200: Reservation}),
 )
 def show_reservation(cluster: str, name: str) -> Response:
-    """One reservation with its place, what it has left, and who uses it."""
+    """Show one reservation with its place, what it has left, and the pods that use it."""
     return json_response(reservation_body(cluster, use_cases().reservations.get(cluster, name)))
 
 
@@ -338,7 +337,7 @@ _CLUSTERS_RULE = "placement:clusters:"
     described=Operation({200: Clusters}),
 )
 def list_clusters() -> Response:
-    """All clusters that the caller may see."""
+    """List all clusters that the caller may see."""
     own = context.current().caller.clusters
     shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
     return json_response({"clusters": [cluster_body(cluster) for cluster in shown]})
@@ -353,7 +352,7 @@ def list_clusters() -> Response:
     described=Operation({200: ClusterShown}),
 )
 def show_cluster(cluster: str) -> Response:
-    """One cluster."""
+    """Show one cluster."""
     return json_response(cluster_body(use_cases().clusters.get(cluster)))
 
 
@@ -400,7 +399,7 @@ def delete_cluster(cluster: str) -> Response:
     described=Operation({200: Nodes}),
 )
 def nodes(cluster: str) -> Response:
-    """The nodes of a cluster."""
+    """List the nodes of a cluster."""
     found = use_cases().clusters.nodes(cluster)
     return list_response("nodes", found, lambda node: {"name": node[0], "resource_provider": node[1]})
 
@@ -414,7 +413,7 @@ def nodes(cluster: str) -> Response:
     described=Operation({200: Node}),
 )
 def show_node(cluster: str, node: str) -> Response:
-    """One node with its tree, capacity and use."""
+    """Show one node with its tree, capacity and use."""
     return json_response(node_body(use_cases().clusters.node(cluster, node)))
 
 
@@ -448,8 +447,8 @@ def put_node(cluster: str, node: str) -> Response:
 def post_nodes(cluster: str) -> Response:
     """Import many Nodes with their NodeResourceTopologies, as a List or several documents.
 
-    All are written in one transaction, but what is refused of one node keeps no other from being imported.
-    Nodes whose manifests are those imported last are not looked at again.
+    All are written in one transaction, but a refused node keeps no other from being imported. Nodes with the
+    manifests that were imported last are not looked at again.
     """
     described = [
         Described(name, each.node, each.topology)
@@ -483,6 +482,6 @@ def _changes(imported: ImportedNode) -> dict[str, Any]:
     described=Operation({204: EMPTY}, errors=[409]),
 )
 def delete_node(cluster: str, node: str) -> Response:
-    """Delete a node that nobody uses."""
+    """Delete a node that no consumer uses."""
     use_cases().nodes.delete(cluster, node)
     return empty_response()

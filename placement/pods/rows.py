@@ -1,8 +1,8 @@
 """Rows of pods: the form in which releases of this service leave pods for each other.
 
-A row says under names of its own what is told about the pod and what it holds. These names never change
-their meaning, whatever the classes here are called: a release adds names, and leaves alone those it does not
-know. So older and newer releases read each other's rows. `FORMAT` counts the forms; the first is 1.
+A row has, under names of its own, what is answered about the pod and what it holds. These names never change
+their meaning, whatever the classes here are called: a release adds names, and leaves unknown ones alone. So
+older and newer releases read each other's rows. `FORMAT` counts the forms; the first is 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from placement.pods.numa_fit import PodAllocation
 from placement.pods.statements.pods import RESERVED, StoredPod
 from placement.storage.node_parts import PodRow
 
-# What is told about a pod: where it is, what it was given, what has to be written down.
+# The answer about a pod: where it is, what it was given, what has to be written down.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class PodAnswer:
 
 
 def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:
-    """The annotations that a pod shall carry; those that would say nothing are left out."""
+    """Return the annotations that a pod shall carry; empty ones are left out."""
     status, completed = allocation.annotations(spec)
     return {
         key: json.dumps(document, separators=(",", ":"))
@@ -78,7 +78,7 @@ def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[s
 
 
 def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
-    """The same about a pod that takes from a reservation, which is written to it."""
+    """Return the answer for a pod that takes from a reservation, with an annotation that names it."""
     allocated = {"name": reservation.name, "uid": reservation.uid}
     text = json.dumps(allocated, separators=(",", ":"))
     return replace(
@@ -95,7 +95,7 @@ def scheduled_answer(
     score: int,
     remarks: tuple[str, ...],
 ) -> PodAnswer:
-    """What is told about a pod that was given a place; its node is left to be filled in."""
+    """Return the answer about a pod that was given a place; its node is left to be filled in."""
     return PodAnswer(
         namespace=recorded.namespace,
         name=recorded.name,
@@ -116,15 +116,15 @@ def scheduled_answer(
 
 FORMAT = 2
 _MEMBERS = frozenset({"qos", "consumer", "told", "record"})
-# Of a claim: the uid of the reservation that it ended. Of that reservation: what was told of it before.
+# In a claim: the uid of the reservation that it ended. In that reservation: the answer from before.
 _ENDED, _TOLD_BEFORE = "ended", "told_before"
 _UNREADABLE = "the stored row of this pod cannot be read"
-# What a row may hold where it is damaged, or written by who knows whom.
+# Errors of reading a row that is damaged, or written by an unknown writer.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 class _Told(NamedTuple):
-    """A name in rows, the value that is left out, and what its value has to be."""
+    """A name in rows, the value that is left out, and the reader of its value."""
 
     name: str
     blank: Any
@@ -168,10 +168,10 @@ def status_of(
     before: Mapping[str, Any] | None = None,
     ended: str = "",
 ) -> dict[str, Any]:
-    """What is stored of a pod beside names and place; `recorded` is what it holds, if it is on a node.
+    """Return what is stored of a pod beside names and place; `recorded` is what it holds, if on a node.
 
-    `ended` is the uid of the reservation that is over because the pod came. Of `before`, what was stored of
-    the same pod, names are kept that this release does not know.
+    `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
+    that pod: names in it that this release does not know are kept.
     """
     told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
     blanks = {entry.name: entry.blank for entry in _TOLD.values()}
@@ -188,19 +188,19 @@ def status_of(
 
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
-    """What is stored of a reservation that is over: that it is, and why, and what was told of it before."""
+    """Return the status of a reservation that is over: with the reason, and the answer from before."""
     told = _told(status)
     return {**status, "told": {**told, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: told}
 
 
 def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """What is stored of a reservation that is there again after it was over."""
+    """Return the status of a reservation that is there again after it was over."""
     rest = {name: value for name, value in status.items() if name != _TOLD_BEFORE}
     return {**rest, "told": status[_TOLD_BEFORE]}
 
 
 def reservation_ended_by(pod: StoredPod) -> str:
-    """The uid of the reservation that is over because a claim came, empty without one.
+    """Return the uid of the reservation that is over because a claim came, empty without one.
 
     A pod that was reported on its node since is no claim any more: it runs, so it has used the reservation.
     """
@@ -209,7 +209,7 @@ def reservation_ended_by(pod: StoredPod) -> str:
 
 
 def was_ended_by(reservation: StoredPod, remark: str) -> bool:
-    """Whether a reservation is over for the reason that the remark gives, and can be brought back."""
+    """Return whether a reservation is over for the reason that the remark gives, and can be brought back."""
     is_off = reservation.root_id is None and isinstance(reservation.status.get(_TOLD_BEFORE), Mapping)
     return is_off and _told(reservation.status).get("remarks") == [remark]
 
@@ -228,7 +228,7 @@ def _told(document: Any) -> Mapping[str, Any]:
 
 
 def answer_of(pod: StoredPod) -> PodAnswer:
-    """What is told about a stored pod; what of its row cannot be read is said in `unreadable`."""
+    """Return the answer about a stored pod; parts of its row that cannot be read are in `unreadable`."""
     told: dict[str, Any] = {}
     unreadable = []
     for attribute, entry in _TOLD.items():
@@ -262,7 +262,7 @@ def answer_of(pod: StoredPod) -> PodAnswer:
 
 
 def consumer_of(pod: StoredPod | PodRow) -> str:
-    """The consumer that a stored pod is; empty if its row does not say so and its uid is none."""
+    """Return the consumer of a stored pod; empty if its row names none and its uid is no UUID."""
     stored = pod.status.get("consumer") if isinstance(pod.status, Mapping) else None
     if isinstance(stored, str):
         return stored
@@ -270,23 +270,23 @@ def consumer_of(pod: StoredPod | PodRow) -> str:
 
 
 def qos_of(status: Any) -> str:
-    """The class that the label of a stored pod names."""
+    """Return the class that the label of a stored pod names."""
     stored = status.get("qos") if isinstance(status, Mapping) else None
     return stored if isinstance(stored, str) else ""
 
 
 def is_claim(pod: StoredPod) -> bool:
-    """Whether the pod was placed here and nobody has reported it on its node since."""
+    """Return whether the pod was placed here and was not reported on its node since."""
     return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
 
 
 def waits(pod: StoredPod) -> bool:
-    """Whether the pod has a place and waits for others of its gang."""
+    """Return whether the pod has a place and waits for others of its gang."""
     return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
 
 
 def without_wait(status: Mapping[str, Any]) -> dict[str, Any]:
-    """What is stored of a pod that waits no longer."""
+    """Return the status of a pod that waits no longer."""
     membership = {key: value for key, value in _membership(status).items() if key != "waits_until"}
     return {**status, "record": {**status["record"], "membership": membership}}
 
@@ -298,7 +298,7 @@ def _membership(status: Any) -> Mapping[str, Any]:
 
 
 def record_of(pod: PodRow) -> RecordedPod | None:
-    """What a pod on a node holds there; None if its row cannot be read."""
+    """Return what a pod on a node holds there; None if its row cannot be read."""
     try:
         return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
     except _MALFORMED:
@@ -306,13 +306,13 @@ def record_of(pod: PodRow) -> RecordedPod | None:
 
 
 def lacks_labels(pod: PodRow) -> bool:
-    """Whether the row of a pod does not say its labels: a release wrote it that asked for none."""
+    """Return whether the row of a pod lacks its labels: a release wrote it that needed none."""
     record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
     return not (isinstance(record, Mapping) and "labels" in record)
 
 
 def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
-    """A pod with the labels, the affinity and the gang of its manifest, whatever these are."""
+    """Return a pod with the labels, the affinity and the gang of its manifest, whatever these are."""
     if pod.keeps is not None:
         return pod
     found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
@@ -326,7 +326,7 @@ def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> 
 
 
 def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:
-    """A pod whose row cannot be read, but what it requests and which CPUs it owns is known from elsewhere."""
+    """Return a pod with an unreadable row, from its requests and CPUs that are known from elsewhere."""
     return RecordedPod(
         pod.namespace,
         pod.name,
@@ -346,9 +346,9 @@ _POD_AUDIT_TOLD = ("uid", "node", "qos", "cpuset", "phase")
 
 
 def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) -> Record:
-    """A pod that came or was reported; `before` is its row, if it had one.
+    """Return the record of a pod that came or was reported; `before` is its row, if it had one.
 
-    One that is over is no consumer any more; what it held has a record of its own.
+    A pod that has ended is no consumer any more; what it held has a record of its own.
     """
     told = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
     return Record(
@@ -361,19 +361,19 @@ def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) ->
 
 
 def changed(cluster: str, pod: StoredPod, **after: Any) -> Record:
-    """A pod or reservation that is stored and goes on, of which something was changed."""
+    """Return the record of a stored pod or reservation in which something changed."""
     named = _named(cluster, pod.namespace, pod.name)
     return Record(Action.UPDATE, *named, after=after, consumer=consumer_of(pod) or None)
 
 
 def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> Record:
-    """A reservation that is over and no consumer any more; what it held has a record of its own."""
+    """Return the record of a reservation that is over, and no consumer; what it held has its own record."""
     named = _named(cluster, reservation.namespace, reservation.name)
     return Record(Action.UPDATE, *named, after={"phase": phase, "remark": remark})
 
 
 def came_and_left(cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer | None) -> Iterator[Record]:
-    """Pods that left for good, and the one that came, which may have been here before."""
+    """Yield records of pods that left for good, and of the pod that came, which may have been here before."""
     before = None
     for pod in leaving:
         if answer is not None and pod.uid == answer.uid:

@@ -1,4 +1,4 @@
-"""Recording pods that run already, or have ended; as they are facts, they are not refused.
+"""The recording of pods that run already, or have ended; as they are facts, they are not refused.
 
 Source: koordinator.md, "Recovery from pods".
 """
@@ -56,7 +56,7 @@ class Recording:
     attributes: PodAttributes
 
     def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
-        """Record the pod; whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
+        """Record a pod; return whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
         facts, document = self.view.facts, self.document
         sought = PodKey(document.namespace, document.name, document.uid)
         known = pods.namesakes(transaction, facts.id, *sought)
@@ -84,12 +84,12 @@ class Recording:
 
 
 def new_arrival(view: ClusterSnapshot, document: PodDocument) -> Arrival:
-    """A pod of which nothing is known yet, where it runs. Raises ManifestError, BadRequest."""
+    """Return the arrival of a pod that is not known yet. Raises ManifestError, BadRequest."""
     return _arrival(view.facts, document, None, _host(view, document))
 
 
 def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> Arrival | None:
-    """A pod that is reported on the node of its row; None if what is recorded of it there changes.
+    """Return the arrival of a pod reported on the node of its row; None if its record there changes.
 
     Raises ManifestError, BadRequest.
     """
@@ -131,7 +131,7 @@ def _arrival(
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
     told = _given(document) if same is None or not kept else answer_of(same).annotations
-    # A pod that is reported again stays before those that were recorded after it.
+    # A pod that is reported again stays before pods that were recorded after it.
     by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
     present = tuple(by_consumer.values())
     answer = replace(
@@ -151,7 +151,7 @@ def _arrival(
 
 
 def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
-    """What to record of the pod; what it was given here stays unless its status says otherwise."""
+    """Return what to record of the pod; what it was given here stays unless its status says otherwise."""
     before = _recorded_before(state, document)
     holding = running.record.holding or NO_HOLDING
     if before is not None and not running.has_status:
@@ -186,7 +186,7 @@ def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedP
 
 
 def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
-    """The reservation from which the pod says it takes, by consumer, if it is there and the pod owns it."""
+    """Return the consumer of the reservation that the pod says it takes from, if it is there for the pod."""
     metadata = Field("Pod", document.manifest, Report(), soft=True).member("metadata")
     allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
     uid = canonical_uid(allocated.member("uid").text() or "")
@@ -197,7 +197,7 @@ def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
 
 
 def _given(document: PodDocument) -> dict[str, str]:
-    """The annotations about CPUs that the pod carries."""
+    """Return the annotations about CPUs that the pod carries."""
     carried = document.manifest["metadata"].get("annotations") or {}
     wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
     return {key: carried[key] for key in wanted if carried.get(key)}
@@ -206,9 +206,9 @@ def _given(document: PodDocument) -> dict[str, str]:
 def _limited(
     running: RunningPod, state: NodeInfo, before: RecordedPod | None, consumer: str
 ) -> tuple[RunningPod, tuple[str, ...]]:
-    """The pod, cut to what it may have on that node, and the warnings about the rest.
+    """Return the pod, cut to what it may have on that node, and the warnings about the rest.
 
-    What a pod says that can have no CPUs of its own does not put its node in quarantine.
+    A pod that can have no CPUs of its own does not put its node in quarantine, whatever it says.
     """
     owns_cpus = may_own_cpus(running, state.host.bind.everybody)
     record = running.record
@@ -242,7 +242,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
         )
     for pod in state.pods:
         shared = pod.holding.cpus & recorded.holding.cpus
-        # The former pod of its name goes as it comes.
+        # The former pod of that name leaves when it comes.
         if pod.full_name != recorded.full_name and shared:
             yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
     for consumer, kubelet_pod in state.kubelet_pods:

@@ -1,7 +1,7 @@
-"""Decides where a pod goes, and writes it down.
+"""The decision where a pod goes, and its writing.
 
 Nodes are ranked on the snapshot of the cluster, the pod gets its CPUs on the best one, and that is written if
-the node is still the same. Else whoever asked looks and decides again.
+the node is still the same. Else the caller looks and decides again.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Arrived(NamedTuple):
 def place_at_once(
     database: Database, view: ClusterSnapshot, arrival: Arrival, attributes: PodAttributes
 ) -> Arrived | None:
-    """Have a pod on its node if nobody of its name or uid exists and the node is as it was in the view.
+    """Write a pod to its node if no pod of its name or uid exists and the node is as it was in the view.
 
-    None, and nothing done, if it cannot be. Raises OutcomeUnknown, Unavailable.
+    Returns None, and does nothing, if that cannot be. Raises OutcomeUnknown, Unavailable.
     """
     recorded = arrival.recorded
     if not database.backend.has_claim_statement:
@@ -112,7 +112,7 @@ def place_at_once(
 
 
 def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllocations) -> bool:
-    """Whether the accounts differ by what a new consumer holds, and nothing else."""
+    """Return whether the accounts differ by what a new consumer holds, and nothing else."""
     if consumer in before.shares or {**before.shares, consumer: after.shares[consumer]} != after.shares:
         return False
     return all(after.cpus.get(cpu) == owner for cpu, owner in before.cpus.items())
@@ -126,8 +126,8 @@ INVENTORIES_DIFFER = Refusal(
 class Taken(NamedTuple):
     """A pod that has its place; `is_placed`: it was given that just now.
 
-    `before`: when it was last given it, or claimed it, if it had one already. `waits` says for whom of its
-    gang it waits, `freed` who need not wait any longer because it came.
+    `before`: when it was last given its place, or claimed it, if it had one already. `waits` says how many of
+    its gang have places while it waits, `freed` are pods that need not wait any longer because it came.
     """
 
     is_new: bool
@@ -146,7 +146,7 @@ class Refusing(set[NodeInfo]):
         self._clashed: list[NodeInfo] = []
 
     def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
-        """A key of the database refused what was written to one of these nodes; whether that may pass.
+        """Note that a database key refused a write to one of these nodes; return whether that may pass.
 
         The first time another writer may have been faster. Nodes that have not changed by the second time
         refuse for good: a CPU has an owner that follows from no pod, for example.
@@ -160,7 +160,7 @@ class Refusing(set[NodeInfo]):
 class _Choice(NamedTuple):
     """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
 
-    `alone`: what it requires is about other pods, so it is to be placed while none of these comes.
+    `alone`: its requirements are about other pods, so it is to be placed while no other pod can come.
     """
 
     place: Placed | None
@@ -170,12 +170,12 @@ class _Choice(NamedTuple):
     alone: bool
 
     def refusals(self) -> dict[str, Refusal]:
-        """Why it does not fit, by node."""
+        """Return why the pod does not fit, by name of node."""
         return {**self.ranking.refusals(self.columns), **self.unplaced}
 
 
 class PodScheduler:
-    """Gives pods that look for a place theirs."""
+    """A scheduler that gives places to pods that look for one."""
 
     def __init__(
         self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, writing: PodWriting
@@ -190,7 +190,7 @@ class PodScheduler:
     def looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
     ) -> tuple[PodImport, AnyRanking, NodeColumns]:
-        """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
+        """Return what a pod asks for, its ranking, and the nodes in question, without the pod on them."""
         incoming = reading_of(document.manifest, view.facts.settings)
         late = overdue(view.waiting) if view.waiting else ()
         columns = _without(view, self._placed(view, _key(document)), late)
@@ -202,7 +202,7 @@ class PodScheduler:
     def _ranking(
         self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
     ) -> AnyRanking:
-        """How the pod stands with nodes; `columns` are all of the cluster, without the pod itself on them."""
+        """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them."""
         ranking = self._by_itself(incoming, document, view)
         if document.keeps is not None or not (view.has_affinity or incoming.rules):
             return ranking
@@ -227,17 +227,17 @@ class PodScheduler:
         *,
         may_wait: bool = False,
     ) -> Taken:
-        """Place a pod, on one node if it is named; the same pod again is answered with what it has.
+        """Place a pod, on one node if it is named; a repeated request returns what the pod has.
 
         `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
 
-        `refusing` are nodes that refused it before, to which it adds. Raises ManifestError, Unschedulable,
-        Conflict, NodeChanged if the caller should look again, Unavailable.
+        `refusing` are nodes that refused it before; this call adds to them. Raises ManifestError,
+        Unschedulable, Conflict, NodeChanged if the caller should look again, Unavailable.
         """
         settings = view.facts.settings
         fresh = hoped = None
         if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
-            # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
+            # Writing a pod as new is refused if it is not new, so no check is needed before.
             with suppress(ManifestError):
                 fresh = reading_of(document.manifest, settings)
                 hoped = self._choice(view, document, fresh, node, refusing)
@@ -252,7 +252,7 @@ class PodScheduler:
         same = same_pod(known, document)
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
-            # It may be on its way there: whoever means to move it releases that place first.
+            # It may be on its way there: a caller that means to move it releases that place first.
             return Taken(False, False, told(view.nodes, same), same.changed_at)
         if same is not None or fresh is None:
             fresh = import_pod(document.manifest, settings, same.manifest if same else None)
@@ -287,7 +287,7 @@ class PodScheduler:
         same: StoredPod | None,
         may_wait: bool,
     ) -> Taken:
-        """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
+        """Place a pod while no other can come to the cluster: what it requires is about all of them."""
         attributes = self.attributes(view, document)
         tried: list[NodeInfo] = []
         with _clashing(refusing, tried), self._database.write() as transaction:
@@ -312,13 +312,13 @@ class PodScheduler:
 
     @contextmanager
     def _refused(self, view: ClusterSnapshot, place: Placed, refusing: Refusing) -> Iterator[None]:
-        """Notes the node if it refuses the pod. Raises NodeChanged then."""
+        """Note the node if it refuses the pod, and raise NodeChanged then."""
         try:
             yield
         except (NodeRefused, ProviderGone) as refusal:
             if refusal.node_id != place.state.id:
                 raise
-            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
+            # If the node is unchanged, so that the next view has the same state, it will refuse for good.
             refusing.add(view.nodes[place.state.root_id])
             raise NodeChanged(str(refusal)) from refusal
         except NodeChanged:
@@ -328,7 +328,7 @@ class PodScheduler:
     def arrival(
         self, view: ClusterSnapshot, document: PodDocument, refusing: Collection[NodeInfo] = ()
     ) -> Arrival:
-        """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable.
+        """Return the arrival of a pod that is not known yet. Raises ManifestError, Unschedulable.
 
         `refusing` are nodes that refused pods before.
         """
@@ -348,7 +348,7 @@ class PodScheduler:
         refusing: Collection[NodeInfo],
         known: Sequence[StoredPod] = (),
     ) -> _Choice:
-        """The place of a pod when the known ones are gone: on the named node only, if one is named."""
+        """Return the choice for a pod when the known ones are gone: only on `node`, if it is named."""
         columns = _without(view, known)
         ranking = self._ranking(incoming, document, view, columns)
         if node is not None:
@@ -363,7 +363,7 @@ class PodScheduler:
         return _Choice(place, ranking, columns, unplaced, alone)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
-        """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
+        """Renew the claim for a repeated request: the place is still wanted, and the claim is its own now."""
         if node != pod.node and (node is not None or not is_claim(pod)):
             return Taken(False, False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
@@ -395,25 +395,25 @@ class PodScheduler:
             self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
 
     def attributes(self, view: ClusterSnapshot, *documents: PodDocument) -> PodAttributes:
-        """The attributes of the consumers of pods; to be asked for before the transaction begins."""
+        """Return the attributes of the consumers of pods; call it before the transaction begins."""
         namespaces = {document.namespace for document in documents}
         return self._writer.attributes(view.facts.name, view.facts.id, namespaces)
 
     def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
-        """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""
+        """Return the pods of that name or uid on nodes of the view; most previews are of pods on no node."""
         names = (sought.namespace, sought.name), sought.uid
         is_there = self._cluster_cache.may_have(view, filter(None, names))
         return self.known(view, sought) if is_there else ()
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
-        """Pods of that name or uid."""
+        """Return pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, *sought)
 
 
 @contextmanager
 def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
-    """Notes that a key of the database refused what was written to the nodes. Raises NodeChanged then."""
+    """Note that a key of the database refused what was written to the nodes, and raise NodeChanged then."""
     try:
         yield
     except Faster as clash:
@@ -422,7 +422,7 @@ def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]
 
 
 def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
-    """Whether nothing of a node that is stored has changed."""
+    """Return whether the stored state of a node is unchanged."""
     return now is not None and (now.root_id, now.revision) == (before.root_id, before.revision)
 
 
@@ -448,9 +448,9 @@ def _taken(
 def _without(
     view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
 ) -> NodeColumns:
-    """The nodes as they are when these pods are gone, and reservations that have expired.
+    """Return the nodes as they are without these pods, and without reservations that have expired.
 
-    `late` have waited too long. Whoever only looks leaves them out; to place a pod they are released first.
+    `late` have waited too long: reads leave them out; to place a pod they are released first.
     """
     expired = due_on(view.reserved) if view.reserved else ()
     gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))

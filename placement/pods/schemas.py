@@ -1,4 +1,4 @@
-"""Settings of clusters, to tell callers: what is checked, is checked by dialects.koordinator."""
+"""Schemas of clusters, nodes and pods for callers; `placement.pods.koordinator` checks what it reads."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ NODE_AND_TOPOLOGY: Document = {
         },
     ]
 }
-# The same for pods.
+# Pods: in YAML as several documents, in JSON as a List.
 PODS: Document = {
     "anyOf": [
         POD,
@@ -138,7 +138,7 @@ class NumaAmounts(Answer):
 
 
 class Holding(Answer):
-    """What is held: CPUs, amounts on NUMA nodes, and of the host as a whole."""
+    """A holding: CPUs, amounts on NUMA nodes, and amounts of the host as a whole."""
 
     cpuset = String()
     numaNodeResources = Sequence(Object(NumaAmounts))
@@ -187,7 +187,7 @@ class Reservations(Answer):
 
 
 class ClusterShown(Answer, ClusterSettings):
-    """A cluster with those of its settings that were given."""
+    """A cluster with the settings that were given."""
 
     name = String()
     uuid = Uuid()
@@ -232,7 +232,7 @@ class NodeImported(Answer):
 
 
 class NodeOutcome(Answer):
-    """What became of one of many nodes: what its import changed, or what is wrong."""
+    """The outcome for one of many nodes: what its import changed, or what is wrong."""
 
     name = String()
     status = Integer(200, 599)
@@ -244,7 +244,7 @@ class NodeOutcome(Answer):
 
 
 class NodesImported(Answer):
-    """What became of each of many nodes, in their order."""
+    """The outcome for each of many nodes, in their order."""
 
     cluster = String()
     nodes = Sequence(Object(NodeOutcome))
@@ -258,7 +258,7 @@ class CapacityRecord(InventoryRecord):
 
 
 class ProviderTree(Answer):
-    """A provider of a node with those below it."""
+    """A provider of a node with the providers below it."""
 
     uuid = Uuid()
     name = String()
@@ -269,7 +269,7 @@ class ProviderTree(Answer):
 
 
 class Cpu(Answer):
-    """A logical CPU and whose it is."""
+    """A logical CPU and its owner."""
 
     cpu = Integer()
     core = Integer()
@@ -310,21 +310,21 @@ class NodePod(ReportedPod):
 
 
 class Takeover(Answer):
-    """How far the CPUs of kubelet are known."""
+    """The state of taking CPUs over from kubelet, and a warning about it."""
 
     state = String()
     warning = String(nullable=True)
 
 
 class Quarantine(Answer):
-    """A pod whose row cannot be read."""
+    """A pod with a resource-status or row that cannot be read, so that no pod is bound on its node."""
 
     pod = String()
     unreadable = texts()
 
 
 class KeptOnNode(Answer):
-    """What a reservation holds of a node, and what of it is left."""
+    """A reservation on a node: what it holds, and what of it is left."""
 
     name = String()
     uid = String()
@@ -355,7 +355,7 @@ class Node(Answer):
     reservations = Sequence(Object(KeptOnNode), metadata=OPTIONAL)
 
 
-# Answers about pods, those of the scheduler extender among them.
+# Answers about pods, also of the scheduler extender.
 
 
 _ANNOTATIONS = Mapping("", String(), shown_pattern="^.*$")
@@ -390,12 +390,12 @@ class Pod(Answer):
     warnings = texts()
     remarks = texts()
     unreadable = texts()
-    # Of lists of claims only.
+    # In lists of claims only.
     changed_at = String(metadata=OPTIONAL)
 
 
 class PodOutcome(Answer):
-    """What became of one of many pods, by the name that its manifest says, or what is wrong."""
+    """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
     status = Integer(200, 599)
     namespace = String(nullable=True)
@@ -405,7 +405,7 @@ class PodOutcome(Answer):
 
 
 class PodsTaken(Answer):
-    """What became of each of many pods, in their order."""
+    """The outcome for each of many pods, in their order."""
 
     cluster = String()
     pods = Sequence(Object(PodOutcome))
@@ -438,7 +438,7 @@ class RefusingNode(Answer):
 
 
 class Preview(Answer):
-    """Where a pod would go, best first, and why not elsewhere."""
+    """A preview of where a pod would go, best first, and why not elsewhere."""
 
     cluster = String()
     message = String()
@@ -465,7 +465,7 @@ class PodTranslation(Answer):
 
 
 class PodError(Error):
-    """An error; of a pod that no node can take with the reasons of the nodes."""
+    """An error; for a pod that no node can take, with the reasons of the nodes."""
 
     nodes = Sequence(Object(RefusingNode), metadata=OPTIONAL)
     nodes_omitted = Integer(metadata=OPTIONAL)

@@ -38,7 +38,7 @@ ANY_POD = Precondition()
 
 
 class ClaimedElsewhere(Conflict):
-    """A pod that is to go to one node has its place on another one, as `claim` tells."""
+    """An error: a pod that is to go to one node has its place on another one, which `claim` names."""
 
     def __init__(self, message: str, claim: PodAnswer) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class ClaimedElsewhere(Conflict):
 
 
 class Pods:
-    """What can be done with pods."""
+    """The operations on pods."""
 
     def __init__(
         self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, ends: ReservationEnds
@@ -62,7 +62,7 @@ class Pods:
     # -- reading ------------------------------------------------------------------------------------
 
     def is_held(self, cluster: str, claim: PodAnswer) -> bool:
-        """Whether a pod still has the place that it was told, and nobody wrote its row since.
+        """Return whether a pod still has the claimed place, and its row was not written since.
 
         Raises Unavailable.
         """
@@ -82,7 +82,7 @@ class Pods:
         return stored, pod
 
     def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
-        """One pod. Raises NotFound."""
+        """Return one pod. Raises NotFound."""
         stored, pod = self._stored(cluster, namespace, name)
         nodes: Mapping[int, NodeInfo] = {}
         if pod.root_id is not None:
@@ -92,7 +92,7 @@ class Pods:
         return told(nodes, pod)
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
-        """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
+        """Return the next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
         with self._database.read() as connection:
             rows = pods.page(
                 connection,
@@ -109,7 +109,7 @@ class Pods:
     def heads(
         self, cluster: str, wanted: PodFilter, after: int, count: int
     ) -> tuple[list[PodHead], int | None]:
-        """The same as a list shows them, of whatever origin, and the cursor of the following page."""
+        """Return the next pods, of any origin, as a list shows them, and the cursor of the following page."""
         with self._database.read() as connection:
             rows = pods.heads(
                 connection,
@@ -124,7 +124,7 @@ class Pods:
         return rows[:count], next_page(rows, count)
 
     def recorded_on(self, cluster: str, node: str) -> Sequence[RecordedPod]:
-        """The pods on a node, none on one that is not known. Raises NotFound for the cluster."""
+        """Return the pods on a node, none on one that is not known. Raises NotFound for the cluster."""
         found = self._cluster_cache.view(cluster).by_name.get(node)
         return () if found is None else found.pods
 
@@ -135,7 +135,7 @@ class Pods:
         node_names: Collection[str] | None = None,
         most: int | None = None,
     ) -> Preview:
-        """Where a pod would go: nothing is claimed.
+        """Return where a pod would go: nothing is claimed.
 
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
@@ -151,7 +151,7 @@ class Pods:
     def scores(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
-        """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
+        """Return the score of each node on which the pod fits, 0 to 100, by name. Raises like `preview`."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
         return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)
@@ -169,9 +169,9 @@ class Pods:
     # -- writing ------------------------------------------------------------------------------------
 
     def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
-        """Place a pod, or record where it runs if it names a node; whether it is new.
+        """Place a pod, or record where it runs if it names a node; returns whether it is new, and the answer.
 
-        The same pod again, by uid and by what it asks for, is answered with what it has. Another pod of that
+        A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
         name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
         Unschedulable, Conflict, Unavailable.
         """
@@ -179,7 +179,7 @@ class Pods:
         return taken.is_new, taken.answer
 
     def put_all(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
-        """The same for many pods, by the names in their manifests; what became of each.
+        """Place or record many pods as `put` does, by the names in their manifests; return each outcome.
 
         Raises NotFound for the cluster, Unavailable.
         """
@@ -192,7 +192,7 @@ class Pods:
 
         Raises ClaimedElsewhere if it is on another node, unless it waits for its gang there: then it moves.
         Raises GangWaits if it has its place, but too few others of its gang have theirs.
-        Whoever calls last owns the claim: `changed_at` of the answer is nobody else's.
+        The last caller owns the claim: no other answer has its `changed_at`.
         """
         document = PodDocument.named(cluster, namespace, name, pod)
         if uid and document.uid != canonical_uid(uid):
@@ -215,8 +215,8 @@ class Pods:
     ) -> None:
         """Release what a pod holds, and forget it, if the precondition holds.
 
-        Callers who say when a claim was made give that claim back: its pod never ran. So the reservation
-        that it ended comes back if its room is still free.
+        Callers that name the time of a claim give that claim back: its pod never ran. So the reservation that
+        it ended comes back if its room is still free.
         Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
         """
         sought = PodKey(namespace, name)
@@ -245,7 +245,7 @@ class Pods:
         patiently(once)
 
     def release_gang(self, cluster: str, gang: Gang) -> None:
-        """Release whoever waits for the gang. Raises NotFound, Unavailable."""
+        """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
         self._ends.release_gang(cluster, gang)
 
     def place(

@@ -1,7 +1,7 @@
 """The nodes of a cluster as columns, as of one moment: the snapshot on which pods are scheduled.
 
-Row by row in the order of names. A snapshot never changes: what changed makes another one, which shares with
-it all columns in which nothing changed, so that whoever looks at one needs no lock.
+Rows are in the order of names. A snapshot never changes: a change makes another one, which shares with it all
+columns in which nothing changed, so that readers need no lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placement.pods.columns import Guard, NodeNumbers, Table, Written, kind_of, 
 from placement.pods.manifests.selection import NodeAttributes, Requirement
 from placement.pods.node_info import NodeInfo
 
-# Nodes by row, name or host provider, as of one moment; what changes shares with it all but a few pages.
+# Nodes by row, name or host provider, as of one moment; a change shares all but a few pages with them.
 #
 # Thousands of nodes lie all over the memory: copying a list of them would take longer than the change.
 
@@ -33,9 +33,9 @@ Key = TypeVar("Key", str, int)
 
 
 class NodeMarks:
-    """Which picture of a node was in each row: what it takes to tell later what changed since.
+    """The number of the node picture in each row, by which later changes are found.
 
-    Nodes are not kept by it: whoever remembers something about each of them may do so for long.
+    It keeps no nodes alive, as it may be remembered for long.
     """
 
     __slots__ = ("_pages", "count")
@@ -45,7 +45,7 @@ class NodeMarks:
         self._pages = pages
 
     def differing(self, others: NodeMarks) -> list[int]:
-        """The rows, of as many, in which there are others."""
+        """Return the rows in which the marks of equally many rows differ."""
         return [
             number * _PAGE + place
             for number, (page, other) in enumerate(zip(self._pages, others._pages, strict=True))
@@ -55,7 +55,7 @@ class NodeMarks:
         ]
 
     def changed(self, pages: Mapping[int, Iterable[NodeInfo]]) -> NodeMarks:
-        """The same rows with other nodes in these pages."""
+        """Return these marks with other nodes in these pages."""
         others = list(self._pages)
         for page, nodes in pages.items():
             others[page] = tuple(node.serial for node in nodes)
@@ -83,12 +83,12 @@ class NodeRows:
         return self._pages[row >> _BITS][row & _LAST]
 
     def at(self, rows: Iterable[int]) -> list[NodeInfo]:
-        """The nodes in these rows, in that order; much faster than one by one."""
+        """Return the nodes in these rows, in that order; much faster than one by one."""
         pages = self._pages
         return [pages[row >> _BITS][row & _LAST] for row in rows]
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
-        """The same rows with other nodes in some of them."""
+        """Return these rows with other nodes in some of them."""
         own: dict[int, list[NodeInfo]] = {}
         for row, node in changes:
             page, place = divmod(row, _PAGE)
@@ -105,30 +105,30 @@ class NodeRows:
 
 
 class NodePlaces:
-    """In which row each node is: the same object for as long as the rows are those of the same nodes."""
+    """The row of each node; one object for as long as the rows belong to the same nodes."""
 
     def __init__(self, nodes: Iterable[NodeInfo]) -> None:
         self._nodes = nodes
 
     @cached_property
     def by_name(self) -> Mapping[str, int]:
-        """The rows by the names of the nodes, in their order."""
+        """Return the rows by the names of the nodes, in their order."""
         return {node.name: row for row, node in enumerate(self._nodes)}
 
     @cached_property
     def by_root(self) -> Mapping[int, int]:
-        """The rows by the ids of the host providers."""
+        """Return the rows by the ids of the host providers."""
         return {node.root_id: row for row, node in enumerate(self._nodes)}
 
     def settled(self) -> NodePlaces:
-        """The same, found out now: nodes as they were are not kept for it."""
+        """Find out the rows now, so that it keeps no former nodes, and return it."""
         _ = self.by_name, self.by_root
         self._nodes = ()
         return self
 
 
 class NodeIndex(Mapping[Key, NodeInfo]):
-    """The nodes by something that tells them apart, each of which has a row."""
+    """A mapping of nodes by a key that is unique to each."""
 
     __slots__ = ("_nodes", "_rows")
 
@@ -146,23 +146,23 @@ class NodeIndex(Mapping[Key, NodeInfo]):
         return len(self._rows)
 
 
-# The table of nodes that change: a node is counted when somebody asks for the table, not when it changes.
+# The table of nodes that change: a node is counted when the table is requested, not when it changes.
 #
 # Pods of a known shape ask for none, and what was counted for one snapshot holds for the next but for the
 # nodes that changed in between.
 
 
-# So many changes are left to whoever asks next: counting them takes milliseconds.
+# This many changes are left to the next request for the table: counting them takes milliseconds.
 _MOST_BEHIND = 64
 # Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
 _SPARE = 64
 
 
 class NodeCounts:
-    """What was counted last, shared by all snapshots with the same rows; threads share it, too."""
+    """The table that was counted last, shared by all snapshots with the same rows, and by threads."""
 
     def __init__(self, marks: NodeMarks, table: Callable[[], Table]) -> None:
-        """`table` gives that of the nodes with these marks; it is asked at most once."""
+        """Keep `table`, which returns the table of the nodes with these marks, and is called at most once."""
         self._marks = marks
         self._first: Callable[[], Table] | None = table
         self._table = Table()
@@ -170,7 +170,7 @@ class NodeCounts:
         self._lock = threading.Lock()
 
     def of(self, nodes: NodeRows) -> Table:
-        """The table of these nodes as they are: never that of other pictures of them, older or newer."""
+        """Return the table of exactly these nodes: never of older or newer pictures of them."""
         with self._lock:
             if self._first is not None:
                 self._table, self._first = self._first(), None
@@ -181,15 +181,15 @@ class NodeCounts:
             return self._table
 
     def changed(self, nodes: NodeRows, count: int) -> None:
-        """So many nodes more have changed; they are counted now if they have become too many."""
-        # Threads may miss the change of another one here: then it is a few more.
+        """Note that `count` more nodes have changed; they are counted now if they have become too many."""
+        # Threads may miss the change of another thread here: then a few more are left.
         self._behind += count
         if self._behind > _MOST_BEHIND:
             self.of(nodes)
 
 
 def recounted(table: Table, nodes: NodeRows, rows: Iterable[int]) -> Table:
-    """The table after the nodes in some rows changed."""
+    """Return the table after the nodes in some rows changed."""
     after = written(table, _counted(nodes, rows))
     if max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE:
         return written(Table(len(nodes)), _counted(nodes, range(len(nodes))))
@@ -223,7 +223,7 @@ class LabelKey(NamedTuple):
     is_field: bool = False
 
     def text(self, attributes: NodeAttributes) -> str | None:
-        """What the node has there."""
+        """Return the text that the node has there, if any."""
         if self.is_field:
             return attributes.name if self.key == _NAME else None
         return attributes.labels.get(self.key)
@@ -239,39 +239,39 @@ class LabelColumn:
 
     @classmethod
     def of(cls, key: LabelKey, nodes: Iterable[NodeAttributes]) -> LabelColumn:
-        """The column of nodes with these attributes."""
+        """Return the column of nodes with these attributes."""
         code_of: dict[str, int] = {}
         codes = [_code(key.text(attributes), code_of) for attributes in nodes]
         return cls(key, np.array(codes, np.int32), code_of)
 
     @property
     def is_worn(self) -> bool:
-        """Whether it had better be made anew, as most of its texts are those of the past."""
+        """Return whether it should be made anew, as most of its texts are of the past."""
         return len(self._code_of) > 2 * len(self._codes) + _SPARE
 
     def with_attributes(self, changed: Iterable[tuple[int, NodeAttributes]]) -> LabelColumn:
-        """The column with other attributes in these rows."""
+        """Return the column with other attributes in these rows."""
         codes, code_of = self._codes.copy(), dict(self._code_of)
         for row, attributes in changed:
             codes[row] = _code(self._key.text(attributes), code_of)
         return LabelColumn(self._key, codes, code_of)
 
     def among(self, rows: Rows) -> LabelColumn:
-        """The column of some of the nodes."""
+        """Return the column of some of the nodes."""
         return LabelColumn(self._key, self._codes[rows], self._code_of)
 
     @property
     def codes(self) -> Indices:
-        """The number of each node's text; the same for the same text, negative where there is none."""
+        """Return the number of each node's text: equal for equal texts, negative where there is none."""
         return self._codes
 
     def equals(self, text: str) -> Mask:
-        """Which nodes have exactly this text."""
+        """Return which nodes have exactly this text."""
         equal: Mask = self._codes == self._code_of.get(text, _NOWHERE)
         return equal
 
     def holds(self, requirement: Requirement) -> Mask:
-        """For which nodes a requirement about this key holds."""
+        """Return for which nodes a requirement about this key holds."""
         operator = requirement.operator
         present: Mask = self._codes != _ABSENT
         if operator in ("Exists", "DoesNotExist"):
@@ -288,7 +288,7 @@ def _code(text: str | None, code_of: dict[str, int]) -> int:
     return _ABSENT if text is None else code_of.setdefault(text, len(code_of))
 
 
-# So many keys have columns at a time; the oldest is dropped for another one.
+# This many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
 
 
@@ -303,53 +303,53 @@ class NodeColumns:
 
     @property
     def table(self) -> Table:
-        """The numbers of the nodes; those of nodes that changed are counted when somebody asks."""
+        """Return the table of the nodes; changed nodes are counted at this request."""
         return self._counts.of(self.nodes)
 
     @property
     def by_name(self) -> Mapping[str, NodeInfo]:
-        """The nodes by name."""
+        """Return the nodes by name."""
         return NodeIndex(self._places.by_name, self.nodes)
 
     @property
     def by_root(self) -> Mapping[int, NodeInfo]:
-        """The nodes by the id of their host provider."""
+        """Return the nodes by the id of their host provider."""
         return NodeIndex(self._places.by_root, self.nodes)
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the nodes, row by row."""
+        """Return the names of the nodes, row by row."""
         return self._places.by_name.keys()
 
     def row_of(self, name: str) -> int:
-        """The row of the node of that name. Raises KeyError."""
+        """Return the row of the node of that name. Raises KeyError."""
         return self._places.by_name[name]
 
     def label(self, key: LabelKey) -> LabelColumn:
-        """What the nodes have at a label or field."""
+        """Return the column of a label or field."""
         column = self._labels.get(key)
         if column is None:
             column = LabelColumn.of(key, (node.attributes for node in self.nodes))
             self._labels[key] = column
             if len(self._labels) > _LABELS_KEPT:
-                # Others may drop the same one at this moment.
+                # Other threads may drop the same one at this moment.
                 self._labels.pop(next(iter(list(self._labels))), None)
         return column
 
     def among(self, names: Collection[str]) -> NodeColumns:
-        """The nodes of these names, unknown ones left out."""
+        """Return the nodes of these names, unknown ones left out."""
         known, wanted = self._places.by_name, set(names)
         if known.keys() <= wanted:
             return self
         return self.rows(sorted(known[name] for name in known.keys() & wanted))
 
     def without(self, names: Collection[str]) -> NodeColumns:
-        """All nodes but those of these names."""
+        """Return all nodes but the ones with these names."""
         left = set(names)
         return self.rows([row for row, node in enumerate(self.nodes) if node.name not in left])
 
     def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
-        """The nodes after some of them changed or came, and those of these names went."""
+        """Return the nodes after `fresh` ones changed or came, and nodes with the names `gone` went."""
         coming = {node.name: node for node in fresh}
         rows, roots = self._places.by_name, self._places.by_root
         stay = all(rows.get(name, -1) == roots.get(node.root_id) for name, node in coming.items())
@@ -359,20 +359,20 @@ class NodeColumns:
 
     @property
     def order(self) -> object:
-        """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
+        """Return one object for as long as the rows belong to the same nodes, however these change."""
         return self._places
 
     @property
     def marks(self) -> NodeMarks:
-        """By which to tell later what changed since."""
+        """Return the marks by which later changes are found."""
         return self.nodes.marks
 
     def changed_since(self, before: NodeMarks) -> Rows:
-        """The rows whose nodes are not what they were when the order was the same."""
+        """Return the rows in which nodes changed since; the order must be the same."""
         return np.array(self.marks.differing(before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
-        """The nodes in some of the rows, in that order."""
+        """Return the nodes in some of the rows, in that order."""
         places = np.array(rows, np.intp)
         nodes = NodeRows(self.nodes.at(places.tolist()))
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
@@ -380,7 +380,7 @@ class NodeColumns:
         return NodeColumns(nodes, counts, NodePlaces(nodes), labels)
 
     def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
-        """Other nodes, which have other rows, with all that is known of those that were there before."""
+        """Return other nodes, in new rows, with the numbers that are known of the former ones."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
         nodes = NodeRows(present[name] for name in sorted(present))

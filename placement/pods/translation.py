@@ -56,18 +56,18 @@ class FallbackQuery:
 
     @property
     def classes(self) -> set[str]:
-        """Every resource class that is asked for."""
+        """Return every resource class that is asked for."""
         return {
             name for part in (self.resources, *(each.resources for each in self.groups)) for name, _ in part
         }
 
     @property
     def traits(self) -> set[str]:
-        """Every trait that a provider must have."""
+        """Return every trait that a provider must have."""
         return {*self.required, *(trait for group in self.groups for trait in group.traits)}
 
     def query(self, known_traits: Collection[str]) -> str:
-        """The query string; forbidden traits that do not exist are left out."""
+        """Return the query string; forbidden traits that do not exist are left out."""
         root = [*self.required, *(f"!{trait}" for trait in self.forbidden if trait in known_traits)]
         pairs = [("resources", _amounts(self.resources)), ("member_of", self.aggregate)]
         if root:
@@ -91,12 +91,12 @@ _NUMA = "_numa"
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
-    """What the hosts of a cluster look like, as far as queries depend on it.
+    """The shape of the hosts of a cluster, as far as queries depend on it.
 
-    `aggregate` is the one all hosts are in; `most_cpus` are the logical CPUs of the largest host for each
-    number of threads per core that occurs, `policies` the effective NUMA policies and `untold` those of hosts
-    that have no trait to tell theirs, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources
-    that NUMA nodes offer; `below` those that only they do.
+    `aggregate` has all hosts; `most_cpus` are the logical CPUs of the largest host for each number of threads
+    per core that occurs. `policies` are the effective NUMA policies, `untold` the policies of hosts without a
+    trait for theirs, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources that NUMA nodes
+    offer; `below` are resources that only they do.
     """
 
     aggregate: str
@@ -111,7 +111,7 @@ class ClusterShape:
 def fallback_queries(
     request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()
 ) -> list[FallbackQuery]:
-    """The queries for a pod, best first; `labels` are traits that its node must have.
+    """Return the queries for a pod, best first; `labels` are traits that its node must have.
 
     There are queries for each number of threads per core and each NUMA policy among the hosts; none where the
     pod gets more CPUs of its own than any such host has, for queries grow with them.
@@ -129,7 +129,7 @@ def fallback_queries(
 
 
 def _policies(request: PodRequest, shape: ClusterShape) -> list[NumaPolicy]:
-    """The NUMA policies under which the pod may end up: its own one beats hosts that have none."""
+    """Return the NUMA policies under which the pod may end up: its own one beats hosts that have none."""
     own = request.numa.policy
     if own is not NumaPolicy.NONE:
         return [own]
@@ -192,7 +192,7 @@ class _Fallbacks:
             yield BIND_TRAITS[HostBindPolicy.FULL_PCPUS_ONLY]
 
     def _spans(self) -> Iterator[int]:
-        """Over how many NUMA nodes the pod may be split, best first; 0 for no alignment."""
+        """Yield over how many NUMA nodes the pod may be split, best first; 0 for no alignment."""
         if self.policy is not NumaPolicy.NONE:
             yield 1
         if self.policy in (NumaPolicy.RESTRICTED, NumaPolicy.BEST_EFFORT):
@@ -201,7 +201,7 @@ class _Fallbacks:
             yield 0
 
     def _ways(self, parts: int) -> Iterator[list[_Cores]]:
-        """The ways to take the CPUs on each of so many NUMA nodes, best first."""
+        """Yield the ways to take the CPUs on each of so many NUMA nodes, best first."""
         if not (self.request.bound and self.request.need):
             yield [_Cores("CPUs of a pool", ())] * parts
             return
@@ -255,7 +255,7 @@ class _Fallbacks:
         return tuple(shares.items())
 
     def _numa_amounts(self, offered: Collection[str], part: int, parts: int) -> Iterator[tuple[str, int]]:
-        """What one of so many NUMA nodes gives of what they offer, rounded up to units."""
+        """Yield what one of `parts` NUMA nodes gives of what they offer, rounded up to units."""
         for name, share in _parts_of(self.request.amounts, part, parts):
             if name in offered and share:
                 kind = numa_class(name)
@@ -275,7 +275,7 @@ def _parts_of(amounts: Amounts, part: int, parts: int) -> Iterator[tuple[str, in
 
 
 def _even(need: int, parts: int, grain: int) -> list[int]:
-    """CPUs dealt over so many NUMA nodes, in multiples of `grain` as far as possible."""
+    """Deal CPUs over so many NUMA nodes, in multiples of `grain` as far as possible."""
     units, rest = divmod(need, grain)
     shares = [grain * (units // parts + (1 if part < units % parts else 0)) for part in range(parts)]
     shares[0] += rest
@@ -303,7 +303,7 @@ def gaps_of(
     amplified: bool,
     bound_by_hosts: bool,
 ) -> list[str]:
-    """Everything about a pod that its queries leave out, one sentence each.
+    """Return everything about a pod that its queries leave out, one sentence each.
 
     `label_keys` are labels that are traits; `amplified`: some hosts advertise more CPUs than they have;
     `bound_by_hosts`: some hosts bind every pod that requests CPUs.
@@ -367,14 +367,14 @@ class PodQueries:
 
 
 class PodTranslation:
-    """Translates pods; nothing is searched or claimed."""
+    """A translator of pods to queries; nothing is searched or claimed."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
 
     def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
-        """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
+        """Return the queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
         view = self._cluster_cache.view(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
         with self._database.read() as connection:

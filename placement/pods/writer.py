@@ -1,7 +1,7 @@
-"""Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
+"""The writing of pods that come and go: rows of pods, and the accounts of the nodes concerned.
 
-Whoever changes the pods of a node locks its host provider and stamps it. So a node whose host still carries
-the stamp with which it was read still has the same pods.
+A transaction that changes the pods of a node locks its host provider and stamps it. So a node with an
+unchanged stamp still has the pods that were read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AVAILABLE = "Available"
 
 
 class PodKey(NamedTuple):
-    """What pods are sought by: a name or, if it is given, a uid."""
+    """A key to find pods by: a name or, if it is given, a uid."""
 
     namespace: str
     name: str
@@ -53,13 +53,13 @@ class PodKey(NamedTuple):
 
 
 class Precondition(NamedTuple):
-    """What must be so for a pod to be released: it has this uid, and its row was written last then."""
+    """A condition for the release of a pod: it has this uid, and its row was last written at `changed_at`."""
 
     uid: str | None = None
     changed_at: str | None = None
 
     def check(self, pod: StoredPod) -> None:
-        """Raises NotFound if it is another pod, Conflict if it was written since."""
+        """Raise NotFound if it is another pod, Conflict if it was written since."""
         if self.uid is not None and pod.uid != canonical_uid(self.uid):
             raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
         if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
@@ -98,7 +98,7 @@ class LockedNodes:
 
 
 class PodWriting:
-    """Lets pods come to nodes and leave them, inside a transaction of the caller."""
+    """A writer that lets pods come to nodes and leave them, inside a transaction of the caller."""
 
     def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
         self._writer = writer
@@ -115,7 +115,7 @@ class PodWriting:
         """Lock nodes that must be as they are in the view. Raises NodeChanged.
 
         Their pods are the known ones, but less may be held than what is due. Only then what is stored is
-        read, owners of CPUs included: nobody ever holds more, so that sums tell. `checks_rules`: a pod comes
+        read, owners of CPUs included: no consumer ever holds more, so sums tell. `checks_rules`: a pod comes
         and the cluster is not locked, so no pod with required anti-affinity may have come since.
         """
         generation = view.rules_generation if checks_rules else None
@@ -133,7 +133,7 @@ class PodWriting:
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
         """Lock nodes as they are now, with what is really stored of them.
 
-        That is less than what follows from the pods where others gave something back that a pod lacked.
+        Less is stored than follows from the pods where other consumers gave back what a pod lacked.
         Raises NodeChanged if the settings of the cluster have changed since the view.
         """
         if not roots:
@@ -151,7 +151,7 @@ class PodWriting:
     def check_namesakes(
         self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
     ) -> None:
-        """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        """Raise NodeChanged unless the pods of that name or uid are the known ones, where they were."""
         # A reservation that is over may be brought back to its node meanwhile.
         if off := [pod.id for pod in known if pod.root_id is None]:
             pods.lock(transaction, off)
@@ -160,7 +160,7 @@ class PodWriting:
             raise NodeChanged("The pod itself changed meanwhile.")
 
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
-        """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
+        """Renew a claim as if it was made now. Raises NodeChanged if the pod is not what it was."""
         if pod.root_id is not None:
             nodes.lock(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
@@ -168,7 +168,7 @@ class PodWriting:
         transaction.records.append(changed(facts.name, pod, claimed="again"))
 
     def end_waits(self, transaction: Transaction, facts: ClusterFacts, waiting: Sequence[StoredPod]) -> None:
-        """Pods on locked nodes need not wait any longer for others of their gang."""
+        """End the wait of pods on locked nodes for others of their gang."""
         pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in waiting})
         providers.touch(transaction, (), {row.root_id for row in waiting if row.root_id is not None})
         transaction.records.extend(changed(facts.name, row, waits=False) for row in waiting)
@@ -187,10 +187,11 @@ class PodWriting:
     ) -> None:
         """Let pods leave, reservations end and one pod arrive on nodes that are locked.
 
-        So is the cluster, alone, if the pod keeps others off. `unreserves`: the pods that leave never ran,
-        so reservations that they ended are brought back where their room is still free.
+        The cluster is locked, too, and alone, if the pod keeps others off. `unreserves`: the pods that leave
+        never ran, so reservations that they ended are brought back where their room is still free.
 
-        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
+        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone if a provider is
+        lost).
         """
         ending = (*ending, arrival.ends) if arrival is not None and arrival.ends else ending
         gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))
@@ -232,12 +233,12 @@ class PodWriting:
 
 
 def keeps_off(arrival: Arrival) -> bool:
-    """Whether a pod comes that keeps others off by required anti-affinity."""
+    """Return whether a pod comes that keeps others off by required anti-affinity."""
     return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
 
 
 def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
-    """What the row of a pod says; `before` is the row it replaces, of the same pod."""
+    """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
     document = arrival.document
     return PodValues(
         namespace=document.namespace,
@@ -268,7 +269,7 @@ def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]
 def _returning(
     transaction: Transaction, facts: ClusterFacts, leaving: Sequence[StoredPod]
 ) -> dict[int, list[StoredPod]]:
-    """The rows of reservations that pods ended which leave, locked, by the host provider they were on."""
+    """Lock and return the rows of reservations that leaving pods had ended, by their former host provider."""
     by_uid = {uid: pod for pod in leaving if (uid := reservation_ended_by(pod))}
     if not by_uid:
         return {}
@@ -294,7 +295,7 @@ def _held(row: StoredPod) -> RecordedPod:
 
 
 def used_by(full_name: str, uid: str) -> str:
-    """The remark on a reservation that one pod has used up."""
+    """Return the remark on a reservation that one pod has used up."""
     return f"used by pod {full_name}, uid {uid}"
 
 
@@ -308,7 +309,7 @@ def bearers_of(
     attributes: PodAttributes,
     gone: Collection[str] = (),
 ) -> dict[str, ConsumerAttributes]:
-    """The attributes of those who hold something of a node that is stored for nobody, or for pods `gone`."""
+    """Return attributes of holders on a node that are stored with nothing, or are among the pods `gone`."""
     bearers = {
         consumer: attributes.kubelet_pod(consumer)
         for consumer in _left_to_kubelet(after)
@@ -322,5 +323,5 @@ def bearers_of(
 
 
 def _left_to_kubelet(state: NodeInfo) -> set[str]:
-    """The consumers that have CPUs only because they are reported: they get theirs when others leave."""
+    """Return the consumers with CPUs by report only: they get theirs when others leave."""
     return {consumer for consumer, _ in state.reported_pods} - {pod.consumer for pod in state.pods}

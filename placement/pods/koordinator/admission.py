@@ -37,7 +37,7 @@ _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 def admission_violations(
     pod: Pod, profile: Profile, old: Pod | None = None, check_sub_priority: bool = True
 ) -> list[str]:
-    """Every admission rule that a pod breaks, in the words `<field>: <kind>: <text>`.
+    """Return every admission rule that a pod breaks, in the form `<field>: <kind>: <text>`.
 
     `old` is the pod before an update. Source: koordinator.md, "Admission rules".
     """
@@ -49,9 +49,9 @@ def admission_violations(
 
 
 def unequal_cpu(pod: Pod) -> Iterator[str]:
-    """The violation of an LSE or LSR pod whose CPU request differs from its limit.
+    """Yield the violation of an LSE or LSR pod with a CPU request that differs from its limit.
 
-    Refused under `design`, else a warning. Source: koordinator.md, "Profiles".
+    It is refused under `design`, else a warning. Source: koordinator.md, "Profiles".
     """
     if not raw_qos(pod).owns_cpus:
         return
@@ -63,7 +63,7 @@ def unequal_cpu(pod: Pod) -> Iterator[str]:
 
 
 def _unequal_memory(pod: Pod) -> Iterator[str]:
-    """The violation of an LSE or LSR pod whose memory request differs from its limit, under `design`.
+    """Yield the violation of an LSE or LSR pod with memory requests unlike its limits, under `design`.
 
     Source: koordinator.md, "Profiles".
     """
@@ -76,7 +76,7 @@ def _unequal_memory(pod: Pod) -> Iterator[str]:
 
 
 def _unbinding(pod: Pod) -> Iterator[str]:
-    """Yield the violation of an LSE or LSR pod whose bind policy gives no CPUs of its own, under `design`.
+    """Yield the violation of an LSE or LSR pod if its bind policy gives no CPUs of its own, under `design`.
 
     Source: koordinator.md, "Profiles".
     """
@@ -88,7 +88,7 @@ def _unbinding(pod: Pod) -> Iterator[str]:
 
 
 def memory_text(quantity: Fraction) -> str:
-    """A quantity of bytes as Kubernetes writes it, with the largest binary suffix that leaves it whole."""
+    """Return bytes as Kubernetes writes them, with the largest binary suffix that leaves them whole."""
     size = -(-quantity // 1)
     for power in range(len(_BINARY_SUFFIXES), 0, -1):
         if not size % 1024**power:
@@ -97,12 +97,12 @@ def memory_text(quantity: Fraction) -> str:
 
 
 def cpu_text(quantity: Fraction) -> str:
-    """A quantity of CPUs as Kubernetes writes it, in thousandths unless it is whole."""
+    """Return a quantity of CPUs as Kubernetes writes it, in thousandths unless it is whole."""
     return str(quantity) if quantity.denominator == 1 else f"{-(-quantity * 1000 // 1)}m"
 
 
 def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
-    """The forbidden changes between two versions of a pod, in the same words.
+    """Yield the forbidden changes between two versions of a pod, in the form of `admission_violations`.
 
     Source: koordinator.md, "Admission rules".
     """

@@ -36,7 +36,7 @@ class ResourceSpec:
     document: Mapping[str, Any] = field(default_factory=dict)
 
     def effective_bind(self, default: str) -> tuple[str, str]:
-        """The required and the preferred bind policy, where `Default` is replaced.
+        """Return the required and the preferred bind policy, where `Default` is replaced.
 
         No preference is the default, too; no requirement stays none. Source: koordinator.md, "Who is bound".
         """
@@ -46,7 +46,7 @@ class ResourceSpec:
 
 
 def read_resource_spec(annotation: Field) -> ResourceSpec:
-    """The spec of a resource-spec annotation, absent or not; what does not parse is reported.
+    """Return the spec of a resource-spec annotation, absent or not; what does not parse is reported.
 
     Source: koordinator.md, "Keys on the pod".
     """
@@ -60,7 +60,7 @@ def read_resource_spec(annotation: Field) -> ResourceSpec:
 
 
 def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, Any]:
-    """The annotation after a pod was bound under a policy, with the policies that were only implied.
+    """Return the annotation after a pod was bound under a policy, with the policies that were only implied.
 
     Nothing changes if no policy applied. Source: koordinator.md, "What is written".
     """
@@ -83,7 +83,7 @@ class NumaTopologySpec:
 
     @property
     def effective_exclusivity(self) -> NumaExclusivity:
-        """What is named, else required exclusivity for pods that set a policy of their own.
+        """Return the named exclusivity, else required exclusivity for pods that set a policy of their own.
 
         Source: koordinator.md, "NUMA exclusivity".
         """
@@ -93,7 +93,7 @@ class NumaTopologySpec:
 
 
 def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
-    """The spec of a numa-topology-spec annotation, absent or not; unknown policies are reported.
+    """Return the spec of a numa-topology-spec annotation, absent or not; unknown policies are reported.
 
     Source: koordinator.md, "Keys on the pod".
     """
@@ -105,7 +105,7 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
 
 
 def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
-    """The policy that host and pod agree on. Raises Refused if both set one and they differ.
+    """Return the policy that host and pod agree on. Raises Refused if both set one and they differ.
 
     Source: koordinator.md, "Effective policy".
     """
@@ -133,11 +133,11 @@ class ResourceStatus:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the pod was given nothing."""
+        """Return whether the pod was given nothing."""
         return not (self.cpus or self.amounts)
 
     def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
-        """What a pod of this exclusivity group holds that was given this; `qos` is what its label names."""
+        """Return the holding of a pod of this exclusivity group with this status; its label names `qos`."""
         return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
 
 
@@ -145,7 +145,7 @@ NOTHING_GIVEN = ResourceStatus()
 
 
 def read_resource_status(annotation: Field) -> ResourceStatus:
-    """The status of a resource-status annotation, absent or not; what does not parse is reported.
+    """Return the status of a resource-status annotation, absent or not; what does not parse is reported.
 
     Source: koordinator.md, "Keys on the pod".
     """
@@ -162,7 +162,7 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
 
 
 def read_told_pools(annotation: Field) -> tuple[int, ...]:
-    """The NUMA nodes of the shared pools that a resource-status annotation names, as far as it is readable.
+    """Return the NUMA nodes of the shared pools in a resource-status annotation, as far as it is readable.
 
     Source: koordinator.md, "CPU lists of containers".
     """
@@ -177,7 +177,7 @@ def _read_amounts(resources: Field) -> dict[str, int]:
 
 
 def status_document(status: ResourceStatus) -> Mapping[str, Any]:
-    """The annotation of a status, NUMA nodes ascending; empty members are left out.
+    """Return the annotation of a status, NUMA nodes ascending; empty members are left out.
 
     Source: koordinator.md, "What is written".
     """
@@ -192,7 +192,7 @@ def status_document(status: ResourceStatus) -> Mapping[str, Any]:
 
 
 def quantities(amounts: Amounts) -> dict[str, str]:
-    """The amounts as Kubernetes writes them."""
+    """Return the amounts as Kubernetes writes them."""
     return {name: _quantity(name, amount) for name, amount in amounts.items()}
 
 

@@ -1,4 +1,4 @@
-"""Gangs: pods of which a number is placed together, or none."""
+"""Gangs: pods that are placed together in a certain number, or not at all."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What is recorded of a pod about its gang; it waits for the others until then, if it does."""
+    """The record of a pod about its gang; it waits for the others until then, if it does."""
 
     gang: str
     least: int
     waits_until: datetime.datetime | None = None
 
     def document(self) -> dict[str, Any]:
-        """The membership as JSON."""
+        """Return the membership as JSON."""
         waits = {} if self.waits_until is None else {"waits_until": self.waits_until.isoformat()}
         return {"gang": self.gang, "least": self.least, **waits}
 
 
 def stored_membership(document: Mapping[str, Any]) -> Membership:
-    """The membership that a stored document describes."""
+    """Return the membership that a stored document describes."""
     until = document.get("waits_until")
     waits_until = None if until is None else datetime.datetime.fromisoformat(until)
     return Membership(document["gang"], document["least"], waits_until)
 
 
 def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
-    """The gang that a pod in this namespace says it is of, if any; what is wrong is reported.
+    """Return the gang that a pod in this namespace says it is of, if any; what is wrong is reported.
 
     Source: koordinator.md, "Gangs".
     """
@@ -85,7 +85,7 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
 
 
 def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:
-    """The gang of a pod whose manifest nobody has checked; None if it says none, or says it wrongly."""
+    """Return the gang of a pod with an unchecked manifest; None if it names none, or names it wrongly."""
     report = Report()
     gang = read_gang(Manifest(Field("Pod", pod, report)), namespace)
     return None if report.findings else gang
@@ -120,7 +120,7 @@ def _together(groups: Field) -> frozenset[str]:
 def with_pod_groups(
     pods: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """The pods with what the PodGroups, to which labels assign them, say of their gangs as annotations."""
+    """Return the pods with annotations about their gangs from the PodGroups to which labels assign them."""
     said = {}
     for group in groups:
         root = Field(POD_GROUP, group, Report(), soft=True)

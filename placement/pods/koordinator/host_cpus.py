@@ -17,7 +17,7 @@ _SPELLED_FLAGS = {"true": True, "false": False}
 
 
 def read_cpu_topology(annotation: Field) -> CpuTopology:
-    """The topology of `{"detail": [{"id", "core", "socket", "node"}]}`; absent = empty.
+    """Return the topology of `{"detail": [{"id", "core", "socket", "node"}]}`; absent = empty.
 
     Refused: members that are not integers, and every inconsistency, each named with its row.
     Source: koordinator.md, "CPU topology".
@@ -40,7 +40,7 @@ def _read_row(detail: Field) -> LogicalCpu | None:
 
 
 def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
-    """The CPUs of a list that the topology has; the others are left out with a warning.
+    """Return the CPUs of a list that the topology has; the others are left out with a warning.
 
     Source: koordinator.md, "CPU topology".
     """
@@ -52,7 +52,7 @@ def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
 
 
 def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
-    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
+    """Return the CPUs that a parsed system-qos-resource annotation takes away from all pods.
 
     None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
     """
@@ -61,7 +61,7 @@ def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
 
 
 def read_shared_pools(annotation: Field) -> tuple[SharedPool, ...]:
-    """The pools of a parsed cpu-shared-pools annotation, as reported, ascending by socket and NUMA node.
+    """Return the pools of a parsed cpu-shared-pools annotation, as reported, by socket and NUMA node.
 
     They only serve diagnosis, so unreadable ones are left out and CPUs are not compared with the topology.
     """
@@ -93,7 +93,7 @@ class PodAllocs(NamedTuple):
 
 
 def read_pod_allocs(allocs: Field, topology: CpuTopology, profile: Profile) -> PodAllocs:
-    """The entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
+    """Return the entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
 
     Unusable entries are left out with a warning. The spellings of the design documents, `cpu` for `cpuset`
     and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`, which
@@ -160,10 +160,10 @@ def _text(entry: Field, key: str) -> str:
 class HostCpus:
     """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated.
 
-    `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
-    holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
-    `reserved` are the unallocatable ones without those of pods that kubelet manages; `system` has those of
-    the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
+    `withheld` are the unallocatable CPUs that unbound pods cannot run on either, though no pod holds them:
+    the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools. `reserved`
+    adds kubelet's reserved CPUs to `withheld`; `system` has the exclusive SYSTEM list. `reported_pods` were
+    given CPUs by a scheduler.
     """
 
     topology: CpuTopology
@@ -177,12 +177,12 @@ class HostCpus:
 
     @property
     def takeover(self) -> Takeover:
-        """How far the host is taken over from kubelet."""
+        """Return how far the host is taken over from kubelet."""
         return takeover_state(self.kubelet, bool(self.kubelet_pods))
 
 
 def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
-    """The CPUs of a host, from its manifests.
+    """Return the CPUs of a host, from its manifests.
 
     Unallocatable are the CPUs of kubelet-managed pods, kubelet's reserved list, the node reservation's list
     and an exclusive SYSTEM list. Each of them fails soft, with a warning.
@@ -211,7 +211,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
 
 
 def _reported(nrt: Manifest, node: Manifest, key: str) -> Field:
-    """The node agent's version of an annotation; the operator's own on the node as long as there is none."""
+    """Return the node agent's version of an annotation; while there is none, the operator's on the node."""
     annotation = nrt.annotation(key)
     return (node.annotation(key) if annotation.value is None else annotation).softly().json()
 
@@ -242,7 +242,7 @@ _REPORT_KEYS = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
 
 
 def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A Node that was imported before, reduced to what its import depends on.
+    """Return a Node that was imported before, reduced to what its import depends on.
 
     Importing it with its reduced topology gives the same host under the name `ANONYMOUS`.
     """
@@ -263,7 +263,7 @@ def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
-    """A NodeResourceTopology that was imported before, reduced likewise."""
+    """Return a NodeResourceTopology that was imported before, reduced to what its import depends on."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "kind": "NodeResourceTopology",

@@ -1,4 +1,4 @@
-"""The policies of a host: those of its labels, its NodeResourceTopology and kubelet, and what pods get."""
+"""The policies of a host, by its labels, its NodeResourceTopology and kubelet, and what pods get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISTRIBUTE_OPTION = "distribute-cpus-across-numa"
 
 
 class HostBindPolicy(StrEnum):
-    """How a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
+    """A policy by which a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
 
     NONE = "None"
     FULL_PCPUS_ONLY = "FullPCPUsOnly"
@@ -31,7 +31,7 @@ _POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPR
 def host_bind_policy(
     label: str, kubelet: KubeletPolicy, profile: Profile = Profile.KOORD_SCHEDULER
 ) -> HostBindPolicy:
-    """The effective policy of a host with that label, which counts as None if unknown.
+    """Return the effective policy of a host with that label, which counts as None if unknown.
 
     Kubelet's option full-pcpus-only beats a SpreadByPCPUs label; under `design` the label beats the option.
     Source: koordinator.md, "Effective host bind policy".
@@ -46,7 +46,7 @@ def host_bind_policy(
 
 
 def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tuple[str, bool]:
-    """The policy a bound pod gets on a host and whether it is strict; empty policies are not set.
+    """Return the policy a bound pod gets on a host and whether it is strict; empty policies are not set.
 
     What the pod requires comes first, then the host (both strict), then what the pod prefers.
     Source: koordinator.md, "Strict bind policy".
@@ -56,7 +56,7 @@ def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tupl
 
 
 def translate_topology_policy(entry: str, profile: Profile) -> NumaPolicy | None:
-    """The policy that one entry of topologyPolicies stands for; None if it is not recognised.
+    """Return the policy that one entry of topologyPolicies stands for; None if it is not recognised.
 
     Plain, pod level and container level spellings of the three aligning policies are recognised, except
     `SingleNUMANodeContainerLevel` under `koord-scheduler`. Source: koordinator.md, "topologyPolicies".
@@ -68,13 +68,13 @@ def translate_topology_policy(entry: str, profile: Profile) -> NumaPolicy | None
 
 
 def first_topology_policy(entries: Sequence[str], profile: Profile) -> NumaPolicy | None:
-    """The policy of the first recognised entry of topologyPolicies; None if there is none."""
+    """Return the policy of the first recognised entry of topologyPolicies; None if there is none."""
     translated = (translate_topology_policy(entry, profile) for entry in entries)
     return next((policy for policy in translated if policy is not None), None)
 
 
 def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
-    """The strategy a host's label stands for; None = not said, the cluster's setting applies.
+    """Return the strategy of a host's label; None if it is empty, so that the cluster's setting applies.
 
     Anything but MostAllocated means emptiest first; DistributeEvenly is more than that only under `design`.
     Source: koordinator.md, "Keys on the node", "Profiles".
@@ -90,7 +90,7 @@ def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
 
 @dataclass(frozen=True, slots=True)
 class HostPolicies:
-    """Effective policies; a NUMA policy or strategy of None is not said and left to the cluster's setting.
+    """The effective policies of a host; a NUMA policy or strategy of None is left to the cluster's setting.
 
     `distributes_over_numa`: kubelet splits what needs several NUMA nodes evenly over them.
     `whole_cores_only`: no CPU policies but FullPCPUs and NUMANodeLevel have an effect.
@@ -106,7 +106,7 @@ class HostPolicies:
 def read_host_policies(
     node: Manifest, topology_policies: Field, kubelet: KubeletPolicy, profile: Profile
 ) -> HostPolicies:
-    """The effective policies of a host; unknown and overruled values are warnings.
+    """Return the effective policies of a host; unknown and overruled values are warnings.
 
     Source: koordinator.md, "Keys on the node", "topologyPolicies", "Profiles".
     """

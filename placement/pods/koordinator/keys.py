@@ -62,16 +62,16 @@ class KubeletPolicy:
 
     @property
     def is_static(self) -> bool:
-        """Whether kubelet pins CPUs itself."""
+        """Return whether kubelet pins CPUs itself."""
         return self.policy == STATIC
 
     def has_option(self, name: str) -> bool:
-        """Whether the static policy runs with that option; other policies have none."""
+        """Return whether the static policy runs with that option; other policies have none."""
         return self.is_static and self.options.get(name) == "true"
 
 
 class Takeover(StrEnum):
-    """Whether Koordinator has taken the CPUs of a host over from kubelet's static CPU manager."""
+    """A state of taking the CPUs of a host over from kubelet's static CPU manager to Koordinator."""
 
     MIXED = "mixed"
     TAKEN_OVER = "taken over"
@@ -79,7 +79,7 @@ class Takeover(StrEnum):
 
 
 def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
-    """The policy of a parsed cpu-manager-policy annotation; what cannot be read counts as not reported."""
+    """Return the policy of a parsed cpu-manager-policy annotation; unreadable parts count as not reported."""
     policy = annotation.member("policy").text() or ""
     if policy not in (STATIC, "none", ""):
         annotation.member("policy").warn(f"unknown CPU manager policy {policy!r}")
@@ -89,7 +89,7 @@ def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
 
 
 def takeover_state(kubelet: KubeletPolicy, has_kubelet_pods: bool) -> Takeover:
-    """Mixed while kubelet pins CPUs or may pin them, taken over when it does not, blind if not reported.
+    """Return mixed while kubelet pins CPUs or may pin them, taken over if not, blind if not reported.
 
     Source: koordinator.md, "Taking a host over".
     """

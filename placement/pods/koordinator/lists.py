@@ -12,14 +12,14 @@ _TOPOLOGY = "NodeResourceTopology"
 
 
 class NodeManifests(NamedTuple):
-    """What describes one node."""
+    """The manifests that describe one node."""
 
     node: Mapping[str, Any]
     topology: Mapping[str, Any] | None
 
 
 def node_manifests(documents: list[Any]) -> NodeManifests:
-    """The Node and the NodeResourceTopology among the documents, List objects opened.
+    """Return the Node and the NodeResourceTopology among the documents, List objects opened.
 
     Also takes one object {"node": ..., "nodeResourceTopology": ...}. Raises BadRequest.
     """
@@ -27,7 +27,7 @@ def node_manifests(documents: list[Any]) -> NodeManifests:
 
 
 def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
-    """The same for any number of nodes: by name, in order of first appearance. Raises BadRequest."""
+    """Return the manifests of any number of nodes by name, in order of appearance. Raises BadRequest."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for manifest in _flattened(documents):
         metadata = manifest.get("metadata")
@@ -41,12 +41,12 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
 
 
 def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """The one Pod among the documents. Raises BadRequest."""
+    """Return the one Pod among the documents. Raises BadRequest."""
     return _one_of_kind("Pod", documents)
 
 
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
+    """Return any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
 
     Raises BadRequest for anything else.
     """
@@ -58,12 +58,12 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
 
 
 def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """The one Reservation among the documents. Raises BadRequest."""
+    """Return the one Reservation among the documents. Raises BadRequest."""
     return _one_of_kind("Reservation", documents)
 
 
 def reservations_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Any number of Reservations, List objects opened. Raises BadRequest for anything else."""
+    """Return any number of Reservations, List objects opened. Raises BadRequest for anything else."""
     return _of_kind("Reservation", documents)
 
 

@@ -47,7 +47,7 @@ class NodeImport:
     """A host as its two manifests describe it.
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
+    ids of the topology, except in the reported pools. `withheld` CPUs are in no pool either, and
     no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
     by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
     `reported_pods` were given CPUs by a scheduler.
@@ -82,17 +82,17 @@ def import_node(
     profile: str = "design",
     labels: Collection[str] = (),
 ) -> NodeImport:
-    """What a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
+    """Return what a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
 
     `labels` are the keys of labels that become traits.
 
-    The same manifests always give the same value. Raises ManifestError with every finding at once.
+    Equal manifests always give equal values. Raises ManifestError with every finding at once.
     Source: koordinator.md, "Host ingestion, recovery and pools", "Placement mapping".
     """
     report = Report()
     reading = _read_profile(profile)
     host, topology = _read_manifests(node, nrt, report)
-    # What pods choose it by is read anew when pods come, and told of now.
+    # What pods choose nodes by is read anew when pods come; findings about it are reported now.
     read_attributes(node, report)
     identity = _read_identity(cluster, host, report)
     names = ResourceNames()
@@ -138,9 +138,9 @@ def import_like(
     like: NodeImport,
     labels: Collection[str] = (),
 ) -> NodeImport | None:
-    """What `import_node` says of manifests whose canonical form gave `like`, which need not be read in full.
+    """Return what `import_node` returns for manifests with the canonical form of `like`, without a full read.
 
-    None where there is anything to say about them that `like` does not say: then all of them must be read.
+    Returns None if there are findings or warnings that `like` lacks: then the manifests must be read in full.
     """
     report = Report()
     host, _ = _read_manifests(node, nrt, report)

@@ -51,14 +51,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class ReservationAffinity:
-    """The reservations that a pod accepts: the one of this name, else those to which all the rest applies."""
+    """The reservations that a pod accepts: the one of this name, else all to which the rest applies."""
 
     name: str = ""
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
 
     def accepts(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a reservation will do. Source: koordinator.md, "Reservations"."""
+        """Return whether the pod accepts a reservation. Source: koordinator.md, "Reservations"."""
         if self.name:
             return self.name == name
         if any(labels.get(key) != text for key, text in self.selector):
@@ -68,9 +68,9 @@ class ReservationAffinity:
 
 
 def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
-    """The affinity of a reservation-affinity annotation, None if there is none.
+    """Return the affinity of a reservation-affinity annotation, None if there is none.
 
-    With one the pod must use a reservation. What does not parse is reported.
+    With an affinity the pod must use a reservation. What does not parse is reported.
     Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
@@ -92,7 +92,7 @@ MECHANISM = "NodeNUMAResource"
 
 @dataclass(frozen=True)
 class PodRequest:
-    """What a pod asks of any host; equal requests get equal answers.
+    """A request of a pod to any host; equal requests get equal answers.
 
     `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
     the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
@@ -124,17 +124,17 @@ class PodRequest:
 
     @property
     def milli_cpus(self) -> int:
-        """The requested millicores."""
+        """Return the requested millicores."""
         return self.amounts.get("cpu", 0)
 
     @property
     def is_fractional(self) -> bool:
-        """Whether the request is no whole number of CPUs."""
+        """Return whether the request is not a whole number of CPUs."""
         return bool(self.milli_cpus % 1000)
 
 
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
-    """What a pod asks of any host; None if it requests nothing at all.
+    """Return what a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
     the pod. Source: koordinator.md, "Who is bound".
@@ -165,7 +165,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 def _bind_policies(
     pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
 ) -> tuple[BindPolicy, BindPolicy]:
-    """The required and the preferred policy of a pod that is bound, else none."""
+    """Return the required and the preferred policy of a pod that is bound, else none."""
     required, preferred = spec.effective_bind(settings.default_bind_policy)
     effective = required or preferred
     if (
@@ -186,7 +186,7 @@ def _known_policy(policy: str) -> BindPolicy:
 
 
 def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
-    """The level of a pod with that spec; unknown ones behave as none.
+    """Return the level of a pod with that spec; unknown ones behave as none.
 
     Source: koordinator.md, "Keys on the pod", "Profiles".
     """
@@ -196,7 +196,7 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
 
 
 def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
-    """The group that a pod names, empty if none; what cannot be read is reported.
+    """Return the group that a pod names, empty if none; what cannot be read is reported.
 
     Source: koordinator.md, "Exclusivity groups".
     """
@@ -205,12 +205,12 @@ def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
 
 
 def _is_latency_sensitive(pod: Pod) -> bool:
-    """Whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
+    """Return whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
     return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
 
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
-    """The limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
+    """Return the limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
     if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
         return None
@@ -223,7 +223,7 @@ def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> i
 
 
 def _read_designated(pod: Pod) -> ResourceStatus | None:
-    """The status a pod arrives with, if a scheduling hint names this mechanism and no host is chosen yet."""
+    """Return the status a pod comes with, if a scheduling hint names this mechanism and no host is chosen."""
     hint = pod.manifest.annotation(keys.SCHEDULING_HINT).json()
     if pod.host or not _names_mechanism(hint):
         return None
@@ -259,14 +259,14 @@ class PodImport:
 
     @property
     def amounts(self) -> Amounts:
-        """What it requests of its host as a whole."""
+        """Return what it requests of its host as a whole."""
         return {} if self.request is None else self.request.amounts
 
 
 def import_pod(
     document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
 ) -> PodImport:
-    """What a parsed Pod asks of hosts under the settings of its cluster; `old` is the Pod before an update.
+    """Return what a parsed Pod asks of hosts under its cluster's settings; `old` is the Pod before an update.
 
     Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
     Source: koordinator.md, "Who is bound", "Admission rules".
@@ -311,7 +311,7 @@ def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
         return None  # admission has a finding about every pod that no host can take
 
 
-# Reading pods like those that were read before.
+# Reading pods that are like pods read before.
 #
 # Pods of one controller differ in their names and uids, and in much that says nothing about where they may
 # go; and an extender asks about the same pod several times.
@@ -319,7 +319,7 @@ def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 
 _READINGS_KEPT = 512
 _LONGEST_KEPT = 2**14
-# The last format of marshal in which equal values are equal bytes, whoever else refers to them.
+# The last format of marshal in which equal values are equal bytes, whatever else refers to them.
 _PLAIN_FORMAT = 2
 
 # Members by name, with what is read of each: all of it (None), members, or members of each element of a list.
@@ -342,14 +342,14 @@ _READ: dict[str, Any] = {
     },
     "status": dict.fromkeys(("phase", "qosClass")),
 }
-# Of these it only matters that they are there.
+# Only the presence of these matters.
 _NAMES = {"name": "any", "uid": "any"}
 
 
 def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodImport:
-    """What `import_pod` says of a Pod, remembered for others that say the same; only to be read.
+    """Return what `import_pod` returns for a Pod, remembered for equal ones; only to be read.
 
-    It is read of the very bytes by which it is found again, and in these no two types look alike. So pods
+    It is read from the very bytes that are its key, and in these no two types look alike. So pods
     that differ in anything that is read never share it, as long as `what_is_read` leaves out none of that.
     Raises ManifestError, which is never remembered.
     """
@@ -358,7 +358,7 @@ def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodI
         if len(text) <= _LONGEST_KEPT:
             return _read(text, settings)
     except (ManifestError, ValueError):
-        pass  # Errors are told of the manifest as it came, and marshal knows only what JSON may hold.
+        pass  # Errors are about the manifest as it came, and marshal knows only what JSON may hold.
     return import_pod(document, settings)
 
 
@@ -368,7 +368,7 @@ def _read(text: bytes, settings: SchedulerSettings) -> PodImport:
 
 
 def what_is_read(document: Mapping[str, Any]) -> Any:
-    """A Pod without what `import_pod` does not look at; if it has a name and a uid, with those of any pod."""
+    """Return a Pod without what `import_pod` ignores; if it has both a name and a uid, with fixed ones."""
     read = _part(document, _READ)
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):

@@ -13,7 +13,7 @@ _COMPUTE = ("cpu", "memory")
 
 
 class PriorityClass(StrEnum):
-    """How important a pod is; `UNSET` if the pod does not say."""
+    """The importance of a pod; `UNSET` if the pod does not say."""
 
     PROD = "koord-prod"
     MID = "koord-mid"
@@ -31,7 +31,7 @@ _BANDS = {
 
 
 def raw_priority(pod: Pod) -> PriorityClass:
-    """The class of the label, even if it names none that exists, else of the band of `spec.priority`.
+    """Return the class of the label, even if it names none that exists, else of the band of `spec.priority`.
 
     Source: koordinator.md, "Priority class".
     """
@@ -43,7 +43,7 @@ def raw_priority(pod: Pod) -> PriorityClass:
 
 
 class QosClass(StrEnum):
-    """What a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names no class.
+    """A class: what a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names none.
 
     Every rule that depends on the class is a question that the class answers.
     Source: koordinator.md, "QoS class".
@@ -58,42 +58,42 @@ class QosClass(StrEnum):
 
     @property
     def owns_cpus(self) -> bool:
-        """Whether its pods get CPUs of their own, so that they must request whole ones."""
+        """Return whether its pods get CPUs of their own, so that they must request whole ones."""
         return self in (QosClass.LSE, QosClass.LSR)
 
     @property
     def shares_with_best_effort(self) -> bool:
-        """Whether best-effort pods may run on the CPUs that its pods own."""
+        """Return whether best-effort pods may run on the CPUs that its pods own."""
         return self is not QosClass.LSE
 
     @property
     def uses_ls_pools(self) -> bool:
-        """Whether its pods run in the pools of latency-sensitive pods."""
+        """Return whether its pods run in the pools of latency-sensitive pods."""
         return self is QosClass.LS
 
     @property
     def uses_system_cpus(self) -> bool:
-        """Whether its pods run on the CPUs that a node keeps for the system."""
+        """Return whether its pods run on the CPUs that a node keeps for the system."""
         return self is QosClass.SYSTEM
 
     @property
     def is_best_effort(self) -> bool:
-        """Whether its pods run on what others leave, and may request batch resources."""
+        """Return whether its pods run on what others leave, and may request batch resources."""
         return self is QosClass.BE
 
     @property
     def default_priority(self) -> PriorityClass:
-        """The priority class of its pods that name none."""
+        """Return the priority class of its pods that name none."""
         return PriorityClass.BATCH if self.is_best_effort else PriorityClass.PROD
 
     @property
     def forbidden_priorities(self) -> frozenset[PriorityClass]:
-        """The priority classes that its pods must not have; some must name one."""
+        """Return the priority classes that its pods must not have; some must name one."""
         return _FORBIDDEN_PRIORITIES.get(self, frozenset())
 
     @property
     def contradicting_priorities(self) -> frozenset[PriorityClass]:
-        """The priority classes that its pods must not name, where the label alone selects the class.
+        """Return the priority classes that its pods must not name, where the label alone selects the class.
 
         Source: koordinator.md, "The label alone".
         """
@@ -117,7 +117,7 @@ class KubernetesQos(StrEnum):
 
 
 def raw_qos(pod: Pod) -> QosClass:
-    """The class a pod's label names; UNSET if it names none that exists. Annotations do not count.
+    """Return the class a pod's label names; UNSET if it names none that exists. Annotations do not count.
 
     Source: koordinator.md, "QoS class".
     """
@@ -126,7 +126,7 @@ def raw_qos(pod: Pod) -> QosClass:
 
 
 def kubernetes_qos(pod: Pod) -> KubernetesQos:
-    """The class its status reports, else the one that follows from cpu and memory of all containers.
+    """Return the class its status reports, else the one that follows from cpu and memory of all containers.
 
     Source: koordinator.md, "QoS class".
     """
@@ -146,7 +146,7 @@ def kubernetes_qos(pod: Pod) -> KubernetesQos:
 
 
 def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
-    """The class of the label, else what the Kubernetes class stands for, never UNSET.
+    """Return the class of the label, else what the Kubernetes class stands for, never UNSET.
 
     Source: koordinator.md, "QoS class".
     """
@@ -159,7 +159,7 @@ def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
 
 
 def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
-    """How a pod is treated on the host it runs on, where kubelet has that policy.
+    """Return how a pod is treated on the host it runs on, where kubelet has that policy.
 
     Without a label a Guaranteed pod with whole CPUs counts as LSR where kubelet is static and pins them, and
     otherwise runs in the LS pool like a Burstable one. Source: koordinator.md, "QoS class".
@@ -170,7 +170,7 @@ def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
 
 
 def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
-    """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
+    """Return whether a pod may get CPUs of its own wherever it runs: LSE and LSR pods of class prod may.
 
     `guaranteed` is what Guaranteed stands for where the priority class is derived.
     Source: koordinator.md, "Who is bound".

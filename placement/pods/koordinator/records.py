@@ -36,17 +36,17 @@ NO_HOLDING = Holding()
 
 @dataclass(frozen=True, slots=True)
 class RecordedPod:
-    """Who a pod is, what it requests of its node as a whole, and what it holds there.
+    """A pod on a node: its identity, what it requests of the node as a whole, and what it holds there.
 
     `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
     `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
     `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
-    nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
-    while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
-    from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
-    `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
-    or apart, `affinity` is what it wants itself, `membership` that of its gang. `is_leaving`: it is being
-    deleted, and so counts for no topology spread.
+    nodes of the pools in which it has to stay, if not in all. `unreadable`: findings about its
+    resource-status; while there are any, its CPUs are unknown. `reservation` is the consumer that is the
+    reservation it takes from, if it takes from one; `keeps` has the terms if it is a reservation itself,
+    which has no namespace. `slots` is how many of its node's pods it counts as. By `labels` other pods want
+    it near or apart, `affinity` is what it wants itself, `membership` is about its gang. `is_leaving`: it is
+    being deleted, and so counts for no topology spread.
     """
 
     namespace: str
@@ -70,11 +70,11 @@ class RecordedPod:
 
     @property
     def full_name(self) -> str:
-        """`namespace/name`."""
+        """Return `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     def document(self) -> dict[str, Any]:
-        """The pod as JSON to be stored, without names and uid."""
+        """Return the pod as JSON to be stored, without names and uid."""
         holding = self.holding
         members: dict[str, Any] = {
             "consumer": self.consumer,
@@ -95,12 +95,12 @@ class RecordedPod:
             "membership": None if self.membership is None else self.membership.document(),
             "leaving": self.is_leaving,
         }
-        # Rows without labels are those of releases that wrote none.
+        # Rows without labels were written by releases that stored none.
         return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """The pod that a stored document describes."""
+    """Return the pod that a stored document describes."""
     holding = Holding(
         cpus=parse_cpu_list(document.get("cpus", "")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
@@ -132,7 +132,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
 
 
 def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
-    """What to note about the pool of a pod: nothing if its label says the same, or it has CPUs of its own."""
+    """Return the class to record for a pod's pool: empty if its label names it, or it has CPUs of its own."""
     return "" if holding.cpus or treated_as == qos else str(treated_as)
 
 
@@ -149,7 +149,7 @@ def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """What to record for a pod: nothing, its holding, or that its holding is unknown.
+    """A record for a pod: nothing, its holding, or that its holding is unknown.
 
     `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
     its host, as its CPUs could be handed out a second time.
@@ -160,7 +160,7 @@ class PodRecord:
 
 
 def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
-    """What a pod holds on its host; nothing before it has one, after it ended, or if it was given nothing.
+    """Return what a pod holds on its host: nothing before it has one, after it ended, or if it got nothing.
 
     A resource-status is taken as it is. Source: koordinator.md, "Recovery from pods".
     """
@@ -184,7 +184,7 @@ class RunningPod:
     `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
     label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
     `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
-    nodes whose shared pools it was told. Of its `rules` and its `gang`, what cannot be read has no effect.
+    nodes of the shared pools in its status. Of its `rules` and its `gang`, what cannot be read has no effect.
     """
 
     phase: str
@@ -207,7 +207,7 @@ def import_running_pod(
     kubelet: KubeletPolicy,
     old: Mapping[str, Any] | None = None,
 ) -> RunningPod:
-    """What a parsed Pod says about its place on a host with that kubelet; `old` is the Pod before an update.
+    """Return what a parsed Pod says about its place on a host with that kubelet; `old` is its former version.
 
     Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
     resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
@@ -239,7 +239,7 @@ def import_running_pod(
 
 
 def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
-    """A warning if a pod holds CPUs that its host does not have; they do not count.
+    """Return a warning if a pod holds CPUs that its host does not have; they do not count.
 
     Source: koordinator.md, "Recovery from pods".
     """
@@ -249,21 +249,21 @@ def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
 
 # Which part of a running pod's resource-status counts: no more than the pod may have.
 #
-# A user who may write pods may write that annotation, so it does not prove that CPUs were given.
+# Users that may write pods may write that annotation, so it does not prove that CPUs were given.
 
 
 def may_own_cpus(pod: RunningPod, host_binds_all: bool) -> bool:
-    """Whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
+    """Return whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
     return pod.qos.owns_cpus or host_binds_all
 
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """What a pod may have on its node: whether CPUs of its own, and how much it requests.
+    """The limits of a pod on its node: whether it may have CPUs of its own, and how much it requests.
 
     `taken` are CPUs that other pods have or no pod may have, `kept` is what the pod was recorded with before.
-    It stays as long as the pod claims it: after a resize in place to less a node agent goes on to pin the pod
-    to all CPUs that its annotation names.
+    It stays as long as the pod claims it: after a resize in place to less, a node agent still pins the pod to
+    all CPUs that its annotation names.
     """
 
     owns_cpus: bool
@@ -273,10 +273,10 @@ class Entitlement:
     kept: Holding
 
     def limit(self, claimed: Holding) -> tuple[Holding, tuple[str, ...]]:
-        """The part of a claim that counts, and warnings about the rest.
+        """Return the part of a claim that counts, and warnings about the rest.
 
-        Of a claim for more CPUs than requested, or than are kept, as many count: of those that exist and that
-        no other pod has, first those it had before, then whole cores, then lowest numbers.
+        If a claim has more CPUs than are requested or kept, only as many count: CPUs that exist and that no
+        other pod has, first the ones it had before, then whole cores, then lowest numbers.
         """
         cpus, amounts = self._cpus(claimed.cpus), self._amounts(claimed.amounts)
         findings = []
@@ -313,7 +313,7 @@ class Entitlement:
         return frozenset(sorted(usable, key=rank)[:most])
 
     def _amounts(self, claimed: NumaAmounts) -> NumaAmounts:
-        """NUMA nodes in the order of their ids, until nothing that was requested or is kept is left."""
+        """Count amounts of NUMA nodes in the order of their ids, up to what is requested or kept."""
         names = {name for row in claimed.values() for name in row}
         left = {name: max(self.requests.get(name, 0), _total(self.kept.amounts, name)) for name in names}
         counted: dict[int, dict[str, int]] = {}

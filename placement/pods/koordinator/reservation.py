@@ -13,7 +13,7 @@ from placement.common.manifest import Field, Manifest, Report, read_duration, re
 from placement.pods.koordinator import keys
 from placement.pods.manifests.selection import LabelSelector, read_label_selector
 
-# Who may use a reservation: one pod, the pods of a controller, or those with certain labels.
+# The owners of a reservation: one pod, the pods of a controller, or pods with certain labels.
 
 
 _OBJECT = ("uid", "name", "namespace", "apiVersion")
@@ -32,7 +32,7 @@ class Controller:
     controller: bool | None = None
 
     def owns(self, pod: Field, namespace: str) -> bool:
-        """Whether a pod in that namespace names such an owner."""
+        """Return whether a pod in that namespace names such an owner."""
         if self.namespace not in ("", namespace):
             return False
         return any(self._is(reference) for reference in pod.member("ownerReferences").elements())
@@ -43,7 +43,7 @@ class Controller:
         return all(reference.member(name).value == text for name, text in self.texts)
 
     def document(self) -> dict[str, Any]:
-        """The reference as JSON."""
+        """Return the reference as JSON."""
         found: dict[str, Any] = dict(self.texts)
         if self.namespace:
             found["namespace"] = self.namespace
@@ -59,7 +59,7 @@ class Owner:
     selector: LabelSelector | None = None
 
     def matches(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
+        """Return whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
         metadata = Field("Pod", pod, Report(), soft=True).member("metadata")
         namespace = metadata.member("namespace").text() or ""
         if self.pod is not None:
@@ -72,7 +72,7 @@ class Owner:
         return self.selector is None or self.selector.holds(labels)
 
     def document(self) -> dict[str, Any]:
-        """The owner as JSON."""
+        """Return the owner as JSON."""
         members = {
             "object": None if self.pod is None else dict(self.pod),
             "controller": None if self.controller is None else self.controller.document(),
@@ -82,7 +82,7 @@ class Owner:
 
 
 def read_owners(owners: Field) -> tuple[Owner, ...]:
-    """The owners in `Reservation.spec.owners`; at least one, and each says something.
+    """Return the owners in `Reservation.spec.owners`; at least one, and each says something.
 
     Source: koordinator.md, "Reservations".
     """
@@ -117,11 +117,11 @@ def _texts(reference: Field, names: tuple[str, ...]) -> Texts:
     return tuple((name, text) for name, text in texts if text)
 
 
-# The terms of a reservation: who may use it, how often, how much of it, and until when.
+# The terms of a reservation: its owners, how often and how much of it they may use, and until when.
 
 
 class AllocatePolicy(StrEnum):
-    """Whether owners may take beyond what the reservation has left; only Restricted forbids it."""
+    """A policy on taking beyond what a reservation has left; only Restricted forbids it to owners."""
 
     DEFAULT = ""
     ALIGNED = "Aligned"
@@ -130,10 +130,10 @@ class AllocatePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReservationTerms:
-    """Who may use a reservation, and how.
+    """The terms of a reservation: its owners, and how they may use it.
 
     `allocate_once`: the first owner ends it. `order`: of several reservations on a node the lowest is used
-    first, 0 is none. `labels` are those of the Reservation, by which pods choose. An `unschedulable` one
+    first, 0 is none. `labels` belong to the Reservation: pods choose by them. An `unschedulable` one
     takes no further owners. `since` is when it was made, `expires_at` when it ends, UTC without a zone, None
     if never.
     """
@@ -149,19 +149,19 @@ class ReservationTerms:
 
     @property
     def restricted(self) -> bool:
-        """Whether owners get nothing beyond what is left of it."""
+        """Return whether owners get nothing beyond what is left of it."""
         return self.policy is AllocatePolicy.RESTRICTED
 
     def is_over(self, now: datetime.datetime) -> bool:
-        """Whether it has expired."""
+        """Return whether it has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
     def owned_by(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
+        """Return whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
         return not self.unschedulable and any(owner.matches(pod) for owner in self.owners)
 
     def document(self) -> dict[str, Any]:
-        """The terms as JSON to be stored."""
+        """Return the terms as JSON to be stored."""
         return {
             "owners": [owner.document() for owner in self.owners],
             "since": self.since.isoformat(),
@@ -175,7 +175,7 @@ class ReservationTerms:
 
 
 def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
-    """The terms that a stored document describes."""
+    """Return the terms that a stored document describes."""
     expires_at = document.get("expires_at")
     return ReservationTerms(
         owners=read_owners(Field("owners", document["owners"], Report())),
@@ -207,7 +207,7 @@ _ORDER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ReservationImport:
-    """What a manifest says about a reservation; `template` is the Pod that it stands for, without a name.
+    """A reservation as its manifest describes it; `template` is the Pod that it stands for, without a name.
 
     `dated`: it says when it was created. `ends`: it names the moment at which it expires, rather than how
     long it lasts.
@@ -222,7 +222,7 @@ class ReservationImport:
     warnings: tuple[str, ...]
 
     def seen_first(self, since: datetime.datetime) -> ReservationImport:
-        """The same if it was seen first then: its time began then, unless it says when it was created."""
+        """Return the reservation with a time that began at `since`, unless it says when it was created."""
         if self.dated:
             return self
         end = self.terms.expires_at
@@ -232,7 +232,7 @@ class ReservationImport:
 
 
 def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> ReservationImport:
-    """What a parsed Reservation says; its template is not judged, that is for `import_pod`.
+    """Return what a parsed Reservation says; its template is not judged, that is for `import_pod`.
 
     Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
     Source: koordinator.md, "Reservations".
@@ -289,7 +289,7 @@ def _policy(policy: Field) -> AllocatePolicy:
 
 
 def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
-    """When a reservation expires that began then; a ttl of 0 is never."""
+    """Return when a reservation that begins at `begin` expires; a ttl of 0 is never."""
     ttl, expires = spec.member("ttl"), spec.member("expires")
     if expires.value is not None:
         if ttl.value is not None:

@@ -1,4 +1,4 @@
-"""The scheduler settings of a cluster, and how people write them."""
+"""The scheduler settings of a cluster, and their written form."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class SchedulerSettings:
 
     @property
     def follows_design(self) -> bool:
-        """Whether what the design documents promise beats what the running scheduler does."""
+        """Return whether what the design documents promise beats what the running scheduler does."""
         return self.profile is Profile.DESIGN
 
     @property
     def numa_strategy(self) -> NumaStrategy:
-        """The strategy of hosts that name none."""
+        """Return the strategy of hosts that name none."""
         strategy = self.default_numa_strategy
         if strategy is None:
             fullest_first = favours_full(self.numa_scoring)
@@ -80,7 +80,7 @@ class SchedulerSettings:
 
 
 def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
-    """The scheduler settings in the settings of a cluster; what is absent has its default.
+    """Return the scheduler settings in the settings of a cluster; what is absent has its default.
 
     Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
     """
@@ -105,7 +105,7 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
 
 
 def node_labels(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of the labels that become traits of hosts."""
+    """Return the keys of the labels that become traits of hosts."""
     return _read_labels(Field(NODE_LABELS, document.get(NODE_LABELS), Report()))
 
 

@@ -47,7 +47,7 @@ class NodeReservation:
 
 
 def read_reservation(annotation: Field) -> NodeReservation:
-    """The reservation a parsed annotation describes; what cannot be read is ignored with a warning.
+    """Return the reservation a parsed annotation describes; what cannot be read is ignored with a warning.
 
     An explicit CPU list wins over the quantity of `cpu`. Source: koordinator.md, "Reservation annotation".
     """
@@ -65,7 +65,7 @@ def read_reservation(annotation: Field) -> NodeReservation:
 
 
 def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
-    """What a node's parsed reservation annotation takes from its allocatable, by Kubernetes resource name.
+    """Return what a node's parsed reservation annotation takes from its allocatable, by resource name.
 
     `cpu` is the length of the CPU list if a readable one is given. Nothing is taken with ReservedCPUsOnly,
     and no batch resources ever. Source: koordinator.md, "Reservation annotation".
@@ -83,7 +83,7 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
 
 
 def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
-    """The ratios above 1 of a parsed resource-amplification-ratio annotation by Kubernetes resource name.
+    """Return the ratios above 1 of a parsed resource-amplification-ratio annotation, by resource name.
 
     Ratios up to 1 have no effect. Refused: ratios that are not finite numbers.
     Source: koordinator.md, "CPU amplification".
@@ -112,10 +112,10 @@ class Zone:
 
 
 def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
-    """The zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
+    """Return the zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
 
     Refused: NUMA nodes or resources listed twice, amounts that are no quantities or negative, resource names
-    that cannot be told apart as classes, ids beyond what a topology may have.
+    that are not distinct as classes, ids beyond what a topology may have.
     Source: koordinator.md, "Unallocatable CPUs", "NUMA amounts".
     """
     found: dict[int, Zone] = {}
@@ -159,7 +159,7 @@ def _read_amounts(resources: Field, names: ResourceNames) -> Mapping[str, int]:
 def host_inventories(
     allocatable: Field, reserved: Mapping[str, Fraction], offered_below: Collection[str], names: ResourceNames
 ) -> dict[str, Inventory]:
-    """What the host as a whole offers: `status.allocatable`, less what its reservation annotation takes.
+    """Return what the host as a whole offers: `status.allocatable`, less what its reservation takes.
 
     Classes that its NUMA nodes offer are left to them, so that nothing is offered twice.
     Source: koordinator.md, "Resource classes", "Reservation annotation".
@@ -179,7 +179,7 @@ def host_inventories(
 
 @dataclass(frozen=True, slots=True)
 class NumaSupply:
-    """All that decides what NUMA nodes offer; `field` is the place of the zones, for warnings.
+    """The facts that decide what NUMA nodes offer; `field` is the place of the zones, for warnings.
 
     `ratios` apply to amounts that are not multiplied yet, which reported ones may be (`zones_amplified`).
     """
@@ -192,7 +192,7 @@ class NumaSupply:
     zones_amplified: bool
 
     def inventories(self, numa: int) -> dict[str, Inventory]:
-        """What that NUMA node offers; what unallocatable CPUs stand for is reserved.
+        """Return what that NUMA node offers; the share of unallocatable CPUs is reserved.
 
         The capacity is what the scheduler counts with (`numa_capacity`): 1000 millicores for each
         unallocatable CPU are taken off first, then the rest is multiplied.
@@ -228,9 +228,9 @@ class NumaSupply:
 def core_inventories(
     topology: CpuTopology, reserved: CpuSet, bind_policy: HostBindPolicy
 ) -> dict[CoreId, Inventory]:
-    """The threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
+    """Return the threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
 
-    CPUs of pods that kubelet manages are not reserved: those pods are consumers that hold them.
+    CPUs of pods that kubelet manages are not reserved: these pods are consumers that hold them.
     Source: koordinator.md, "Resource classes".
     """
     whole = bind_policy is HostBindPolicy.FULL_PCPUS_ONLY
@@ -247,7 +247,7 @@ def core_inventories(
 
 
 def _offer(field: Field, resource_class: ResourceClass, amount: int, taken: int) -> Inventory | None:
-    """The inventory of an amount in base units; None if not a single unit of the class is left in it."""
+    """Return the inventory of an amount in base units; None if it is less than one unit of the class."""
     total = amount // resource_class.unit
     if total > MAX_INT:
         field.warn(f"{total} of {resource_class.name} is more than an inventory can hold; offering {MAX_INT}")
@@ -286,7 +286,7 @@ _NUMA_STRATEGY = {
 def host_traits(
     policies: HostPolicies, topology: CpuTopology, kubelet_static: bool, architecture: str | None
 ) -> frozenset[str]:
-    """The traits of the root provider (koordinator.md, "Traits")."""
+    """Return the traits of the root provider (koordinator.md, "Traits")."""
     named = (
         BIND_TRAITS.get(policies.bind),
         NUMA_POLICY_TRAITS.get(policies.numa) if policies.numa else None,
@@ -308,7 +308,7 @@ def _thread_traits(topology: CpuTopology) -> Iterator[str]:
 
 
 def architecture_trait(architecture: Field) -> str | None:
-    """The trait of `status.nodeInfo.architecture`; none, with a warning, if that is missing or unknown."""
+    """Return the trait of `status.nodeInfo.architecture`; None, with a warning, if missing or unknown."""
     name = architecture.text()
     if name not in _ARCHITECTURES:
         architecture.warn(f"no trait for the architecture {name!r}" if name else "is missing")
@@ -317,7 +317,7 @@ def architecture_trait(architecture: Field) -> str | None:
 
 
 def label_trait(key: str, value: str) -> str | None:
-    """The trait of a label with that value; None if it would be longer than a trait may be.
+    """Return the trait of a label with that value; None if it would be longer than a trait may be.
 
     Source: koordinator.md, "Traits".
     """
@@ -326,7 +326,7 @@ def label_trait(key: str, value: str) -> str | None:
 
 
 def label_traits(labels: Mapping[str, Field]) -> frozenset[str]:
-    """The traits of the labels of a node by their keys; what cannot be a trait is left out with a warning."""
+    """Return the traits of labels of a node, by key; what cannot be a trait is left out with a warning."""
     found = set()
     for key, label in labels.items():
         text = label.text()
@@ -345,27 +345,27 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """What names and uuids of a host's providers derive from; `key` is the host's uid, else its name."""
+    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name."""
 
     cluster: str
     host: str
     key: str
 
     def name(self, path: str = "") -> str:
-        """The name of the provider at a path below the host, unique over all clusters."""
+        """Return the name of the provider at a path below the host, unique over all clusters."""
         return "/".join(filter(None, (self.cluster, self.host, path)))
 
     def path(self, name: str) -> str:
-        """The path below the host of the provider of that name; empty for the host itself."""
+        """Return the path below the host of the provider of that name; empty for the host itself."""
         return name.removeprefix(self.name()).removeprefix("/")
 
     def uuid(self, path: str = "") -> str:
-        """The uuid of that provider, the same on every import (koordinator.md, "Tree")."""
+        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree")."""
         return _uuid("/".join((self.cluster, self.key, path)))
 
 
 def _uuid(name: str) -> str:
-    """What uuid.uuid5 gives, without objects, for calls with many hosts need thousands.
+    """Return what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
 
     Source: RFC 9562, section 5.5.
     """
@@ -376,7 +376,7 @@ def _uuid(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What the host, its NUMA nodes and its cores offer; every core lies in one of these NUMA nodes."""
+    """The offers of a host, its NUMA nodes and its cores; every core lies in one of these NUMA nodes."""
 
     host: Inventories
     numa_nodes: Mapping[int, Inventories]
@@ -384,7 +384,7 @@ class Offers:
 
     @property
     def classes(self) -> frozenset[str]:
-        """Every resource class that is offered."""
+        """Return every resource class that is offered."""
         levels = [self.host, *self.numa_nodes.values(), {CORE_CLASS: None} if self.cores else {}]
         return frozenset().union(*levels)
 
@@ -392,7 +392,7 @@ class Offers:
 def build_tree(
     identity: HostIdentity, offers: Offers, traits: frozenset[str], topology: CpuTopology
 ) -> TreeSpec:
-    """The tree of a host with these traits: the root, then NUMA nodes, then cores.
+    """Return the tree of a host with these traits: the root, then NUMA nodes, then cores.
 
     The socket is no level of its own (koordinator.md, "Tree").
     """
@@ -402,7 +402,7 @@ def build_tree(
 
 
 def renamed(tree: TreeSpec, identity: HostIdentity, traits: frozenset[str]) -> TreeSpec:
-    """The tree of another host that is like this one, with more traits at its root."""
+    """Return the tree of another host that is like this one, with more traits at its root."""
     host = tree.root.name
     paths = {spec.uuid: spec.name.removeprefix(host).removeprefix("/") for spec in tree.providers}
     uuids = {uuid: identity.uuid(path) for uuid, path in paths.items()}

@@ -1,4 +1,4 @@
-"""What pods have for and against each other: podAffinity and podAntiAffinity, required and preferred."""
+"""Rules of pods about each other: podAffinity and podAntiAffinity, required and preferred, and spread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 class PodSelector(NamedTuple):
     """Pods by their labels and namespaces; without `labels` there are none.
 
-    They are in one of `namespaces`, or in one whose label with its name `by_name` means.
+    They are in one of `namespaces`, or in a namespace that `by_name` selects by the label with its name.
     """
 
     labels: LabelSelector | None
@@ -32,7 +32,7 @@ class PodSelector(NamedTuple):
     by_name: LabelSelector | None = None
 
     def __str__(self) -> str:
-        """The pods as people write them."""
+        """Return the pods in readable form."""
         if self.labels is None:
             return "no pods"
         where = [f"namespace {name}" for name in self.namespaces]
@@ -41,7 +41,7 @@ class PodSelector(NamedTuple):
         return f"pods with {str(self.labels) or 'any labels'} in {' or '.join(where)}"
 
     def selects(self, bearer: Bearer) -> bool:
-        """Whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
+        """Return whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
         namespace, labels = bearer
         if self.labels is None or not self._covers(namespace):
             return False
@@ -54,17 +54,17 @@ class PodSelector(NamedTuple):
 
 
 class PodTerm(NamedTuple):
-    """Pods, and the label that nodes share which count as one place."""
+    """Pods, and the key of a label: nodes with the same value of it count as one place."""
 
     pods: PodSelector
     topology_key: str
 
     def __str__(self) -> str:
-        """The term as people write it."""
+        """Return the term in readable form."""
         return f"{self.pods}, by {self.topology_key}"
 
     def document(self) -> dict[str, Any]:
-        """The term as Kubernetes writes it."""
+        """Return the term as Kubernetes writes it."""
         pods = self.pods
         members = {
             "labelSelector": None if pods.labels is None else pods.labels.document(),
@@ -76,7 +76,7 @@ class PodTerm(NamedTuple):
 
 
 class WeightedTerm(NamedTuple):
-    """A term that is preferred by so much."""
+    """A term that is preferred with a weight."""
 
     weight: int
     term: PodTerm
@@ -84,7 +84,7 @@ class WeightedTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodAffinity:
-    """The terms of a pod: those required, for and against other pods, and those preferred."""
+    """The terms of a pod for and against other pods, required ones and preferred ones."""
 
     near: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()
@@ -92,11 +92,11 @@ class PodAffinity:
     rather_apart: tuple[WeightedTerm, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there are any terms."""
+        """Return whether there are any terms."""
         return bool(self.near or self.apart or self.rather_near or self.rather_apart)
 
     def document(self) -> dict[str, Any]:
-        """The affinity as Kubernetes writes it, with namespaces and labels filled in."""
+        """Return the affinity as Kubernetes writes it, with namespaces and labels filled in."""
         sides = (
             ("podAffinity", self.near, self.rather_near),
             ("podAntiAffinity", self.apart, self.rather_apart),
@@ -117,17 +117,17 @@ NO_AFFINITY = PodAffinity()
 
 
 def pod_labels(metadata: Field) -> Labels:
-    """The labels in the metadata of a pod; those that are no texts are left out."""
+    """Return the labels in the metadata of a pod; labels that are no texts are left out."""
     labels = metadata.member("labels").members()
     texts = ((key, label.value) for key, label in sorted(labels.items()))
     return tuple((key, text) for key, text in texts if isinstance(text, str))
 
 
 def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
-    """The terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
+    """Return the terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
 
     What breaks the schema is reported, and so are selectors of namespaces by labels other than their name:
-    nobody knows these here. Source: Kubernetes podAffinity, podAntiAffinity.
+    these are not known here. Source: Kubernetes podAffinity, podAntiAffinity.
     """
     if affinity.value is None:
         return NO_AFFINITY
@@ -142,7 +142,7 @@ def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
 
 
 def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:
-    """The terms of a pod that is there already; what of them cannot be read has no effect."""
+    """Return the terms of a stored pod; terms that cannot be read have no effect."""
     if not document:
         return NO_AFFINITY
     return read_pod_affinity(Field("affinity", document, Report(), soft=True), bearer)
@@ -167,7 +167,7 @@ def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
 
 
 def read_topology_key(term: Field) -> str:
-    """The `topologyKey` of a term or constraint, which is required."""
+    """Return the `topologyKey` of a term or constraint, which is required."""
     key = term.member("topologyKey").text()
     if not key:
         term.member("topologyKey").complain("is missing")
@@ -175,9 +175,9 @@ def read_topology_key(term: Field) -> str:
 
 
 def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
-    """The pods of a term; None if what cannot be read of it would narrow them."""
+    """Return the pods of a term; None if what cannot be read of it would narrow them."""
     namespace, own = bearer
-    # Less than all that a selector says means more pods than it does.
+    # A part of a selector means more pods than all of it.
     found = Report()
     labels = _read_labels(term.reported_to(found), own)
     is_clear = not term.report.include(found)
@@ -203,7 +203,7 @@ def _read_labels(term: Field, own: Labels) -> LabelSelector | None:
 
 
 def _read_namespaces(selector: Field) -> LabelSelector | None:
-    """The namespaces that a selector means; None if there is none that can be read."""
+    """Return the namespaces that a selector means; None if there is none that can be read."""
     if selector.value is None:
         return None
     found = Report()
@@ -222,7 +222,7 @@ def _unknown_labels(namespaces: LabelSelector) -> list[str]:
 
 
 def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
-    """That pods have what the pod itself has at these keys, or not; keys that it has not say nothing."""
+    """Yield requirements to have the pod's own labels at these keys, or not to; keys it lacks are skipped."""
     labels = dict(own)
     for key in keys.elements():
         text = key.text() or ""
@@ -231,16 +231,16 @@ def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requ
 
 
 def required_terms(spec: Mapping[str, Any], side: str) -> bool:
-    """Whether a pod, whose manifest nobody has checked, has required terms on this side of its affinity."""
+    """Return whether a pod with an unchecked manifest has required terms on this side of its affinity."""
     affinity = spec.get("affinity")
     terms = affinity.get(side) if isinstance(affinity, Mapping) else None
     return isinstance(terms, Mapping) and bool(terms.get(_REQUIRED))
 
 
 def without_unknown_namespaces(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A pod without the terms that ask for labels of namespaces which nobody knows here.
+    """Return a pod without the terms that ask for labels of namespaces, which are not known here.
 
-    kube-scheduler knows them, and heeds such terms itself. Of a manifest that nobody has checked, too.
+    kube-scheduler knows them, and heeds such terms itself. The manifest may be unchecked.
     """
     spec = pod.get("spec")
     affinity = spec.get("affinity") if isinstance(spec, Mapping) else None
@@ -264,7 +264,7 @@ def _with_known(terms: Any) -> Any:
 
 
 def _asks_for_unknown(term: Any) -> bool:
-    """Whether a term, or what it weighs, names labels of namespaces that are not known."""
+    """Return whether a term, or what it weighs, names labels of namespaces that are not known."""
     inner = Field("term", term, Report(), soft=True)
     if inner.member("podAffinityTerm").value is not None:
         inner = inner.member("podAffinityTerm")
@@ -280,11 +280,11 @@ _HONOR, _IGNORE = "Honor", "Ignore"
 
 
 class SpreadConstraint(NamedTuple):
-    """No place has `max_skew` more of these pods than the one with fewest.
+    """A constraint that no place has over `max_skew` more of these pods than the place with fewest.
 
     Nodes with one value at `topology_key` are one place. While there are fewer than `min_domains` places, the
-    one with fewest counts as empty. Nodes count only if the pod's node affinity holds there
-    (`honors_affinity`), and if it tolerates their taints (`honors_taints`).
+    lowest count is taken as 0. Nodes count only if the pod's node affinity holds there (`honors_affinity`),
+    and if it tolerates their taints (`honors_taints`).
     """
 
     pods: PodSelector
@@ -296,12 +296,12 @@ class SpreadConstraint(NamedTuple):
     honors_taints: bool = False
 
     def __str__(self) -> str:
-        """The constraint as people write it."""
+        """Return the constraint in readable form."""
         return f"{self.pods}, at most {self.max_skew} more by {self.topology_key}"
 
 
 def read_spread_constraints(constraints: Field, bearer: Bearer) -> tuple[SpreadConstraint, ...]:
-    """The constraints of the pod with this namespace and these labels; what breaks the schema is reported.
+    """Return the constraints of the pod with this namespace and labels; what breaks the schema is reported.
 
     Source: Kubernetes topologySpreadConstraints.
     """
@@ -309,7 +309,7 @@ def read_spread_constraints(constraints: Field, bearer: Bearer) -> tuple[SpreadC
 
 
 def may_be_required(constraints: Any) -> bool:
-    """Whether among constraints that nobody has checked there may be one that refuses nodes."""
+    """Return whether one of these unchecked constraints may refuse nodes."""
     if not isinstance(constraints, list):
         return bool(constraints)
     return any(
@@ -351,7 +351,7 @@ def _choice(field: Field, words: tuple[str, ...], default: str) -> str:
     return word
 
 
-# What a pod says about the pods that are placed: whom it wants near, whom apart, and how to be spread.
+# What a pod says about placed pods: which it wants near, which apart, and how it is to be spread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,18 +363,18 @@ class PodRules:
     spread: tuple[SpreadConstraint, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the pod itself says anything about other pods."""
+        """Return whether the pod itself says anything about other pods."""
         return bool(self.affinity or self.spread)
 
     @property
     def refuse(self) -> bool:
-        """Whether what other pods are placed may keep this one off nodes by its own words."""
+        """Return whether its own rules may keep this pod off nodes because of placed pods."""
         required = self.affinity.near or self.affinity.apart
         return bool(required) or any(each.is_required for each in self.spread)
 
 
 def read_pod_rules(pod: Field, namespace: str) -> PodRules:
-    """The rules of a pod in this namespace; whatever breaks the schema is reported."""
+    """Return the rules of a pod in this namespace; whatever breaks the schema is reported."""
     bearer = (namespace, pod_labels(pod.member("metadata")))
     spec = pod.member("spec")
     return PodRules(
@@ -385,7 +385,7 @@ def read_pod_rules(pod: Field, namespace: str) -> PodRules:
 
 
 def may_require(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod, whose manifest nobody has checked, may require anything of other pods."""
+    """Return whether a pod with an unchecked manifest may require anything of other pods."""
     spec = _spec(pod)
     constraints = spec.get("topologySpreadConstraints")
     return (
@@ -396,7 +396,7 @@ def may_require(pod: Mapping[str, Any]) -> bool:
 
 
 def may_keep_off(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod, whose manifest nobody has checked, may keep other pods off nodes."""
+    """Return whether a pod with an unchecked manifest may keep other pods off nodes."""
     return required_terms(_spec(pod), "podAntiAffinity")
 
 

@@ -13,12 +13,12 @@ from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
 from placement.engine.numa.amounts import Amounts
 
 Quantities = Mapping[str, Fraction]
-"""By Kubernetes resource name, in the resource's base unit."""
+"""Quantities by Kubernetes resource name, in the resource's base unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a container requests and may use at most; a limit without request is a request, too.
+    """A container with its requests and limits; a limit without request is a request, too.
 
     `is_sidecar`: an init container that keeps running beside the others.
     """
@@ -31,7 +31,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What a pod's manifest says; `requests` and `limits` are those of the pod level, if it has any.
+    """A pod as its manifest describes it; `requests` and `limits` are of the pod level, if it has any.
 
     `host` is the name of the node it runs on or is bound to, empty before that.
     """
@@ -52,21 +52,21 @@ class Pod:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the pod occupies a host."""
+        """Return whether the pod occupies a host."""
         return bool(self.host) and self.phase not in ENDED_PHASES
 
     @property
     def all_containers(self) -> tuple[Container, ...]:
-        """Init containers and containers."""
+        """Return init containers and containers."""
         return self.init_containers + self.containers
 
     def label(self, key: str) -> str:
-        """The text of a label, empty if there is none."""
+        """Return the text of a label, empty if there is none."""
         return self.manifest.label(key).text() or ""
 
 
 def read_pod(document: Mapping[str, Any], report: Report) -> Pod:
-    """The pod a parsed manifest describes; whatever breaks the schema is reported, requests above limits too.
+    """Return the pod of a parsed manifest; what breaks the schema is reported, also requests above limits.
 
     Annotations are left to the dialects. Source: Kubernetes pod schema.
     """
@@ -121,16 +121,16 @@ def _read_quantities(quantities: Field) -> Quantities:
 
 
 def pod_requests(pod: Pod) -> Quantities:
-    """The requests of a whole pod: the larger of containers and init containers, plus overhead.
+    """Return the requests of a whole pod: the larger of containers and init containers, plus overhead.
 
-    Requests of the pod level stand in for those of its containers.
+    Requests of the pod level replace the requests of its containers.
     Source: koordinator.md, "Who is bound"; Kubernetes effective requests.
     """
     return _effective(pod, lambda container: container.requests, pod.requests)
 
 
 def occupied_amounts(pod: Pod) -> Quantities:
-    """What a running pod takes of its node: its requests, and during a resize in place the larger amounts."""
+    """Return what a running pod takes of its node: its requests, or more during a resize in place."""
     status = pod.manifest.root.member("status").softly()
     is_infeasible = resize_is_infeasible(pod.manifest.root.mapping())
     by_name = {
@@ -148,7 +148,7 @@ def occupied_amounts(pod: Pod) -> Quantities:
 
 
 def _occupied(requests: Quantities, status: Field, is_infeasible: bool) -> Quantities:
-    """The larger of what is requested, was admitted and is in effect; without a resize the requests.
+    """Return the largest of requested, admitted and effective amounts; without a resize the requests.
 
     A request that the node can never meet does not count, as in kube-scheduler.
 
@@ -163,7 +163,7 @@ def _occupied(requests: Quantities, status: Field, is_infeasible: bool) -> Quant
 
 
 def pod_limit(pod: Pod, resource: str) -> Fraction | None:
-    """What a whole pod may use of a resource, found like its requests; None if a container has no limit."""
+    """Return a whole pod's limit of a resource, found like its requests; None if a container has no limit."""
     if resource not in pod.limits and any(resource not in item.limits for item in pod.all_containers):
         return None
     return _effective(pod, lambda container: container.limits, pod.limits).get(resource, Fraction(0))
@@ -184,7 +184,7 @@ def _effective(
 
 
 def request_amounts(quantities: Quantities) -> Amounts:
-    """Requests in the units of NUMA accounts, rounded up, without those of nothing."""
+    """Return requests in the units of NUMA accounts, rounded up, without requests of nothing."""
     amounts = {
         name: ceil(quantity * 1000) if name == "cpu" else ceil(quantity)
         for name, quantity in quantities.items()
@@ -193,7 +193,7 @@ def request_amounts(quantities: Quantities) -> Amounts:
 
 
 def names_resource(containers: Iterable[Container], names: frozenset[str]) -> bool:
-    """Whether any container requests or limits one of these resources."""
+    """Return whether any container requests or limits one of these resources."""
     return any(names & (container.requests.keys() | container.limits.keys()) for container in containers)
 
 

@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: by their names, their labels, and their taints."""
+"""The selection of nodes for a pod: by their names, their labels, and their taints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Taint(NamedTuple):
     effect: str
 
     def __str__(self) -> str:
-        """The taint as `kubectl taint` writes it."""
+        """Return the taint as `kubectl taint` writes it."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
@@ -36,7 +36,7 @@ CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Toleration(NamedTuple):
-    """Which taints a pod does not mind; no key tolerates every key, no effect every effect."""
+    """A toleration of taints; no key tolerates every key, no effect every effect."""
 
     key: str
     exists: bool
@@ -44,7 +44,7 @@ class Toleration(NamedTuple):
     effect: str
 
     def covers(self, taint: Taint) -> bool:
-        """Whether the taint is tolerated (Kubernetes: taints and tolerations)."""
+        """Return whether the taint is tolerated (Kubernetes: taints and tolerations)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -53,7 +53,7 @@ class Toleration(NamedTuple):
 
 
 def read_taints(taints: Field) -> tuple[Taint, ...]:
-    """The taints of `Node.spec.taints`."""
+    """Return the taints of `Node.spec.taints`."""
     return tuple(
         Taint(_text(entry, "key"), _text(entry, "value"), _text(entry, "effect"))
         for entry in taints.elements()
@@ -61,7 +61,7 @@ def read_taints(taints: Field) -> tuple[Taint, ...]:
 
 
 def read_tolerations(tolerations: Field) -> tuple[Toleration, ...]:
-    """The tolerations of `Pod.spec.tolerations`; unknown operators and effects are reported."""
+    """Return the tolerations of `Pod.spec.tolerations`; unknown operators and effects are reported."""
     return tuple(_read_toleration(entry) for entry in tolerations.elements())
 
 
@@ -81,7 +81,7 @@ def _text(entry: Field, key: str) -> str:
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
-    """The taints that keep a pod off a node; PreferNoSchedule never does."""
+    """Yield the taints that keep a pod off a node; PreferNoSchedule never does."""
     for taint in taints:
         if taint.effect in _REFUSING and not any(toleration.covers(taint) for toleration in tolerations):
             yield taint
@@ -98,7 +98,7 @@ class NodeAttributes:
 
 
 def read_attributes(document: Mapping[str, Any], report: Report | None = None) -> NodeAttributes:
-    """The attributes of a Node; what is not of the expected type counts as absent, and is reported."""
+    """Return the attributes of a Node; what is not of the expected type counts as absent, and is reported."""
     node = Field("Node", document, report or Report(), soft=True)
     metadata, spec = node.member("metadata"), node.member("spec")
     labels = metadata.member("labels").texts()
@@ -118,11 +118,11 @@ class Requirement(NamedTuple):
     values: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The expression as people write it."""
+        """Return the expression in readable form."""
         return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
 
     def holds(self, texts: Mapping[str, str]) -> bool:
-        """Whether it holds for these labels (Kubernetes: node affinity)."""
+        """Return whether it holds for these labels (Kubernetes: node affinity)."""
         text = texts.get(self.key)
         if self.operator == "Exists":
             return text is not None
@@ -138,22 +138,22 @@ class Requirement(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Requirements that must all hold; without any the term holds nowhere."""
+    """A term of requirements that must all hold; without any it holds nowhere."""
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
 
     def __str__(self) -> str:
-        """The term as people write it."""
+        """Return the term in readable form."""
         return " and ".join(map(str, (*self.labels, *self.fields)))
 
     @property
     def says_anything(self) -> bool:
-        """Whether there is any requirement."""
+        """Return whether there is any requirement."""
         return bool(self.labels or self.fields)
 
     def holds(self, attributes: NodeAttributes) -> bool:
-        """Whether it holds for the node."""
+        """Return whether it holds for the node."""
         if not self.says_anything:
             return False
         name = {"metadata.name": attributes.name}
@@ -164,14 +164,14 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """What a pod says about the nodes it may go to; `terms` None if it has no required affinity."""
+    """The rules of a pod about its nodes; `terms` is None if it has no required affinity."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
     def refusal(self, attributes: NodeAttributes) -> Refusal | None:
-        """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
+        """Return why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
         guarded = self.guard_refusal(attributes.taints, attributes.unschedulable)
         if guarded is not None:
             return guarded
@@ -183,7 +183,7 @@ class NodeSelection:
         return None
 
     def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
-        """Why the pod may not go to nodes with these taints; None if it tolerates them."""
+        """Return why the pod may not go to nodes with these taints; None if it tolerates them."""
         if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
             return _refusal(UNSCHEDULABLE, Kind.CORDON)
         taint = next(untolerated(taints, self.tolerations), None) if taints else None
@@ -197,7 +197,7 @@ def _refusal(words: str, kind: Kind, of: str = "") -> Refusal:
 
 
 def read_node_selection(spec: Field) -> NodeSelection:
-    """The selection in `Pod.spec`; whatever breaks its schema is reported.
+    """Return the selection in `Pod.spec`; whatever breaks its schema is reported.
 
     Source: Kubernetes nodeSelector, required node affinity, tolerations.
     """
@@ -211,14 +211,14 @@ def read_node_selection(spec: Field) -> NodeSelection:
 
 
 def read_term(term: Field) -> Term:
-    """A term in a list of them; whatever breaks its schema is reported."""
+    """Return a term in a list of terms; whatever breaks its schema is reported."""
     labels = tuple(read_requirement(each) for each in term.member("matchExpressions").elements())
     fields = tuple(read_requirement(each) for each in term.member("matchFields").elements())
     return Term(labels, fields)
 
 
 def read_requirement(each: Field, operators: Collection[str] = _OPERATORS) -> Requirement:
-    """One expression that may have these operators; whatever breaks its schema is reported."""
+    """Return one expression that may have these operators; whatever breaks its schema is reported."""
     operator = each.member("operator").text() or ""
     values = tuple(value.text() or "" for value in each.member("values").elements())
     if operator not in operators:
@@ -237,20 +237,20 @@ _LABEL_SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class LabelSelector(NamedTuple):
-    """Requirements that must all hold; without any it means everything."""
+    """A selector of requirements that must all hold; without any it selects everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def __str__(self) -> str:
-        """The selector as people write it."""
+        """Return the selector in readable form."""
         return " and ".join(map(str, self.requirements))
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels are meant (Kubernetes: label selectors)."""
+        """Return whether the selector selects these labels (Kubernetes: label selectors)."""
         return all(each.holds(labels) for each in self.requirements)
 
     def document(self) -> dict[str, Any]:
-        """The selector as JSON."""
+        """Return the selector as JSON."""
         return {
             "matchExpressions": [
                 {"key": each.key, "operator": each.operator, "values": list(each.values)}
@@ -260,7 +260,7 @@ class LabelSelector(NamedTuple):
 
 
 def read_label_selector(selector: Field) -> LabelSelector:
-    """The selector in a field; whatever breaks its schema is reported."""
+    """Return the selector in a field; whatever breaks its schema is reported."""
     labels = selector.member("matchLabels").members().items()
     return LabelSelector(
         (

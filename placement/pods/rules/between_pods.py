@@ -1,4 +1,4 @@
-"""Affinity and anti-affinity between pods, of those that come and of those that are placed.
+"""Affinity and anti-affinity between pods, of incoming pods and of placed pods.
 
 Source: kube-scheduler, plugin InterPodAffinity.
 """
@@ -31,23 +31,22 @@ from placement.pods.snapshot import LabelKey, NodeColumns, NodeRows
 
 # Which pods are placed where, counted by what others ask of them; a node that changed costs one node.
 #
-# Counts are made when somebody asks for the first time, and kept: where no pod says anything about others,
-# nobody asks.
+# Counts are made at the first request, and kept: where no pod says anything about others, there is none.
 
 
-# Pods of so many kinds can be asked about in turn without counting anew; each keeps nodes as they were then.
+# This many selections are kept without counting anew; each keeps nodes as they were then.
 _SELECTIONS_KEPT = 32
 _REQUIRED_WEIGHT = 1
-"""What a required affinity of a placed pod is worth to others (kube-scheduler: hardPodAffinityWeight)."""
+"""The weight of a required affinity of a placed pod for others (kube-scheduler: hardPodAffinityWeight)."""
 
 Selectors = tuple[PodSelector, ...]
 """Pods that all of these select."""
 Wishes = Mapping[WeightedTerm | PodTerm, Mapping[int, int]]
-"""How many pods in which row have a term."""
+"""The number of pods that have a term, by term and row."""
 
 
 class _Counted(NamedTuple):
-    """How many pods are in each row, when the nodes were these."""
+    """A count of the pods in each row, when the nodes were these."""
 
     order: object
     nodes: NodeRows
@@ -55,7 +54,7 @@ class _Counted(NamedTuple):
 
 
 class _Wishes(NamedTuple):
-    """The terms of placed pods, when the nodes were these; `about`: those that select some pods."""
+    """The terms of placed pods, when the nodes were these; `about`: the terms that select some pods."""
 
     order: object
     nodes: NodeRows
@@ -72,7 +71,7 @@ class PlacedPods:
         self._lock = threading.Lock()
 
     def matching(self, columns: NodeColumns, selectors: Selectors, *, staying: bool = False) -> Amounts:
-        """How many pods that all selectors select are on each node; `columns` are all of the cluster.
+        """Return how many pods that all selectors select are on each node; `columns` are all of the cluster.
 
         `staying`: pods that are being deleted do not count.
         """
@@ -94,9 +93,10 @@ class PlacedPods:
         return counts
 
     def wishes_about(self, columns: NodeColumns, bearer: Bearer) -> Wishes:
-        """The terms of placed pods that select such a pod: required ones against it, and those for the score.
+        """Return terms of placed pods that select such a pod: required ones against it, and scored ones.
 
-        The latter have a weight, which is negative if the pod would rather be apart. Each term is tried once,
+        The latter have a weight, which is negative if the placed pod prefers to be apart. Each term is tried
+        once,
         until the terms change.
         """
         with self._lock:
@@ -172,12 +172,12 @@ def _terms_of(pod: RecordedPod) -> Iterator[WeightedTerm | PodTerm]:
 
 
 def places(columns: NodeColumns, topology_key: str) -> Indices:
-    """The place in which each node is, by number; negative where it has none."""
+    """Return the place in which each node is, by number; negative where it has none."""
     return columns.label(LabelKey(topology_key)).codes
 
 
 def per_place(at: Indices, counts: Amounts) -> Amounts:
-    """For each node, the sum over all nodes that are in its place; 0 where it has none."""
+    """Return for each node the sum over all nodes that are in its place; 0 where it has none."""
     there = at >= 0
     totals = np.zeros(int(at.max(initial=-1)) + 1, np.int64)
     np.add.at(totals, at[there], counts[there])
@@ -187,7 +187,7 @@ def per_place(at: Indices, counts: Amounts) -> Amounts:
 
 
 def in_rows(rows: Mapping[int, int], length: int) -> Amounts:
-    """Numbers of some rows as a column."""
+    """Return numbers of some rows as a column."""
     column = np.zeros(length, np.int64)
     column[list(rows)] = list(rows.values())
     return column
@@ -201,7 +201,7 @@ KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 def refused_by_affinity(
     columns: NodeColumns, rules: PodRules, placed: PlacedPods
 ) -> Iterator[tuple[Mask, Refusal]]:
-    """The nodes that required terms keep a pod off, and why, in the order in which that counts."""
+    """Yield the nodes that required terms keep a pod off, and why, in the order in which that counts."""
     affinity = rules.affinity
     if affinity.near:
         far = ~_near(columns, rules, placed)
@@ -217,12 +217,12 @@ def refused_by_affinity(
 
 
 def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
-    """Whether placed pods keep this one off some nodes by required anti-affinity."""
+    """Return whether placed pods keep this one off some nodes by required anti-affinity."""
     return any(isinstance(wish, PodTerm) for wish in placed.wishes_about(columns, rules.bearer))
 
 
 def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
-    """The nodes near which are pods that all required terms select.
+    """Return the nodes near pods that all required terms select.
 
     Where there are none yet, a pod that its own terms select is the first of them, and may go anywhere.
     """
@@ -243,9 +243,9 @@ def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
 
 
 def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, rows: Rows) -> Amounts | None:
-    """How well the nodes in these rows suit a pod by preferred terms, 0 to 100; None if that is all the same.
+    """Return the scores of nodes in these rows by preferred terms, 0 to 100; None if all are equal.
 
-    Its own terms count, those of placed pods, and required affinity of placed pods a little.
+    The pod's own terms count, terms of placed pods, and required affinity of placed pods a little.
     """
     total = np.zeros(len(columns.nodes), np.int64)
     affinity = rules.affinity
@@ -275,14 +275,14 @@ def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, r
 
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 NOT_LABELLED = f"{UNEVEN} (missing required label)"
-# A place of its own for every node, which is not looked up as one.
+# Every node is a place of its own by this key, and is not looked up as one.
 _HOSTNAME = "kubernetes.io/hostname"
 
 
 def refused_by_spread(
     columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods
 ) -> Iterator[tuple[Mask, Refusal]]:
-    """The nodes that required constraints keep a pod off, and why."""
+    """Yield the nodes that required constraints keep a pod off, and why."""
     constraints = [each for each in rules.spread if each.is_required]
     everywhere = _with_all_keys(columns, constraints)
     for each in constraints:
@@ -307,7 +307,7 @@ def _with_all_keys(columns: NodeColumns, constraints: Sequence[SpreadConstraint]
 
 
 def _counts(columns: NodeColumns, constraint: SpreadConstraint, selection: NodeSelection) -> Mask:
-    """The nodes that count for a constraint of a pod with this selection."""
+    """Return the nodes that count for a constraint of a pod with this selection."""
     mask = np.ones(len(columns.nodes), np.bool_)
     if constraint.honors_affinity:
         mask &= labelled(columns, selection)
@@ -321,7 +321,7 @@ def _counts(columns: NodeColumns, constraint: SpreadConstraint, selection: NodeS
 def spread_scores(
     columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods, rows: Rows
 ) -> Amounts | None:
-    """How well the nodes in these rows suit a pod that is to be spread, 0 to 100; None if it is not.
+    """Return the scores of nodes in these rows for a pod that is to be spread, 0 to 100; None if it is not.
 
     Nodes without all the labels have 0. The more places there are, the more a pod in one of them counts.
     """

@@ -1,4 +1,4 @@
-"""Rows from which nodes of a cluster are loaded, all of them or those with certain hosts, and their locks."""
+"""Rows from which nodes of a cluster are loaded, all nodes or nodes of certain hosts, and their locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _consumers = tables.consumers
 _classes = tables.resource_classes
 
 
-# Whoever has pods come locks their cluster first, as one pod may do that alone (clusters.lock_alone).
+# A transaction that places pods locks their cluster first, as one may do so alone (clusters.lock_alone).
 _cluster = (
     sa.select(tables.clusters.c.id)
     .where(tables.clusters.c.id == sa.bindparam("cluster"))
@@ -32,7 +32,7 @@ _in_unchanged_cluster = sa.exists(sa.select(_unchanged_cluster.cte("cluster")))
 
 
 def lock(transaction: Transaction, roots: Collection[int], cluster_id: int | None = None) -> dict[int, int]:
-    """Lock host providers in ascending order of ids; the stamps of those that exist.
+    """Lock host providers in ascending order of ids; return the stamps of the existing ones.
 
     `cluster_id`: the cluster in which pods may come to them.
     """
@@ -48,7 +48,7 @@ def lock(transaction: Transaction, roots: Collection[int], cluster_id: int | Non
 
 
 class LockedHost(NamedTuple):
-    """The stamp of a host whose row is locked, and how much is used of the providers that its import made.
+    """The stamp of a host with a locked row, and how much is used of the providers that its import made.
 
     `used` adds units of all classes.
     """
@@ -78,7 +78,7 @@ _trees_for_pods = _trees.where(_in_unchanged_cluster)
 def lock_with_use(
     transaction: Transaction, roots: Collection[int], cluster_id: int, generation: int | None
 ) -> dict[int, LockedHost]:
-    """The same as `lock`, with the sum of what is in use.
+    """Lock host providers as `lock` does; return their stamps, with the sum of what is in use.
 
     None is locked unless the cluster has this generation of rules, if one is given.
     """
@@ -92,12 +92,12 @@ def lock_with_use(
 
 
 def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
-    """The nodes of a cluster by name."""
+    """Return the nodes of a cluster by name."""
     return node_parts.nodes_by_name(connection.execute(node_parts.NODES, {"cluster": cluster_id}))
 
 
 def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
-    """The rows of all nodes of a cluster; the connection should see one state of the database."""
+    """Return the rows of all nodes of a cluster; the connection should see one state of the database."""
     queries = (node_parts.NODES, node_parts.PODS, node_parts.HOST_RECORDS, node_parts.OTHER_USES)
     return node_parts.read([connection.execute(query, {"cluster": cluster_id}) for query in queries])
 
@@ -107,7 +107,7 @@ _PARTS = node_parts.together(lambda column: column.in_(_ROOTS), sa.bindparam("cl
 
 
 def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
-    """The rows of the nodes of a cluster that have these host providers, by one statement."""
+    """Return the rows of the nodes of a cluster that have these host providers, by one statement."""
     found = connection.execute(_PARTS.statement, {"cluster": cluster_id, "roots": sorted(roots)})
     return node_parts.read(_PARTS.parted(found))
 
@@ -115,7 +115,7 @@ def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> Node
 def manifests(
     connection: Executor, node_ids: Collection[int]
 ) -> dict[int, tuple[dict[str, Any], str | None]]:
-    """The Node of nodes by their ids, and the text of the NodeResourceTopology."""
+    """Return the Node of nodes by their ids, and the text of the NodeResourceTopology."""
     topology = sa.cast(_nodes.c.topology_manifest, sa.Text)
     statement = sa.select(_nodes.c.id, _nodes.c.manifest, topology)
     rows = connection.execute(statement.where(_nodes.c.id.in_(sorted(node_ids))))
@@ -123,7 +123,7 @@ def manifests(
 
 
 class OwnUse(NamedTuple):
-    """What a pod of the cluster holds of one inventory in a node's tree."""
+    """The amount that a pod of the cluster holds of one inventory in a node's tree."""
 
     root_id: int
     consumer_uuid: str
@@ -133,7 +133,7 @@ class OwnUse(NamedTuple):
 
 
 def own_uses(connection: Executor, cluster_id: int, roots: Collection[int]) -> list[OwnUse]:
-    """What pods of the cluster hold in some trees."""
+    """Return what pods of the cluster hold in some trees."""
     statement = (
         sa.select(
             _providers.c.root_provider_id,

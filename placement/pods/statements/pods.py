@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 
 RESERVED = ""
-"""The namespace of rows that are reservations: those have none, and are no pods."""
+"""The namespace of rows that are reservations: these have none, and are no pods."""
 
 
 class StoredPod(NamedTuple):
@@ -49,7 +49,7 @@ class StoredPod(NamedTuple):
     changed_at: datetime.datetime
 
     def values(self, status: Mapping[str, Any], form: int, node_id: int | None) -> PodValues:
-        """What the row says if it has this status, in that form, and the pod is on that node."""
+        """Return what the row says if it has this status, in that form, and the pod is on that node."""
         return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
 
 
@@ -108,13 +108,13 @@ NodeCpu = tuple[int, int]
 def any_namesakes(
     connection: Executor, cluster_id: int, names: Collection[tuple[str, str]], uids: Collection[str]
 ) -> list[StoredPod]:
-    """Pods with any of these names, each with its namespace, or of these uids."""
+    """Return pods with any of these names, each with its namespace, or of these uids."""
     full = sa.tuple_(_pods.c.namespace, _pods.c.name).in_(sorted(names))
     statement = _stored.where(_pods.c.cluster_id == cluster_id, sa.or_(full, _pods.c.uid.in_(sorted(uids))))
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
 
 
-# Made once: everybody who places a pod or asks about one sends these.
+# Made once: every request that places a pod or asks about one sends these.
 _is_there = _pods.c.cluster_id == sa.bindparam("cluster")
 _is_named = sa.and_(_pods.c.namespace == sa.bindparam("namespace"), _pods.c.name == sa.bindparam("name"))
 _named = _stored.where(_is_there, _is_named)
@@ -131,7 +131,7 @@ _place = (
 def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
-    """Pods with this name or this uid."""
+    """Return pods with this name or this uid."""
     given = {"cluster": cluster_id, "namespace": namespace, "name": name}
     if uid is None:
         return [StoredPod(*row) for row in connection.execute(_named, given)]
@@ -147,14 +147,14 @@ class PodPlace(NamedTuple):
 
 
 def place_of(connection: Executor, cluster: str, namespace: str, name: str) -> PodPlace | None:
-    """Where the pod of this name is in the cluster of that name; None if it is on no node."""
+    """Return where the pod of this name is in the cluster of that name; None if it is on no node."""
     given = {"cluster": cluster, "namespace": namespace, "name": name}
     row = connection.execute(_place, given).first()
     return None if row is None else PodPlace(*row)
 
 
 def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
-    """The reservations with these uids."""
+    """Return the reservations with these uids."""
     statement = _stored.where(
         _pods.c.cluster_id == cluster_id, _pods.c.namespace == RESERVED, _pods.c.uid.in_(sorted(uids))
     )
@@ -175,7 +175,7 @@ class PodValues:
 
 
 def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> None:
-    """New pods."""
+    """Insert new pods."""
     rows = [{**_row(each), "cluster_id": cluster_id, "created_at": transaction.now} for each in values]
     transaction.execute(sa.insert(_pods), rows)
 
@@ -211,7 +211,7 @@ def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[st
 
 
 def lock(transaction: Transaction, ids: Collection[int]) -> None:
-    """Lock rows by id: those of pods on no node, which no lock of a host protects."""
+    """Lock rows by id: rows of pods on no node, which no lock of a host protects."""
     statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)
     transaction.execute(transaction.locked(statement)).all()
 
@@ -251,9 +251,9 @@ def page(
     count: int,
     reservations: bool = False,
 ) -> list[StoredPod]:
-    """The next pods of a cluster, or its next reservations, in the order in which they were recorded.
+    """Return the next pods of a cluster, or its next reservations, in the order in which they were recorded.
 
-    `scheduled`: only those that were placed here and not reported since.
+    `scheduled`: only pods that were placed here and not reported since.
     """
     kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
     statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, scheduled, after)
@@ -261,7 +261,7 @@ def page(
 
 
 class PodHead(NamedTuple):
-    """What a list of pods shows of each."""
+    """The columns of a pod that a list shows."""
 
     id: int
     namespace: str
@@ -299,7 +299,7 @@ def heads(
     after: int,
     count: int,
 ) -> list[PodHead]:
-    """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
+    """Return the next pods of a cluster as a list shows them, in the order in which they were recorded."""
     statement = _narrowed(_head, cluster_id, namespace, node, qos, scheduled, after)
     return [PodHead(*row) for row in connection.execute(statement.limit(count))]
 
@@ -335,7 +335,7 @@ class PodPriority(NamedTuple):
 
 
 def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
-    """The pods on a node, most important first, and those before that have been there longer."""
+    """Return the pods on a node, most important first; of equals, the ones that have been there longer."""
     statement = sa.select(
         _pods.c.uid,
         _pods.c.status["consumer"].as_string(),
@@ -346,13 +346,13 @@ def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
 
 
 def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
-    """The manifests of the pods with these uids."""
+    """Return the manifests of the pods with these uids."""
     statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
     return list(connection.execute(statement).scalars())
 
 
 def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any, Any]]:
-    """Labels, affinity and annotations in the manifests of pods by id; no statement if there are none."""
+    """Return labels, affinity and annotations in the manifests of pods by id; no statement runs for none."""
     found: dict[int, tuple[Any, Any, Any]] = {}
     if not ids:
         return found
@@ -366,7 +366,7 @@ def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any
 
 
 def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
-    """(consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
+    """Return (consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
     statement = sa.select(_cpus.c.node_id, _cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
     found: dict[int, dict[int, tuple[str, str]]] = {}
     for row in connection.execute(
@@ -377,7 +377,7 @@ def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[in
 
 
 def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
-    """The logical CPUs that a consumer owns; it owns some of one node only."""
+    """Return the logical CPUs that a consumer owns; they are all of one node."""
     return frozenset(
         connection.execute(sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)).scalars()
     )
@@ -408,7 +408,7 @@ def own(transaction: Transaction, owners: Mapping[NodeCpu, tuple[str, str]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class PodArrival:
-    """A pod whose consumer, name and uid must be new, and what it gets.
+    """A pod with a consumer, name and uid that must be new, and what it gets.
 
     `providers` are the uuids of all providers to stamp. The host must still carry the stamp `host_revision`,
     and `used_below` units must be in use of what its import made, all classes added. `levels` are the
@@ -430,9 +430,9 @@ class PodArrival:
 
 
 def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetime) -> Stamped | None:
-    """Write the pod and all it gets; None, and nothing done, if any of it cannot be.
+    """Write the pod and all it gets; return None, with nothing done, if any of it cannot be.
 
-    So it is, too, where the database has no such statement. Raises TryAgain, OutcomeUnknown, Unavailable.
+    It also does so where the database has no such statement. Raises TryAgain, OutcomeUnknown, Unavailable.
     """
     values = arrival.values
     # One consumer changes each inventory at most once.
