@@ -155,7 +155,7 @@ class BindAttempt:
         self._cluster = cluster
         self._binding = binding
         self.freed: list[Binding] = []
-        """Who need not wait any longer for others of its gang, for this pod has its place."""
+        """The pods of its gang that need not wait any longer, because this pod has its place."""
 
     def run(self) -> None:
         """Bind the pod, unless it is bound already. Raises PlacementError."""

@@ -58,7 +58,7 @@ class HostBinding(NamedTuple):
     def binds(self, request: PodRequest) -> bool:
         """Return whether a pod gets CPUs of its own, because of itself or because of the host.
 
-        Source: koordinator.md, "Pods", "Pods without CPUs of their own".
+        Source: koordinator.md, "Bound pods", "Pods without CPUs of their own".
         """
         return request.bound or self.binds_all(request)
 
@@ -433,7 +433,7 @@ UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
     """Return what a pod asks of a host.
 
-    Source: koordinator.md, "Pods", "Strict bind policy".
+    Source: koordinator.md, "Bound pods", "Strict bind policy".
     """
     return PodDemand(request.amounts, host.bind.demand(request))
 

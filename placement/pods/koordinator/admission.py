@@ -149,7 +149,7 @@ def warn_of_pod(
     """Warn of settings that have no effect or a surprising one, each at its place in the manifest.
 
     `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
-    Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".
+    Source: koordinator.md, "QoS class", "Priority class", "Bound pods", "Warnings and remarks".
     """
     _warn_of_classes(pod)
     _warn_of_policies(pod, spec)

@@ -38,7 +38,7 @@ class ResourceSpec:
     def effective_bind(self, default: str) -> tuple[str, str]:
         """Return the required and the preferred bind policy, where `Default` is replaced.
 
-        No preference is the default, too; no requirement stays none. Source: koordinator.md, "Who is bound".
+        No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
         """
         required = default if self.required_bind == DEFAULT else self.required_bind
         preferred = default if self.preferred_bind in ("", DEFAULT) else self.preferred_bind

@@ -137,7 +137,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """Return what a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
-    the pod. Source: koordinator.md, "Who is bound".
+    the pod. Source: koordinator.md, "Bound pods".
     """
     amounts = request_amounts(pod_requests(pod))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
@@ -269,7 +269,7 @@ def import_pod(
     """Return what a parsed Pod asks of hosts under its cluster's settings; `old` is the Pod before an update.
 
     Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
-    Source: koordinator.md, "Who is bound", "Admission rules".
+    Source: koordinator.md, "Bound pods", "Admission rules".
     """
     report = Report()
     pod = read_pod(document, report)

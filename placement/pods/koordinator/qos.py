@@ -173,7 +173,7 @@ def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
     """Return whether a pod may get CPUs of its own wherever it runs: LSE and LSR pods of class prod may.
 
     `guaranteed` is what Guaranteed stands for where the priority class is derived.
-    Source: koordinator.md, "Who is bound".
+    Source: koordinator.md, "Bound pods".
     """
     priority = raw_priority(pod) or qos_with_default(pod, guaranteed).default_priority
     return raw_qos(pod).owns_cpus and priority is PriorityClass.PROD

@@ -124,7 +124,7 @@ def pod_requests(pod: Pod) -> Quantities:
     """Return the requests of a whole pod: the larger of containers and init containers, plus overhead.
 
     Requests of the pod level replace the requests of its containers.
-    Source: koordinator.md, "Who is bound"; Kubernetes effective requests.
+    Source: koordinator.md, "Bound pods"; Kubernetes effective requests.
     """
     return _effective(pod, lambda container: container.requests, pod.requests)
 
