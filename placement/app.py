@@ -46,7 +46,7 @@ from placement.pods.rendering import refusals_body
 from placement.providers import name_routes
 from placement.providers import routes as providers_routes
 from placement.server import routes as server_routes
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 from placement.server.settings import open_database
 from placement.storage.database import Database
 from placement.use_cases import UseCases
@@ -323,7 +323,7 @@ def build(
     database: Database,
     api: ApiSettings | None = None,
     search: SearchSettings | None = None,
-    binders: Binders | None = None,
+    binders: KubeconfigBinders | None = None,
     resource_prefixes: Sequence[str] = (),
 ) -> Flask:
     """Return the service on one database; its schema must be current."""
@@ -335,7 +335,7 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
     """Return the service as the configuration wants it. Raises Misconfigured, PlacementError."""
     kubernetes = settings.kubernetes
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
-    binders = Binders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
+    binders = KubeconfigBinders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
     prefixes = settings.clusters.resource_prefixes
     return build(open_database(settings), _api(settings), _search(settings), binders, prefixes)
 

@@ -14,7 +14,7 @@ from typing import cast
 from placement.allocations.best_fit import BestFit
 from placement.allocations.candidates import Candidates, SearchSettings
 from placement.allocations.claims import Claims
-from placement.allocations.group_rules import Ruled
+from placement.allocations.group_rules import GroupPlacer
 from placement.allocations.holdings import Holdings, Listings
 from placement.allocations.reshaper import Reshaper
 from placement.allocations.statements.consumers import AttributeRegistry
@@ -39,11 +39,11 @@ from placement.pods.reservations import Reservations
 from placement.pods.service import Pods
 from placement.pods.translation import PodTranslation
 from placement.providers import scoping
-from placement.providers.fleet import Capacity, Hosts
+from placement.providers.fleet import FleetCapacity, Hosts
 from placement.providers.forest_keeper import ForestKeeper
 from placement.providers.inventories import Inventories
 from placement.providers.names import ResourceClasses, Traits
-from placement.providers.service import Memberships, Providers
+from placement.providers.service import ProviderMemberships, Providers
 from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
@@ -218,7 +218,7 @@ class UseCases:
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
         self.health = Health(database, self.forest, self.cluster_cache)
-        self.capacity = Capacity(database, self.forest)
+        self.capacity = FleetCapacity(database, self.forest)
         self.hosts = Hosts(database, self.forest)
         self.host_views = HostViews(database, self.cluster_cache.loader)
         self.finder = Finder(database)
@@ -226,7 +226,7 @@ class UseCases:
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)
-        self.ruled = Ruled(database, self.candidates, self.holdings)
+        self.ruled = GroupPlacer(database, self.candidates, self.holdings)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
         self.planning = Planning(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
@@ -237,7 +237,7 @@ class UseCases:
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
         self.inventories = Inventories(database)
         self.listings = Listings(database)
-        self.memberships = Memberships(database)
+        self.memberships = ProviderMemberships(database)
         self.providers = Providers(database, self.forest)
         self.reshaper = Reshaper(database, attributes)
         self.resource_classes = ResourceClasses(database)

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
-from placement.allocations.coalescing import Gathering
+from placement.allocations.coalescing import RequestCoalescer
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_SECONDS, eventually
 class Crowd:
     """Calls that are made at the same time; all of them have time to wait."""
 
-    def __init__(self, gathering: Gathering[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, gathering: RequestCoalescer[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gathering, "_patience_seconds", PATIENCE_SECONDS)
         self.gathering = gathering
         self.is_there, self.may_go = threading.Event(), threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.engine.domain.explanation import Counted, Kind, Reason
+from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
 
 _CONDITION = {"kind": str, "resource_class": str, "wanted": int, "required": list, "forbidden": list}
 _STAGE = {
@@ -51,8 +51,8 @@ def check_shape(explanation: Mapping[str, Any]) -> None:
 def _check_stage(stage: Mapping[str, Any]) -> int:
     """How many passed it."""
     _check_members(stage, _STAGE, set(_STAGE) - set(_CONDITION) | {"kind"})
-    assert stage["kind"] in set(Kind)
-    assert stage["counted"] in set(Counted)
+    assert stage["kind"] in set(ConditionKind)
+    assert stage["counted"] in set(CountedUnit)
     assert stage["sentence"].startswith(f"{stage['condition']}: ")
     assert (stage["providers"] is None) == (stage["counted"] == "trees")
     passed: int = stage["trees"] if stage["providers"] is None else stage["providers"]

@@ -27,7 +27,7 @@ from placement.http.admission import KNOWN_AS
 from placement.http.worker import worker
 from placement.http.worker.connection import Connection
 from placement.http.worker.event_loop import EventLoop
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.worker import LaneWorker
 from placement.server.processes import Server, listening
 from tests.server import free_port
@@ -41,7 +41,7 @@ class TestServer(Server):
 
     __test__ = False
 
-    def __init__(self, port: int, workers: int, limits: Limits, folder: Path) -> None:
+    def __init__(self, port: int, workers: int, limits: WorkerLimits, folder: Path) -> None:
         self._folder = folder
         super().__init__(listening("127.0.0.1", port), workers, lambda: limits, (folder / "greeted").touch)
 
@@ -197,4 +197,4 @@ def await_answer(url: str) -> None:
 
 if __name__ == "__main__":
     _port, _workers, _limits, _folder = sys.argv[1:]
-    TestServer(int(_port), int(_workers), Limits(**json.loads(_limits)), Path(_folder)).run()
+    TestServer(int(_port), int(_workers), WorkerLimits(**json.loads(_limits)), Path(_folder)).run()

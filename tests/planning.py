@@ -13,10 +13,10 @@ from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.answer import Draw
 from placement.engine.search.budget import Budget
-from placement.engine.search.simulation import Ground
-from placement.planning.board import Board, Consumer, Spot
-from placement.planning.making_room import RoomMaker
-from placement.planning.plan import Limits, QueryWish
+from placement.engine.search.simulation import SimulatedForest
+from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
+from placement.planning.making_room import EvictionPlanner
+from placement.planning.plan import PlanLimits, QueryWish
 from tests.forests import World
 from tests.naive import Amount, NaiveProvider, enumerate_candidates
 
@@ -167,16 +167,16 @@ class Scene:
             # Its classes are known from now on, whoever offers them.
             self.world.query(query)
         self.world.load()
-        self.ground = Ground(self.world.forest.snapshot(), self.world.sharing, 1)
+        self.ground = SimulatedForest(self.world.forest.snapshot(), self.world.sharing, 1)
         consumers = [self._consumer(guest) for guest in cluster.guests]
-        self.board = Board(self.ground, {}, consumers, {})
-        self.maker = RoomMaker(self.board, Limits(moves), Budget())
+        self.board = MoveSimulation(self.ground, {}, consumers, {})
+        self.maker = EvictionPlanner(self.board, PlanLimits(moves), Budget())
 
     def wish(self, query: CandidateQuery) -> QueryWish:
         """A request."""
         return QueryWish([self.world.query(query)], key_of(query), frozenset())
 
-    def _consumer(self, guest: Guest) -> Consumer:
+    def _consumer(self, guest: Guest) -> PlacedConsumer:
         draws = tuple(
             sorted(
                 Draw(self.ground.row_of(provider), self.world.classes[name], amount)
@@ -184,7 +184,7 @@ class Scene:
             )
         )
         spot = Spot(self.ground.root_of(draws[0].row), draws)
-        return Consumer(guest.uuid, 1, "p", "u", None, spot, "query", self.wish(guest.query))
+        return PlacedConsumer(guest.uuid, 1, "p", "u", None, spot, "query", self.wish(guest.query))
 
     def held(self, spot: Spot) -> Placement:
         """What a spot takes, by names."""

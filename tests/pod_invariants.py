@@ -12,7 +12,7 @@ from placement.pods.node_views import view_of
 from placement.providers.statements.clusters import found
 from placement.server import checks
 from placement.server.checking import disagreements
-from placement.server.checks import Violation
+from placement.server.checks import InvariantViolation
 from placement.storage import tables
 from placement.storage.database import Database
 
@@ -84,7 +84,7 @@ def exceeded(database: Database) -> list[str]:
     return [each.sentence for each in _violations(database) if each.invariant == _EXCEEDED]
 
 
-def _violations(database: Database) -> list[Violation]:
+def _violations(database: Database) -> list[InvariantViolation]:
     with database.snapshot() as connection:
         return list(checks.violations(connection, "p", "u"))
 

@@ -15,7 +15,7 @@ import requests
 import sqlalchemy as sa
 
 from placement.audit import service as events
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
@@ -141,7 +141,7 @@ def test_a_token_of_another_database_is_too_old(api: Client):
 def test_who_missed_what_nobody_listed_reads_all_again(api: Client, database: Database):
     token = begin(api)
     with database.write() as transaction:
-        transaction.record(Action.UPDATE, Kind.DATABASE, "elsewhere")
+        transaction.record(Action.UPDATE, TargetKind.DATABASE, "elsewhere")
     assert api.get(f"{EVENTS}?since={token}").status_code == 410
     assert since(api, begin(api))[0] == {}
 
@@ -337,7 +337,7 @@ def _followed(database: Database, token: str) -> threading.Thread:
 def test_waiting_is_over_when_something_changes(database: Database):
     waiting = _followed(database, events.Events(database).now().token)
     with database.write() as transaction:
-        transaction.record(Action.CREATE, Kind.ALLOCATIONS, FIRST, consumer=FIRST)
+        transaction.record(Action.CREATE, TargetKind.ALLOCATIONS, FIRST, consumer=FIRST)
     waiting.join(PATIENCE_SECONDS)
     assert not waiting.is_alive()
 

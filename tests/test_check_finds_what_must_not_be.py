@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.server import checking, checks
-from placement.server.checks import Violation
-from placement.server.online_migrations import Owner
+from placement.server.checks import InvariantViolation
+from placement.server.online_migrations import MigrationOwner
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import application_at
@@ -25,7 +25,7 @@ from tests.server import BACKENDS, database_url
 CLUSTER = "/ext/v1/clusters/edge"
 UID = "6f0c0000-0000-4000-8000-00000000000"
 GUEST = "b43dbd27-06a5-4dc9-a073-feda931c578a"
-OWNER = Owner("p", "u")
+OWNER = MigrationOwner("p", "u")
 # Ids that nobody has.
 NONE, GONE = 987654, "00000000-0000-4000-8000-00000000dead"
 _HOST = "(SELECT id FROM resource_providers WHERE name = 'host')"
@@ -245,7 +245,7 @@ def unguarded(url: str) -> Iterator[sa.Connection]:
         yield connection
 
 
-def found_after(url: str, statements: Sequence[str]) -> list[Violation]:
+def found_after(url: str, statements: Sequence[str]) -> list[InvariantViolation]:
     """What is found in a database with this damage, which is undone then."""
     with unguarded(url) as connection:
         for statement in statements:

@@ -12,7 +12,7 @@ from flask import Flask
 
 from placement.engine.domain.errors import BadRequest, Conflict, Unavailable
 from placement.migrate import moving
-from placement.migrate.moving import Report
+from placement.migrate.moving import MigrationReport
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client
@@ -26,7 +26,7 @@ RACK = "a0000000-0000-4000-8000-000000000000"
 SERVER, VOLUME = "c0000000-0000-4000-8000-000000000001", "c0000000-0000-4000-8000-000000000002"
 SIZE = {"reserved": 1, "min_unit": 1, "max_unit": 8, "step_size": 1}
 
-Bring = Callable[..., Report]
+Bring = Callable[..., MigrationReport]
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def hold(made: Incumbent, consumer: str, provider: int, resource_class: int, use
 def bring(source: Incumbent, connection_url: str) -> Bring:
     """Import, as the command does."""
 
-    def run(may_remove: bool = False, rehearse: bool = False) -> Report:
+    def run(may_remove: bool = False, rehearse: bool = False) -> MigrationReport:
         how = {"may_remove": may_remove, "rehearse": rehearse}
         return moving.bring_in(source.url, connection_url, OWNER, lambda *_: None, **how)
 
     return run
 
 
-def changes(report: Report) -> dict[str, tuple[int, int, int]]:
+def changes(report: MigrationReport) -> dict[str, tuple[int, int, int]]:
     """What was not left as it was."""
     found = {what: (one.added, one.changed, one.removed) for what, one in report.changes.items()}
     return {what: numbers for what, numbers in found.items() if any(numbers)}

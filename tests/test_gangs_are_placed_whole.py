@@ -14,7 +14,7 @@ from placement.pods import gangs, reservation_ends
 from placement.pods.many_pods import ManyPods
 from placement.pods.scheduler import PodScheduler
 from placement.providers.statements import clusters, providers
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database, utcnow
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
@@ -39,7 +39,7 @@ def cluster(
     """Two machines of 16 CPUs; the service may bind."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
-    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
     api = Client(application.test_client())
     assert api.put(CLUSTER).status_code == 201
     for name in ("host-0", "host-1"):

@@ -13,7 +13,7 @@ from placement.allocations.world import WorldRequest, imagining, most_imagined
 from placement.engine.domain import deadline
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import SearchEnded
-from placement.engine.search.simulation import Added, World, altered
+from placement.engine.search.simulation import Added, ForestScenario, altered
 from placement.planning import capacity
 from tests import forests
 from tests.client import Client, detail
@@ -54,7 +54,7 @@ def test_no_more_is_made_once_the_time_is_up_or_the_caller_has_left():
             raise SearchEnded(abandoned=True)
 
     forest = made.forest.snapshot()
-    world = World(added=[Added(int(forest.roots[0]), 100_000)])
+    world = ForestScenario(added=[Added(int(forest.roots[0]), 100_000)])
     with pytest.raises(SearchEnded):
         altered(forest, world, look)
     assert len(looks) == 3

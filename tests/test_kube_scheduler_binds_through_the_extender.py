@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.engine.domain.errors import PlacementError
-from placement.pods.scheduler import Taken
+from placement.pods.scheduler import PlacementResult
 from placement.pods.service import Pods
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
 from tests.api_server import ApiServer, Held
 from tests.api_server_http import running_api_server, write_kubeconfig
@@ -45,7 +45,7 @@ def kubeconfig(api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 def cluster(database: Database, kubeconfig: Path) -> Iterator[Client]:
     """Two machines of 16 CPUs; the service may bind."""
-    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
     api = Client(application.test_client())
     assert api.put(CLUSTER).status_code == 201
     for name in ("host-0", "host-1"):
@@ -309,7 +309,7 @@ def claims_held(monkeypatch: pytest.MonkeyPatch) -> Held:
     """The next attempt waits when it has its claim, before it sends the Binding."""
     held, claim = Held(threading.Event(), threading.Event()), Pods.bind
 
-    def held_claim(*given: Any) -> Taken:
+    def held_claim(*given: Any) -> PlacementResult:
         taken = claim(*given)
         if not held.has_come.is_set():
             held.has_come.set()
@@ -483,7 +483,7 @@ def test_an_authority_that_was_replaced_in_the_kubeconfig_is_read_again(tmp_path
     with running_api_server(fresh.sign("server")) as found:
         file = write_kubeconfig(tmp_path / "config", ("edge", found.url), authority=former.file)
         waiting(found)
-        binder = Binders(str(file)).of("edge")
+        binder = KubeconfigBinders(str(file)).of("edge")
         with pytest.raises(PlacementError, match="certificate verify failed"):
             binder.pod("default", "web-0")
         write_kubeconfig(file, ("edge", found.url), authority=fresh.file)

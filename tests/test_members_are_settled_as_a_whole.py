@@ -11,7 +11,7 @@ import pytest
 from placement.allocations import best_fit, group_rules
 from placement.allocations.best_fit import BestFit
 from placement.allocations.claims import Claims
-from placement.allocations.group_rules import Ruled
+from placement.allocations.group_rules import GroupPlacer
 from placement.engine.domain.errors import CapacityExceeded, Unavailable
 from placement.engine.search.budget import Budget
 from tests.client import Client
@@ -71,15 +71,15 @@ def test_members_that_move_are_counted_where_they_are(api: Client, monkeypatch: 
     assert statuses(api.post(PATH, wish([holder], APART))) == [201]
     uuid_ = holder["consumer_uuid"]
     assert list(api.used_by(uuid_)) == [first]
-    real, moves = Ruled.decide, iter("x")
+    real, moves = GroupPlacer.decide, iter("x")
 
-    def decide(self: Ruled, *arguments: Any) -> Any:
+    def decide(self: GroupPlacer, *arguments: Any) -> Any:
         for _ in moves:
             moved = {"allocations": {second: {"resources": {"VCPU": 1}}}, **OWNER, "consumer_generation": 1}
             assert api.put(f"/allocations/{uuid_}", moved).status_code == 204
         return real(self, *arguments)
 
-    monkeypatch.setattr(Ruled, "decide", decide)
+    monkeypatch.setattr(GroupPlacer, "decide", decide)
     answer = api.post(PATH, wish([holder, other], APART, atomic=True))
     assert statuses(answer) == [200, 201]
     assert list(api.used_by(other["consumer_uuid"])) == [first]
@@ -114,10 +114,10 @@ def test_a_repeated_call_tells_how_the_rules_fare(api: Client):
 def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.MonkeyPatch):
     """Who is refused is not decided on again when the others lose a race and are."""
     hosts(api, 2)
-    real_decide, real_replace = Ruled.decide, Claims.replace
+    real_decide, real_replace = GroupPlacer.decide, Claims.replace
     decisions, losses = iter([False]), iter("x")
 
-    def decide(self: Ruled, *arguments: Any) -> Any:
+    def decide(self: GroupPlacer, *arguments: Any) -> Any:
         decision = real_decide(self, *arguments)
         return decision._replace(proven=next(decisions, decision.proven))
 
@@ -126,7 +126,7 @@ def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.Monkey
             raise CapacityExceeded("taken")
         real_replace(self, claims, **options)
 
-    monkeypatch.setattr(Ruled, "decide", decide)
+    monkeypatch.setattr(GroupPlacer, "decide", decide)
     monkeypatch.setattr(Claims, "replace", replace)
     answer = api.post(PATH, wish([{"count": 3}], APART))
     assert statuses(answer) == [201, 201, 409]

@@ -8,7 +8,7 @@ from flask import Flask, Response
 from placement import app
 from placement.app import create_application
 from placement.common.probes import OPEN_PATHS
-from placement.http.worker.lanes import Lanes, Limits
+from placement.http.worker.lanes import Lanes, WorkerLimits
 from placement.web.sign_in import SIGN_IN, SIGN_OUT
 from tests.client import Client
 from tests.conftest import compatible
@@ -42,13 +42,13 @@ def test_other_paths_are_neither(served: Client):
 
 
 def test_open_paths_have_threads_of_their_own():
-    lanes = Lanes(Limits())
+    lanes = Lanes(WorkerLimits())
     assert all(lanes.of("GET", path) is lanes.status for path in OPEN_PATHS)
 
 
 def test_signing_in_takes_no_thread_of_others():
     """Strangers sign in, and a slow identity service keeps them waiting."""
-    lanes = Lanes(Limits())
+    lanes = Lanes(WorkerLimits())
     others = [lanes.of("GET", "/traits"), lanes.of("PUT", "/traits/X"), lanes.status, lanes.events]
     for path in (SIGN_IN, "/ui/sign%2Din", "/%75i/sign-in"):
         assert lanes.of("POST", path) not in others
@@ -57,7 +57,7 @@ def test_signing_in_takes_no_thread_of_others():
 
 def test_whatever_changes_nothing_waits_for_no_write(embedded_application: Flask):
     """A POST that only looks may take as long as a search; it takes no thread from those who write."""
-    lanes = Lanes(Limits())
+    lanes = Lanes(WorkerLimits())
     posts = {
         rule.rule: inspect.getclosurevars(embedded_application.view_functions[rule.endpoint]).nonlocals
         for rule in embedded_application.url_map.iter_rules()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from placement.app import build
 from placement.engine.domain import deadline
 from placement.pods.statements import pods
-from placement.pods.statements.pods import PodArrival
+from placement.pods.statements.pods import PodInsert
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, utcnow
@@ -36,10 +36,10 @@ class Service:
         self.database = Database(url)
         self.application = build(self.database, compatible())
         self.api = Client(self.application.test_client())
-        self.sent: list[tuple[PodArrival, bool]] = []
+        self.sent: list[tuple[PodInsert, bool]] = []
         place, self._at_once = pods.place_at_once, at_once
 
-        def noted(database: Database, arrival: PodArrival, now: Any) -> Stamped | None:
+        def noted(database: Database, arrival: PodInsert, now: Any) -> Stamped | None:
             written = place(database, arrival, now) if at_once else None
             self.sent.append((arrival, written is not None))
             return written
@@ -162,7 +162,7 @@ def test_what_others_wrote_meanwhile_is_not_forgotten(
     assert [done for _, done in service.sent] == [True, True]
 
 
-def changed(first: PodArrival, second: PodArrival, what: str) -> PodArrival:
+def changed(first: PodInsert, second: PodInsert, what: str) -> PodInsert:
     """The second pod, which would come after the first, with one thing that cannot be."""
     values, consumer = second.values, second.consumer
     beyond = [each._replace(amount=10**9) for each in second.amounts]
@@ -206,7 +206,7 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], wh
     assert (after == before) == (what != "nothing")
 
 
-def to_come(services: tuple[Service, Service]) -> PodArrival:
+def to_come(services: tuple[Service, Service]) -> PodInsert:
     """A second pod, as it could be written by the first service, which has only one yet."""
     service, ahead = services
     for each in services:

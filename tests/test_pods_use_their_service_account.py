@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from placement.engine.domain.errors import PlacementError
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 from placement.sync import api_server
 from placement.sync.api_server import ApiServer, ApiServerError
 from tests.api_server_http import write_kubeconfig
@@ -52,7 +52,7 @@ def test_a_pod_uses_its_account_and_has_its_rights(inside: ControlPlane):
 
 
 def test_the_own_cluster_is_bound_with_the_account_and_others_are_told(inside: ControlPlane):
-    binders = Binders(None, "edge")
+    binders = KubeconfigBinders(None, "edge")
     assert binders.of("edge").pod("default", "nobody") is None
     with pytest.raises(PlacementError, match="of cluster edge only"):
         binders.of("core")

@@ -12,7 +12,7 @@ from placement.app import build
 from placement.engine.domain import deadline
 from placement.engine.domain.errors import PlacementError
 from placement.pods.preemption import ENOUGH_NODES, Victims
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database
 from placement.use_cases import UseCases
 from tests.api_server import ApiServer
@@ -38,7 +38,7 @@ def use_cases(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
-    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
     api = Client(application.test_client())
     assert api.put(CLUSTER).status_code == 201
     for number in range(3):
@@ -73,7 +73,7 @@ def test_no_more_nodes_are_asked_about_than_are_enough(use_cases, api_server):
 def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
     deadline.until(time.monotonic())
     with pytest.raises(PlacementError, match="time is up"):
-        Binders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
+        KubeconfigBinders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
     assert not api_server.calls
 
 

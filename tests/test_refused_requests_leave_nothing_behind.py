@@ -22,7 +22,7 @@ from placement.http.worker import connection as connections
 from placement.http.worker import event_loop
 from placement.http.worker.connection import Connection
 from placement.http.worker.event_loop import EventLoop
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from tests.hostile import Wire, request
 from tests.patience import eventually
 from tests.server import RunningServer, database_url, running_service
@@ -69,7 +69,7 @@ class OneClient:
     """An event loop in this process, and clients one after the other."""
 
     def __init__(self, application: Flask | None = None, **limits: Any) -> None:
-        allowed = Limits(**{"drain_seconds": 0.1, **limits})
+        allowed = WorkerLimits(**{"drain_seconds": 0.1, **limits})
         self.loop = EventLoop(Config(), allowed, application, lambda: True, lambda: None)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)

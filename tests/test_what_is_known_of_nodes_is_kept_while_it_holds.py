@@ -13,7 +13,7 @@ from flask import Flask
 from placement.engine.domain.errors import NotFound
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.columns import room
-from placement.pods.cycle import Look, PodShape, ReservationLooks, ShapeRankings
+from placement.pods.cycle import PodShape, ReservationLooks, ReservationMatch, ShapeRankings
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.node_info import NodeInfo
@@ -191,7 +191,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
     seen: list[NodeInfo] = []
     look, without = ReservationLooks._looked, NodeInfo.without
 
-    def looked(self: ReservationLooks, node: NodeInfo, *arguments: Any) -> Look:
+    def looked(self: ReservationLooks, node: NodeInfo, *arguments: Any) -> ReservationMatch:
         seen.append(node)
         return look(self, node, *arguments)
 

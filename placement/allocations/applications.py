@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from placement.allocations.candidates import Candidates
 from placement.allocations.claims import generation_after
 from placement.allocations.holdings import ConsumerHoldings
-from placement.allocations.shortlists import Proposal, Resources, Wish
+from placement.allocations.shortlists import ClaimQuery, Proposal, Resources
 from placement.allocations.statements.consumers import pod_conflict
 from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import Conflict, PlacementError
@@ -19,7 +19,7 @@ from placement.providers import scoping
 
 
 @dataclass(frozen=True, slots=True)
-class Applicant:
+class Claimant:
     """A consumer that claims; project, user and type mean what they mean in allocations."""
 
     consumer_uuid: str
@@ -29,7 +29,7 @@ class Applicant:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class ClaimApplication:
     """An applicant and its wish, with the details of its claim.
 
     `name` is the applicant's name in rules, `group` the group that it joins. `is_new`: its uuid was made for
@@ -38,37 +38,37 @@ class Application:
     what the caller sent.
     """
 
-    applicant: Applicant
-    wish: Wish
+    applicant: Claimant
+    wish: ClaimQuery
     name: str | None = None
     group: str | None = None
     is_new: bool = False
-    fallback: Wish | None = None
+    fallback: ClaimQuery | None = None
     dedicated_cpus: str | None = None
     place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class ClaimedCandidate:
     """A success: what a consumer holds, in amounts by provider and class.
 
     `fresh`: it did not hold that before the call. `mappings`: which group got which providers, None where
     the stored amounts leave several possibilities.
     """
 
-    applicant: Applicant
+    applicant: Claimant
     generation: int
     resources: Resources
     fresh: bool
     mappings: Mappings | None
 
 
-Outcome = Fitted | PlacementError
+Outcome = ClaimedCandidate | PlacementError
 """What a consumer holds, or why it got nothing."""
 
 
 def claim_of(
-    application: Application,
+    application: ClaimApplication,
     proposal: Proposal,
     generations: Mapping[str, int],
     *,
@@ -87,13 +87,13 @@ def claim_of(
     )
 
 
-def fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
+def fitted(applicant: Claimant, claim: ConsumerClaim, proposal: Proposal) -> ClaimedCandidate:
     """Return what a consumer holds once its claim for a proposal is written."""
-    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)
+    return ClaimedCandidate(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)
 
 
 def held_already(
-    candidates: Candidates, application: Application, held: ConsumerHoldings, inside: Collection[str]
+    candidates: Candidates, application: ClaimApplication, held: ConsumerHoldings, inside: Collection[str]
 ) -> Outcome | None:
     """Return what an existing consumer holds, or why it may not claim; None if it may.
 
@@ -114,10 +114,10 @@ def held_already(
         user_id=consumer.user_id,
         consumer_type=consumer.consumer_type or applicant.consumer_type,
     )
-    return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
+    return ClaimedCandidate(owner, consumer.generation, resources, False, rebuilt(query, resources))
 
 
-def _refusal(applicant: Applicant, idle: ConsumerHoldings) -> Conflict | None:
+def _refusal(applicant: Claimant, idle: ConsumerHoldings) -> Conflict | None:
     """Return why a consumer that holds nothing may not claim: it is a pod, or its project or user differs."""
     consumer = idle.consumer
     if idle.is_pod:

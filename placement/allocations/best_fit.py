@@ -17,21 +17,35 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from placement.allocations.applications import Application, Fitted, Outcome, claim_of, fitted, held_already
+from placement.allocations.applications import (
+    ClaimApplication,
+    ClaimedCandidate,
+    Outcome,
+    claim_of,
+    fitted,
+    held_already,
+)
 from placement.allocations.candidates import Candidates
 from placement.allocations.claims import Claims, Terms
-from placement.allocations.group_rules import Decision, Holding, Ruled, RuleKept, Standing, Wanted
+from placement.allocations.group_rules import (
+    ConsumersSnapshot,
+    Decision,
+    GroupPlacer,
+    MemberHolding,
+    RuleKept,
+    Wanted,
+)
 from placement.allocations.holdings import ConsumerHoldings, Holdings
-from placement.allocations.like_claims import LikeClaims
+from placement.allocations.like_claims import ClaimCoalescer
 from placement.allocations.outcomes import count_refused, count_repeated, count_won
 from placement.allocations.shortlists import (
     AllLost,
+    CandidateQueue,
+    ClaimQuery,
     NoCandidate,
-    PromisedForest,
     Proposal,
     ProposalKey,
-    Shortlist,
-    Wish,
+    TentativeForest,
 )
 from placement.allocations.world import WorldRequest, imagining
 from placement.engine.domain.errors import (
@@ -65,7 +79,7 @@ class NotAll(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class MemberOptions:
     """Conditions on members of one call: rules between them, and a minimum of members that get something."""
 
     rules: tuple[MemberRule, ...] = ()
@@ -73,7 +87,7 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ClaimResults:
     """The outcomes of one call; `proven`: it is certain that no more of the members could get something."""
 
     outcomes: list[Outcome]
@@ -82,12 +96,12 @@ class Settled:
 
 
 @dataclass(slots=True)
-class Contest:
+class ClaimAttempt:
     """The attempts of one call: consumers that wait, candidates lost to other writers, and the time limit."""
 
-    applications: Sequence[Application]
-    together: Together
-    waiting: dict[int, Application] = field(init=False)
+    applications: Sequence[ClaimApplication]
+    together: MemberOptions
+    waiting: dict[int, ClaimApplication] = field(init=False)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     # The generations of consumers that exist and hold nothing.
     generations: dict[str, int] = field(default_factory=dict)
@@ -109,24 +123,24 @@ class Contest:
         refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
         return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
 
-    def holding(self) -> list[Holding]:
+    def holding(self) -> list[MemberHolding]:
         """Return the members that hold what they ask for already."""
         return [
-            Holding(self.applications[place].name, each.applicant.consumer_uuid)
+            MemberHolding(self.applications[place].name, each.applicant.consumer_uuid)
             for place, each in self.outcomes.items()
-            if isinstance(each, Fitted)
+            if isinstance(each, ClaimedCandidate)
         ]
 
-    def promise(self, given: Sequence[Outcome]) -> list[Holding]:
+    def promise(self, given: Sequence[Outcome]) -> list[MemberHolding]:
         """Settle waiting members with what they were given before, though nothing is written; return them."""
         promised = {
             place: each
             for place, each in enumerate(given)
-            if isinstance(each, Fitted) and place in self.waiting
+            if isinstance(each, ClaimedCandidate) and place in self.waiting
         }
         self.settle(promised)
         return [
-            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
+            MemberHolding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
             for place, each in promised.items()
         ]
 
@@ -135,7 +149,12 @@ class Contest:
         found: dict[str, str] = {}
         for place, each in self.outcomes.items():
             group = self.applications[place].group
-            if group is not None and isinstance(each, Fitted) and not each.fresh and place not in self.joined:
+            if (
+                group is not None
+                and isinstance(each, ClaimedCandidate)
+                and not each.fresh
+                and place not in self.joined
+            ):
                 self.joined.add(place)
                 found[each.applicant.consumer_uuid] = group
         return found
@@ -149,7 +168,7 @@ class Contest:
         """Return what the waiting consumers ask for, by place."""
         return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
 
-    def settled(self) -> Settled:
+    def settled(self) -> ClaimResults:
         """Return the outcomes of all consumers. Raises NotAll if too many got nothing."""
         if self.has_failed:
             refused = {
@@ -158,8 +177,8 @@ class Contest:
             raise NotAll(dict(sorted(refused.items())))
         outcomes = [each for _, each in sorted(self.outcomes.items())]
         if self.decision is None:
-            return Settled(outcomes)
-        return Settled(outcomes, self.proven, self.decision.rules)
+            return ClaimResults(outcomes)
+        return ClaimResults(outcomes, self.proven, self.decision.rules)
 
     def terms(self) -> Terms | None:
         """Return the terms on which the waiting consumers may claim; None if there are none."""
@@ -173,7 +192,7 @@ class Contest:
             for each in self.waiting.values()
             if each.dedicated_cpus
         }
-        standing = Standing() if self.decision is None else self.decision.standing
+        standing = ConsumersSnapshot() if self.decision is None else self.decision.standing
         if not (groups or cpus or standing.groups or standing.generations):
             return None
         return Terms(standing, groups, cpus)
@@ -198,9 +217,9 @@ class Contest:
 
 
 def in_rounds(
-    applications: Sequence[Application],
-    settle: Callable[[Sequence[Application], Sequence[Outcome]], Settled],
-) -> Settled:
+    applications: Sequence[ClaimApplication],
+    settle: Callable[[Sequence[ClaimApplication], Sequence[Outcome]], ClaimResults],
+) -> ClaimResults:
     """Settle all consumers, then once more with the fallbacks of consumers that found nothing.
 
     `settle` gets what was given before. Once some consumers hold something, the second round cannot fail.
@@ -219,18 +238,21 @@ def in_rounds(
     try:
         again = settle(modest, held)
     except (NotAll, SearchTimeout, Unavailable):
-        if settled is None or not any(isinstance(each, Fitted) for each in held):
+        if settled is None or not any(isinstance(each, ClaimedCandidate) for each in held):
             raise
         # The first round is written, and only this answer can tell the uuids of new consumers.
         return replace(settled, proven=False)
     # The second round finds what was given first as held, but it is fresh in this call.
     outcomes = [
-        first if isinstance(first, Fitted) else second for first, second in zip_longest(held, again.outcomes)
+        first if isinstance(first, ClaimedCandidate) else second
+        for first, second in zip_longest(held, again.outcomes)
     ]
     return replace(again, outcomes=outcomes, proven=again.proven and (settled is None or settled.proven))
 
 
-def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
+def _modest(
+    applications: Sequence[ClaimApplication], held: Sequence[Outcome]
+) -> list[ClaimApplication] | None:
     """Return the applications with fallbacks where nothing was found; None if no fallback is left to try."""
     nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
     if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
@@ -249,14 +271,16 @@ _AT_ONCE = 1000
 class BestFit:
     """A use case that claims the best candidates of queries."""
 
-    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: Ruled) -> None:
+    def __init__(
+        self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: GroupPlacer
+    ) -> None:
         self._candidates = candidates
         self._claims = claims
         self._holdings = holdings
         self._ruled = ruled
-        self._like_claims = LikeClaims(candidates, claims, holdings)
+        self._like_claims = ClaimCoalescer(candidates, claims, holdings)
 
-    def claim(self, application: Application) -> Fitted:
+    def claim(self, application: ClaimApplication) -> ClaimedCandidate:
         """Let the consumer hold the best candidate.
 
         Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
@@ -268,7 +292,7 @@ class BestFit:
             raise outcome
         return outcome
 
-    def claim_each(self, applications: Sequence[Application]) -> list[Outcome]:
+    def claim_each(self, applications: Sequence[ClaimApplication]) -> list[Outcome]:
         """Let each consumer, one after another, hold the best candidate; return the outcomes.
 
         Up to 1000 consumers claim in one transaction. Repeating the call changes nothing for consumers that
@@ -278,7 +302,7 @@ class BestFit:
         applications = _in_groups(applications)
         for some in portions(applications, _AT_ONCE):
             try:
-                outcomes = self._settled(some, Together()).outcomes
+                outcomes = self._settled(some, MemberOptions()).outcomes
             except PlacementError as error:
                 if not found:
                     raise
@@ -289,7 +313,9 @@ class BestFit:
             found += some_found
         return found
 
-    def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
+    def claim_together(
+        self, applications: Sequence[ClaimApplication], together: MemberOptions
+    ) -> ClaimResults:
         """Claim in one transaction, for at least so many consumers or for none, under rules between them.
 
         Consumers that get nothing may get their fallback. Raises NotAll, BadRequest naming the place in a
@@ -301,8 +327,8 @@ class BestFit:
         return settled
 
     def preview(
-        self, applications: Sequence[Application], together: Together, world: WorldRequest
-    ) -> Settled:
+        self, applications: Sequence[ClaimApplication], together: MemberOptions, world: WorldRequest
+    ) -> ClaimResults:
         """Return what `claim_together` would give in such a world; nothing is written. Raises as it does."""
         with imagining(world):
             view = self._ruled.view(world)
@@ -310,10 +336,14 @@ class BestFit:
             return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
 
     def _previewed(
-        self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]
-    ) -> Settled:
+        self,
+        applications: Sequence[ClaimApplication],
+        together: MemberOptions,
+        view: View,
+        given: Sequence[Outcome],
+    ) -> ClaimResults:
         """Return the outcomes that consumers would have on a view; some were given something before."""
-        contest = Contest(applications, together)
+        contest = ClaimAttempt(applications, together)
         self._look(contest)
         holding = contest.holding()
         holding += contest.promise(given)
@@ -321,16 +351,18 @@ class BestFit:
         contest.decide(decision)
         contest.settle(
             {
-                place: Fitted(applications[place].applicant, 0, proposal.resources, False, proposal.mappings)
+                place: ClaimedCandidate(
+                    applications[place].applicant, 0, proposal.resources, False, proposal.mappings
+                )
                 for place, proposal in decision.proposals.items()
             }
         )
         contest.settle(decision.refused)
         return contest.settled()
 
-    def _settled(self, applications: Sequence[Application], together: Together) -> Contest:
+    def _settled(self, applications: Sequence[ClaimApplication], together: MemberOptions) -> ClaimAttempt:
         """Return the contest with all outcomes, or with some of them if too many consumers got nothing."""
-        contest = Contest(applications, together)
+        contest = ClaimAttempt(applications, together)
         if together.rules and not all(each.is_new for each in applications):
             # Consumers that hold something already count in the rules.
             self._look(contest)
@@ -356,21 +388,21 @@ class BestFit:
             contest.decide(self._ruled.decide({}, contest.holding(), together.rules))
         return contest
 
-    def _join(self, contest: Contest) -> None:
+    def _join(self, contest: ClaimAttempt) -> None:
         """Put consumers that hold what they ask for already into their groups."""
         groups = contest.joining()
         if groups:
             self._claims.join_groups(groups)
 
-    def _propose(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+    def _propose(self, contest: ClaimAttempt) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         """Return what waiting consumers would get of the newest forest, and why others would get nothing."""
         if contest.together.rules:
             return self._propose_by_rules(contest)
         wishes = Counter(application.wish for application in contest.waiting.values())
         many = len(contest.waiting) > 1
-        forest = PromisedForest.of(self._candidates.view(), many=many)
+        forest = TentativeForest.of(self._candidates.view(), many=many)
         shortlists = {
-            wish: Shortlist(self._candidates, forest, wish, count, contest.lost)
+            wish: CandidateQueue(self._candidates, forest, wish, count, contest.lost)
             for wish, count in wishes.items()
         }
         proposals: dict[int, Proposal] = {}
@@ -383,12 +415,14 @@ class BestFit:
                 refused[place] = error
         return proposals, refused
 
-    def _propose_by_rules(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+    def _propose_by_rules(
+        self, contest: ClaimAttempt
+    ) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         decision = self._ruled.decide(contest.wanted(), contest.holding(), contest.together.rules)
         contest.decide(decision)
         return decision.proposals, decision.refused
 
-    def _compete(self, contest: Contest, proposals: Mapping[int, Proposal]) -> None:
+    def _compete(self, contest: ClaimAttempt, proposals: Mapping[int, Proposal]) -> None:
         """Claim what was proposed to the waiting consumers, all or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
@@ -426,7 +460,7 @@ class BestFit:
                 }
             )
 
-    def _look(self, contest: Contest) -> bool:
+    def _look(self, contest: ClaimAttempt) -> bool:
         """Settle waiting consumers that hold something already or may never claim; return whether any do."""
         applications = contest.waiting
         known = self._holdings.of_consumers(
@@ -435,7 +469,7 @@ class BestFit:
         contest.generations = {
             uuid: held.consumer.generation for uuid, held in known.items() if not held.resources
         }
-        asking: dict[Wish, dict[int, ConsumerHoldings]] = {}
+        asking: dict[ClaimQuery, dict[int, ConsumerHoldings]] = {}
         for place, application in applications.items():
             held = known.get(application.applicant.consumer_uuid)
             if held is not None:
@@ -453,7 +487,7 @@ class BestFit:
         return bool(settled)
 
     def _held(
-        self, application: Application, held: ConsumerHoldings, inside: Collection[str]
+        self, application: ClaimApplication, held: ConsumerHoldings, inside: Collection[str]
     ) -> Outcome | None:
         """Return what a consumer holds for its wish or fallback, or why it may not claim; None if it may."""
         outcome = held_already(self._candidates, application, held, inside)
@@ -461,10 +495,10 @@ class BestFit:
             return outcome
         modest = replace(application, wish=application.fallback)
         instead = held_already(self._candidates, modest, held, inside)
-        return instead if isinstance(instead, Fitted) else outcome
+        return instead if isinstance(instead, ClaimedCandidate) else outcome
 
 
-def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
+def _in_groups(applications: Sequence[ClaimApplication]) -> Sequence[ClaimApplication]:
     """Return the applications with the names under which their groups are stored."""
     return [
         each if each.group is None else replace(each, group=scoping.group(each.group))
@@ -472,7 +506,7 @@ def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
     ]
 
 
-def _of_groups(together: Together) -> Together:
+def _of_groups(together: MemberOptions) -> MemberOptions:
     """Return the conditions with the names under which the groups in rules are stored."""
     rules = (
         replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
@@ -482,6 +516,6 @@ def _of_groups(together: Together) -> Together:
 
 def _count_repeated(outcomes: Sequence[Outcome]) -> None:
     """Count the consumers that held what they asked for before the call."""
-    held = sum(isinstance(each, Fitted) and not each.fresh for each in outcomes)
+    held = sum(isinstance(each, ClaimedCandidate) and not each.fresh for each in outcomes)
     if held:
         count_repeated(_KIND, held)

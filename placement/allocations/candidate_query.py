@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 from placement.engine.domain import groups as grammar
-from placement.engine.domain.errors import BadRequest, Violation
+from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, Grammar, RequestGroup, SplitRule
 from placement.http.bodies import (
     POLICIES,
@@ -91,7 +91,7 @@ class _Keys:
         if not self._granular:
             known = ["resources", *self._single, *self._plain]
             if not every(parameters, "resources"):
-                missing = Violation("'resources' is a required property", "required")
+                missing = SchemaViolation("'resources' is a required property", "required")
                 raise violated(missing, schema_of(known, ["resources"]), parameters)
             refuse_unknown(parameters, known)
             return
@@ -103,7 +103,7 @@ class _Keys:
             reason = f"{listed} {verb} not match any of the regexes: {patterns}"
             schema = schema_of(self._single)
             schema["patternProperties"] = {pattern: {"type": "string"} for pattern in self._patterns}
-            refused = violated(Violation(reason, "additionalProperties"), schema, parameters)
+            refused = violated(SchemaViolation(reason, "additionalProperties"), schema, parameters)
             raise BadRequest(f"{refused}. Parameters of the Placement API: {self._in_words()}")
 
     def _in_words(self) -> str:

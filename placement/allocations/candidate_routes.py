@@ -8,24 +8,24 @@ import orjson
 from flask import Blueprint, Response, current_app, request
 
 from placement.allocations import candidate_query, extended_query
-from placement.allocations.applications import Applicant, Application, Fitted, Outcome
-from placement.allocations.best_fit import Settled
+from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, Outcome
+from placement.allocations.best_fit import ClaimResults
 from placement.allocations.candidate_schemas import (
-    Candidates,
-    CandidatesInWorld,
-    Claimant,
-    ClaimForFlavor,
-    ClaimForMany,
-    ListedCandidates,
-    NewClaim,
-    NewJsonClaim,
-    ScoredCandidates,
+    CandidatesInWorldSchema,
+    CandidatesSchema,
+    ClaimantSchema,
+    ClaimForFlavorSchema,
+    ClaimForManySchema,
+    ListedCandidatesSchema,
+    NewClaimSchema,
+    NewJsonClaimSchema,
+    ScoredCandidatesSchema,
 )
 from placement.allocations.candidates import Search
 from placement.allocations.claim_bodies import CLAIMANT, application, many_claims
 from placement.allocations.extended_query import world_of, world_of_text
 from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
-from placement.allocations.schemas import Claimed, ManyClaimed
+from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
 from placement.allocations.search_options import SearchOptions
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.engine.domain.errors import BadRequest
@@ -54,7 +54,7 @@ allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)
     since=Feature.CANDIDATES,
     gives_json=True,
     described=Operation(
-        {200: ByVersion({None: ListedCandidates, Feature.ALLOCATIONS_BY_PROVIDER: Candidates})},
+        {200: ByVersion({None: ListedCandidatesSchema, Feature.ALLOCATIONS_BY_PROVIDER: CandidatesSchema})},
         query=PARAMETERS,
     ),
 )
@@ -78,7 +78,7 @@ extended_candidates_blueprint = Blueprint("extended_candidates", __name__)
     "placement:allocation_candidates:list",
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: ScoredCandidates}, errors=[404], query=(*EXTENDED, WORLD)),
+    described=Operation({200: ScoredCandidatesSchema}, errors=[404], query=(*EXTENDED, WORLD)),
 )
 def extended_candidates() -> Response:
     """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
@@ -96,7 +96,7 @@ def extended_candidates() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: ScoredCandidates}, errors=[404], body=CandidatesInWorld),
+    described=Operation({200: ScoredCandidatesSchema}, errors=[404], body=CandidatesInWorldSchema),
 )
 def candidates_by_json() -> Response:
     """Return the candidates of a request in JSON, which may be longer than any URL."""
@@ -139,9 +139,9 @@ claims_blueprint = Blueprint("claims", __name__)
     takes_json=True,
     target=cluster_of_claim,
     described=Operation(
-        {200: OneOf([Claimed, ManyClaimed]), 201: Claimed},
+        {200: OneOf([ClaimedSchema, ManyClaimedSchema]), 201: ClaimedSchema},
         errors=[404, 409],
-        body=OneOf([NewClaim, NewJsonClaim, ClaimForFlavor, ClaimForMany]),
+        body=OneOf([NewClaimSchema, NewJsonClaimSchema, ClaimForFlavorSchema, ClaimForManySchema]),
     ),
 )
 def create() -> Response:
@@ -168,7 +168,7 @@ def _create_for_many(given: dict[str, Any]) -> Response:
     elif wanted.is_one_decision:
         settled = best_fit.claim_together(wanted.applications, wanted.together)
     else:
-        settled = Settled(best_fit.claim_each(wanted.applications))
+        settled = ClaimResults(best_fit.claim_each(wanted.applications))
     pairs = zip(wanted.applications, settled.outcomes, strict=True)
     body: dict[str, object] = {
         "members": [_member(place, each, outcome) for place, (each, outcome) in enumerate(pairs)]
@@ -181,9 +181,9 @@ def _create_for_many(given: dict[str, Any]) -> Response:
     return json_response(body)
 
 
-def _member(place: int, wanted: Application, outcome: Outcome) -> dict[str, object]:
+def _member(place: int, wanted: ClaimApplication, outcome: Outcome) -> dict[str, object]:
     named = {} if wanted.name is None else {"name": wanted.name}
-    if isinstance(outcome, Fitted):
+    if isinstance(outcome, ClaimedCandidate):
         if wanted.dedicated_cpus is not None:
             named["dedicated_cpus"] = wanted.dedicated_cpus
         return {"status": 201 if outcome.fresh else 200, **named, **_body(outcome)}
@@ -200,13 +200,13 @@ def _create_for_flavor(given: dict[str, Any]) -> Response:
         raise BadRequest("query: a claim is for a query or for a flavor, not for both")
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
-    body = load(Claimant, context.version(), claimant, BODY_PREFIX)
-    claim = use_cases().flavors.claim(Applicant(**body), document, parse_flavor_query)
+    body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
+    claim = use_cases().flavors.claim(Claimant(**body), document, parse_flavor_query)
     answer = {**_body(claim.fitted), "dedicated_cpus": claim.dedicated_cpus}
     return json_response(answer, 201 if claim.fitted.fresh else 200)
 
 
-def _body(fitted: Fitted) -> dict[str, object]:
+def _body(fitted: ClaimedCandidate) -> dict[str, object]:
     applicant = fitted.applicant
     body: dict[str, object] = {
         "consumer_uuid": applicant.consumer_uuid,

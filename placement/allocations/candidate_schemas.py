@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from placement.allocations.schemas import Amounts
-from placement.engine.domain.explanation import Counted, Kind, Reason
+from placement.allocations.schemas import AmountsSchema
+from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
 from placement.engine.domain.groups import SplitRule
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.member_rules import Per, RuleKind
-from placement.flavors.schemas import FlavorRequest
+from placement.flavors.schemas import FlavorRequestSchema
 from placement.http import fields
 from placement.http.bodies import POLICIES
 from placement.http.fields import (
@@ -26,7 +26,7 @@ from placement.http.fields import (
     Uuid,
 )
 from placement.http.microversions import Feature
-from placement.http.schemas import OPTIONAL, Answer, VersionedSchema, amounts, since, texts
+from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 
 # What-if questions: what is to be different. Nothing of it is written.
 
@@ -38,7 +38,7 @@ def _host() -> String:
     return String(1, 255)
 
 
-class ReofferedBody(VersionedSchema):
+class ReofferedBodySchema(VersionedSchema):
     """Changed inventories of a class on some hosts (by name or uuid) or all; not for pods."""
 
     resource_class = String(1, 255, fields.NAME, required=True)
@@ -47,19 +47,19 @@ class ReofferedBody(VersionedSchema):
     hosts = Sequence(_host(), least=1)
 
 
-class MoreBody(VersionedSchema):
+class MoreBodySchema(VersionedSchema):
     """New hosts like a given one (by name or uuid), without allocations; for pods, nodes of the cluster."""
 
     like = String(1, 255, required=True)
     count = Integer(1, _MOST_HOSTS, required=True)
 
 
-class WorldBody(VersionedSchema):
+class WorldBodySchema(VersionedSchema):
     """The differences of an imagined world from the present one; nothing is written."""
 
     without = Sequence(_host())
-    inventories = Sequence(Object(ReofferedBody))
-    more = Sequence(Object(MoreBody))
+    inventories = Sequence(Object(ReofferedBodySchema))
+    more = Sequence(Object(MoreBodySchema))
 
 
 MOST_MEMBERS = 10_000
@@ -70,7 +70,7 @@ def _name() -> String:
     return String(1, 255, fields.NAME)
 
 
-class Group(VersionedSchema):
+class GroupSchema(VersionedSchema):
     """One request group; of an inner list one item is enough."""
 
     resources = Mapping(fields.NAME, Integer(1))
@@ -83,17 +83,17 @@ class Group(VersionedSchema):
     split_rule = Choice(list(SplitRule))
 
 
-class QueryBody(VersionedSchema):
+class QueryBodySchema(VersionedSchema):
     """A query with its groups by suffix."""
 
-    groups = Mapping(fields.SUFFIX, Object(Group), required=True, least=1)
+    groups = Mapping(fields.SUFFIX, Object(GroupSchema), required=True, least=1)
     group_policy = Choice(POLICIES)
     same_subtree = Sequence(Sequence(String(1, 64), least=1))
     root_required = Sequence(_name())
     root_forbidden = Sequence(_name())
 
 
-class CandidatesBody(QueryBody):
+class CandidatesBodySchema(QueryBodySchema):
     """POST /ext/v1/allocation_candidates, and the query of a claim; groups by suffix."""
 
     limit = Integer(1)
@@ -103,7 +103,7 @@ class CandidatesBody(QueryBody):
     explain = Boolean()
 
 
-class Claimant(VersionedSchema):
+class ClaimantSchema(VersionedSchema):
     """A consumer that claims; the rest of a claim for a flavor is a request for the flavor's candidates."""
 
     consumer_uuid = Uuid(required=True)
@@ -112,20 +112,20 @@ class Claimant(VersionedSchema):
     consumer_type = String(1, 255, fields.NAME, required=True)
 
 
-class NewClaim(Claimant):
+class NewClaimSchema(ClaimantSchema):
     """POST /ext/v1/claims."""
 
     # A query string of /ext/v1/allocation_candidates.
     query = String(1, 65_000, required=True)
 
 
-class NewJsonClaim(Claimant):
+class NewJsonClaimSchema(ClaimantSchema):
     """POST /ext/v1/claims with a query in JSON."""
 
-    query = Object(CandidatesBody, required=True)
+    query = Object(CandidatesBodySchema, required=True)
 
 
-class Member(VersionedSchema):
+class MemberSchema(VersionedSchema):
     """A consumer of a claim for many, or several alike; what is missing here is taken from the claim."""
 
     consumer_uuid = Uuid()
@@ -147,7 +147,7 @@ class Member(VersionedSchema):
     cluster = String(1, 255)
 
 
-class RuleBody(VersionedSchema):
+class RuleBodySchema(VersionedSchema):
     """A rule between members, and consumers that exist already."""
 
     kind = Choice(list(RuleKind), required=True)
@@ -164,19 +164,19 @@ class RuleBody(VersionedSchema):
     weight = Number(0.001, 1000)
 
 
-class ClaimForMany(VersionedSchema):
+class ClaimForManySchema(VersionedSchema):
     """Claims of many consumers: each by itself, or at least `minimum` or none; `atomic` asks for all.
 
     With `dry_run` nothing is written, and `world` says what is to be different.
     """
 
-    members = Sequence(Object(Member), required=True, least=1, most=MOST_MEMBERS)
+    members = Sequence(Object(MemberSchema), required=True, least=1, most=MOST_MEMBERS)
     atomic = Boolean()
     minimum = Integer(1, MOST_MEMBERS)
-    rules = Sequence(Object(RuleBody), least=1, most=MOST_RULES)
+    rules = Sequence(Object(RuleBodySchema), least=1, most=MOST_RULES)
     group = String(1, 255)
     dry_run = Boolean()
-    world = Object(WorldBody)
+    world = Object(WorldBodySchema)
     project_id = String(1, 255)
     user_id = String(1, 255)
     consumer_type = String(1, 255, fields.NAME)
@@ -189,16 +189,16 @@ class ClaimForMany(VersionedSchema):
     server_group = Anything()
 
 
-class ClaimForFlavor(Claimant, FlavorRequest):
+class ClaimForFlavorSchema(ClaimantSchema, FlavorRequestSchema):
     """A claim for a flavor, which is translated when it is claimed."""
 
     cluster = String(nullable=True)
 
 
-class CandidatesInWorld(CandidatesBody):
+class CandidatesInWorldSchema(CandidatesBodySchema):
     """POST /ext/v1/allocation_candidates; groups by suffix."""
 
-    world = Object(WorldBody)
+    world = Object(WorldBodySchema)
 
 
 # Answers about allocation candidates, and explanations.
@@ -208,61 +208,61 @@ class CandidatesInWorld(CandidatesBody):
 _FIGURES = Given({"type": "object", "additionalProperties": {"type": ["number", "string"]}})
 
 
-class CapacityUsed(Answer):
+class CapacityUsedSchema(AnswerSchema):
     """The capacity of a class at a provider, and the part of it in use."""
 
     capacity = Integer()
     used = Integer()
 
 
-class ProviderSummary(Answer):
+class ProviderSummarySchema(AnswerSchema):
     """A provider of a candidate, or of its tree."""
 
-    resources = Mapping(fields.NAME, Object(CapacityUsed))
+    resources = Mapping(fields.NAME, Object(CapacityUsedSchema))
     traits = texts(metadata=since(Feature.CANDIDATES_TRAITS))
     parent_provider_uuid = NullableUuid(metadata=since(Feature.NESTED_CANDIDATES))
     root_provider_uuid = Uuid(metadata=since(Feature.NESTED_CANDIDATES))
 
 
-class _Reference(Answer):
+class _ReferenceSchema(AnswerSchema):
     uuid = Uuid()
 
 
-class ListedAmount(Answer):
+class ListedAmountSchema(AnswerSchema):
     """Amounts of one provider."""
 
-    resource_provider = Object(_Reference)
+    resource_provider = Object(_ReferenceSchema)
     resources = amounts()
 
 
-class ListedCandidate(Answer):
+class ListedCandidateSchema(AnswerSchema):
     """A candidate before 1.12."""
 
-    allocations = Sequence(Object(ListedAmount))
+    allocations = Sequence(Object(ListedAmountSchema))
 
 
-class Candidate(Answer):
+class CandidateSchema(AnswerSchema):
     """A candidate: amounts by provider that a consumer could hold."""
 
-    allocations = Mapping(fields.UUID, Object(Amounts))
+    allocations = Mapping(fields.UUID, Object(AmountsSchema))
     mappings = Mapping(fields.SUFFIX, Sequence(Uuid()), metadata=since(Feature.MAPPINGS))
 
 
-class ListedCandidates(Answer):
+class ListedCandidatesSchema(AnswerSchema):
     """Candidates before 1.12."""
 
-    allocation_requests = Sequence(Object(ListedCandidate))
-    provider_summaries = Mapping(fields.UUID, Object(ProviderSummary))
+    allocation_requests = Sequence(Object(ListedCandidateSchema))
+    provider_summaries = Mapping(fields.UUID, Object(ProviderSummarySchema))
 
 
-class Candidates(Answer):
+class CandidatesSchema(AnswerSchema):
     """Candidates, and the providers in question."""
 
-    allocation_requests = Sequence(Object(Candidate))
-    provider_summaries = Mapping(fields.UUID, Object(ProviderSummary))
+    allocation_requests = Sequence(Object(CandidateSchema))
+    provider_summaries = Mapping(fields.UUID, Object(ProviderSummarySchema))
 
 
-class ScorePart(Answer):
+class ScorePartSchema(AnswerSchema):
     """The part of a score that one strategy, or one preference, adds."""
 
     type = String(metadata=OPTIONAL)
@@ -274,60 +274,60 @@ class ScorePart(Answer):
     met = Boolean(metadata=OPTIONAL)
 
 
-class ScoredCandidate(Candidate):
+class ScoredCandidateSchema(CandidateSchema):
     """A candidate with its score, where an order was asked for."""
 
     score = Number(metadata=OPTIONAL)
     max_score = Integer(metadata=OPTIONAL)
-    score_parts = Sequence(Object(ScorePart), metadata=OPTIONAL)
+    score_parts = Sequence(Object(ScorePartSchema), metadata=OPTIONAL)
 
 
-class NamedProvider(Answer):
+class NamedProviderSchema(AnswerSchema):
     """A provider by uuid and name."""
 
     uuid = Uuid()
     name = String(nullable=True)
 
 
-class ConditionShown(Answer):
+class ConditionShownSchema(AnswerSchema):
     """A condition that a query asks for."""
 
-    kind = Choice(list(Kind))
+    kind = Choice(list(ConditionKind))
     resource_class = String(metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL)
     required = Sequence(texts(), metadata=OPTIONAL)
     forbidden = texts(metadata=OPTIONAL)
 
 
-class StageShown(ConditionShown):
+class StageShownSchema(ConditionShownSchema):
     """A condition, and how many providers or trees met it."""
 
     group = String(nullable=True)
     condition = String()
-    counted = Choice(list(Counted))
+    counted = Choice(list(CountedUnit))
     came = Integer()
     providers = Integer(nullable=True)
     trees = Integer()
     sentence = String()
 
 
-class ShortageShown(Answer):
+class ShortageShownSchema(AnswerSchema):
     """A reason that keeps a provider, a tree or a node from serving."""
 
     reason = Choice(list(Reason))
     groups = texts()
-    resource_provider = Object(NamedProvider, metadata=OPTIONAL)
+    resource_provider = Object(NamedProviderSchema, metadata=OPTIONAL)
     resource_class = String(metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL)
     free = Integer(metadata=OPTIONAL)
     missing = Integer(metadata=OPTIONAL)
-    condition = Object(ConditionShown, metadata=OPTIONAL)
+    condition = Object(ConditionShownSchema, metadata=OPTIONAL)
 
 
-class NearMiss(Answer):
+class NearMissSchema(AnswerSchema):
     """A provider, a tree or a node that came closest, and what is in the way."""
 
-    resource_provider = Object(NamedProvider)
+    resource_provider = Object(NamedProviderSchema)
     resource_class = String(nullable=True, metadata=OPTIONAL)
     wanted = Integer(metadata=OPTIONAL)
     free = Integer(metadata=OPTIONAL)
@@ -335,31 +335,31 @@ class NearMiss(Answer):
     lacking_groups = texts(metadata=OPTIONAL)
     lacking = texts(metadata=OPTIONAL)
     unwanted = texts(metadata=OPTIONAL)
-    shortages = Sequence(Object(ShortageShown), metadata=OPTIONAL)
+    shortages = Sequence(Object(ShortageShownSchema), metadata=OPTIONAL)
     reasons = texts(metadata=OPTIONAL)
     sentences = texts()
 
 
-class ExplanationShown(Answer):
+class ExplanationShownSchema(AnswerSchema):
     """The reasons why something fits, or why nothing does."""
 
-    stages = Sequence(Object(StageShown))
+    stages = Sequence(Object(StageShownSchema))
     first_empty = Integer(nullable=True)
-    nearest = Sequence(Object(NearMiss))
+    nearest = Sequence(Object(NearMissSchema))
     complete = Boolean()
     sentences = texts()
 
 
-class ScoredCandidates(Answer):
+class ScoredCandidatesSchema(AnswerSchema):
     """Candidates, best first, and the reasons if they were asked for."""
 
-    allocation_requests = Sequence(Object(ScoredCandidate))
-    provider_summaries = Mapping(fields.UUID, Object(ProviderSummary))
-    explanation = Object(ExplanationShown, metadata=OPTIONAL)
+    allocation_requests = Sequence(Object(ScoredCandidateSchema))
+    provider_summaries = Mapping(fields.UUID, Object(ProviderSummarySchema))
+    explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
     remarks = texts(metadata=OPTIONAL)
 
 
-class GuestCell(Answer):
+class GuestCellSchema(AnswerSchema):
     """A guest NUMA cell."""
 
     id = Integer()
@@ -368,7 +368,7 @@ class GuestCell(Answer):
     memory = Integer()
 
 
-class TranslatedGroup(Answer):
+class TranslatedGroupSchema(AnswerSchema):
     """A request group of a flavor; empty parts are left out."""
 
     resources = amounts(metadata=OPTIONAL)
@@ -376,10 +376,10 @@ class TranslatedGroup(Answer):
     forbidden = texts(metadata=OPTIONAL)
 
 
-class Translation(Answer):
+class TranslationSchema(AnswerSchema):
     """A flavor as a query, and the layout of the guest's CPUs."""
 
-    groups = Mapping(fields.SUFFIX, Object(TranslatedGroup))
+    groups = Mapping(fields.SUFFIX, Object(TranslatedGroupSchema))
     group_policy = String(nullable=True)
     root_required = texts()
     same_subtree = Sequence(texts())
@@ -388,15 +388,15 @@ class Translation(Answer):
     microversion = String()
     cpu_policy = String(nullable=True)
     thread_policy = String(nullable=True)
-    cells = Sequence(Object(GuestCell), nullable=True)
+    cells = Sequence(Object(GuestCellSchema), nullable=True)
     dedicated_cpus = String(nullable=True)
     warnings = texts()
 
 
-class FlavorCandidates(Answer):
+class FlavorCandidatesSchema(AnswerSchema):
     """A flavor's translation and its candidates."""
 
-    translation = Object(Translation)
+    translation = Object(TranslationSchema)
     query_used = Choice(["querystring", "fallback_querystring"])
-    explanation = Object(ExplanationShown, metadata=OPTIONAL)
-    candidates = Object(Candidates)
+    explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)
+    candidates = Object(CandidatesSchema)

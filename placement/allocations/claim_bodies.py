@@ -11,21 +11,21 @@ from uuid import uuid4
 import orjson
 
 from placement.allocations import extended_query
-from placement.allocations.applications import Applicant, Application
-from placement.allocations.best_fit import Together
+from placement.allocations.applications import Claimant, ClaimApplication
+from placement.allocations.best_fit import MemberOptions
 from placement.allocations.candidate_schemas import (
     MOST_MEMBERS,
-    CandidatesBody,
-    ClaimForMany,
-    NewClaim,
-    NewJsonClaim,
+    CandidatesBodySchema,
+    ClaimForManySchema,
+    NewClaimSchema,
+    NewJsonClaimSchema,
 )
 from placement.allocations.extended_query import world_of
-from placement.allocations.shortlists import Wish
+from placement.allocations.shortlists import ClaimQuery
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
-from placement.flavors.nova import FlavorRefused, Problem, ServerGroup, server_group
+from placement.flavors.nova import FlavorProblem, FlavorRefused, ServerGroup, server_group
 from placement.flavors.service import FlavorWish, ParseQuery
 from placement.http import context
 from placement.http.bodies import BODY_PREFIX, read
@@ -35,19 +35,19 @@ from placement.http.schemas import load
 CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 
 
-def application(given: object) -> Application:
+def application(given: object) -> ClaimApplication:
     """Return the consumer that claims, and its wish. Raises BadRequest."""
     is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
-    body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
+    body = load(NewJsonClaimSchema if is_json else NewClaimSchema, context.version(), given, BODY_PREFIX)
     query = body.pop("query")
-    return Application(Applicant(**body), _wish(query, "query: "))
+    return ClaimApplication(Claimant(**body), _wish(query, "query: "))
 
 
-def wish_at(place: str, query: object) -> Wish:
+def wish_at(place: str, query: object) -> ClaimQuery:
     """Return the wish of a query, text or JSON, at a place of a body. Raises BadRequest naming the place."""
     try:
         if isinstance(query, dict):
-            return _wish(load(CandidatesBody, context.version(), query, ""), "")
+            return _wish(load(CandidatesBodySchema, context.version(), query, ""), "")
         if isinstance(query, str):
             return _wish(query, "")
         raise BadRequest("must be a query string or a query in JSON")
@@ -55,14 +55,14 @@ def wish_at(place: str, query: object) -> Wish:
         raise BadRequest(f"{place}: {error}", code=error.code) from None
 
 
-def _wish(given: str | Mapping[str, Any], place: str) -> Wish:
+def _wish(given: str | Mapping[str, Any], place: str) -> ClaimQuery:
     """Return the wish of a query that keeps to its schema. Raises BadRequest."""
     query, options = (
         extended_query.parse(read(given)) if isinstance(given, str) else extended_query.parse_json(given)
     )
     if options.explain or query.limit is not None:
         raise BadRequest(f"{place}limit and explain make no sense in a claim")
-    return Wish(query, options)
+    return ClaimQuery(query, options)
 
 
 # The bodies of /ext/v1/claims for many: members, and rules between them.
@@ -86,8 +86,8 @@ _MARKERS = ("resource_class", "trait", "depth")
 class ManyClaims:
     """The claims of many consumers and their conditions; `world`: what is to be different in a dry run."""
 
-    applications: list[Application]
-    together: Together
+    applications: list[ClaimApplication]
+    together: MemberOptions
     world: WorldRequest | None
 
     @property
@@ -99,19 +99,19 @@ class ManyClaims:
 
 def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
     """Read the claims of a body for many; `parse` reads flavor queries. Raises BadRequest with the place."""
-    body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
+    body = load(ClaimForManySchema, context.version(), given, BODY_PREFIX)
     _refuse_too_many(body["members"])
     group = server_group(body["server_group"]) if "server_group" in body else None
     wishes: dict[bytes, FlavorWish] = {}
-    found: list[Application] = []
+    found: list[ClaimApplication] = []
     for number, member in enumerate(body["members"]):
         said = {name: _said(name, number, member, body) for name in _OWN}
         wanted = _wanted(number, member, body, wishes, parse)
         joined = member.get("group", body.get("group", group and group.group))
         for uuid, is_new, place in _consumers(number, member):
             found.append(
-                Application(
-                    Applicant(uuid, **said),
+                ClaimApplication(
+                    Claimant(uuid, **said),
                     wanted.wish,
                     member.get("name"),
                     joined,
@@ -173,7 +173,7 @@ def _named(place: str | None) -> Iterator[None]:
         if place is None:
             raise
         raise FlavorRefused(
-            tuple(Problem(each.code, f"{place}: {each.message}") for each in refused.problems)
+            tuple(FlavorProblem(each.code, f"{place}: {each.message}") for each in refused.problems)
         ) from None
     except BadRequest as error:
         if place is None:
@@ -209,7 +209,7 @@ def _said(name: str, number: int, member: Mapping[str, Any], body: Mapping[str, 
     return value
 
 
-def _refuse_twins(found: list[Application]) -> None:
+def _refuse_twins(found: list[ClaimApplication]) -> None:
     first: dict[str, str] = {}
     for each in found:
         uuid = each.applicant.consumer_uuid
@@ -219,7 +219,7 @@ def _refuse_twins(found: list[Application]) -> None:
         first[uuid] = each.place
 
 
-def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> Together:
+def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> MemberOptions:
     minimum = body.get("minimum", 0)
     if body.get("atomic"):
         if "minimum" in body:
@@ -234,7 +234,7 @@ def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) ->
     named = len({uuid for rule in rules for uuid in rule.consumers})
     if named > MOST_MEMBERS:
         raise BadRequest(f"rules: name {named} consumers, at most {MOST_MEMBERS}; groups may have any number")
-    return Together(tuple(rules), minimum)
+    return MemberOptions(tuple(rules), minimum)
 
 
 def _rule(place: str, given: Mapping[str, Any], names: set[str]) -> MemberRule:

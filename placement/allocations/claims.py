@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from placement.allocations.coalescing import Gathering
-from placement.allocations.group_rules import Standing
+from placement.allocations.coalescing import RequestCoalescer
+from placement.allocations.group_rules import ConsumersSnapshot
 from placement.allocations.outcomes import count_won, counted
 from placement.allocations.replacement import (
     LARGEST_AMOUNT,
@@ -24,10 +24,10 @@ from placement.allocations.replacement import (
     holdings,
 )
 from placement.allocations.statements import allocations, consumers
-from placement.allocations.statements.allocations import Amount, Change, Rise, claim_at_once
+from placement.allocations.statements.allocations import InventoryAmount, Rise, UsageChange, claim_at_once
 from placement.allocations.statements.consumers import AttributeRegistry
 from placement.engine.domain import deadline
-from placement.engine.domain.audit import Action, Initiator, Kind, initiator
+from placement.engine.domain.audit import Action, Initiator, TargetKind, initiator
 from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import BadRequest, NotFound, Unavailable
 from placement.providers.statements import providers
@@ -50,7 +50,7 @@ class Terms:
     Kept are the groups that consumers join, and the dedicated CPUs of guests.
     """
 
-    standing: Standing
+    standing: ConsumersSnapshot
     groups: Mapping[str, str]
     dedicated_cpus: Mapping[str, str]
 
@@ -62,8 +62,8 @@ class Claims:
         self._database = database
         self._attributes = attributes
         self._class_ids = ClassIds(database.history)
-        self._gathering: Gathering[tuple[ConsumerClaim, Initiator], bool | OutcomeUnknown] = Gathering(
-            self._taken_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS
+        self._gathering: RequestCoalescer[tuple[ConsumerClaim, Initiator], bool | OutcomeUnknown] = (
+            RequestCoalescer(self._taken_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS)
         )
 
     def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str | None) -> None:
@@ -167,7 +167,7 @@ class Claims:
         if not self.may_be_gathered or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         amounts = [
-            Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
+            InventoryAmount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
             for claim in claims
             for provider, resources in claim.resources.items()
             for name, amount in resources.items()
@@ -206,7 +206,7 @@ class Claims:
             consumers.join(transaction, joining)
             for uuid, group in joining.items():
                 transaction.record(
-                    Action.UPDATE, Kind.ALLOCATIONS, uuid, after={"group": group}, consumer=uuid
+                    Action.UPDATE, TargetKind.ALLOCATIONS, uuid, after={"group": group}, consumer=uuid
                 )
 
         attempt(self._database, work)
@@ -225,7 +225,8 @@ class Claims:
             touched = {row.provider_id for row in held}
             ids = providers.lock_and_stamp(transaction, (), (), touched)
             allocations.apply_changes(
-                transaction, [Change(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held]
+                transaction,
+                [UsageChange(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held],
             )
             allocations.replace(transaction, [consumer_uuid], ())
             consumers.delete(transaction, [consumer_uuid])
@@ -233,7 +234,7 @@ class Claims:
             classes = self._class_ids.names(transaction, {row.class_id for row in held})
             transaction.record(
                 Action.DELETE,
-                Kind.ALLOCATIONS,
+                TargetKind.ALLOCATIONS,
                 consumer_uuid,
                 before={"allocations": holdings(held, uuids, classes)[consumer_uuid]},
                 consumer=consumer_uuid,
@@ -255,7 +256,7 @@ def _note_cpus(transaction: Transaction, consumer_uuid: str, generation: int, cp
 def _record_cpus(transaction: Transaction, consumer_uuid: str, cpus: str | None) -> None:
     transaction.record(
         Action.UPDATE,
-        Kind.ALLOCATIONS,
+        TargetKind.ALLOCATIONS,
         consumer_uuid,
         after={"dedicated_cpus": cpus},
         consumer=consumer_uuid,
@@ -275,7 +276,7 @@ def _steps(claims: Sequence[ConsumerClaim], *, of_one_request: bool) -> Mapping[
     return dict.fromkeys(named, 1) if of_one_request else named
 
 
-def _rises(amounts: Sequence[Amount]) -> list[Rise]:
+def _rises(amounts: Sequence[InventoryAmount]) -> list[Rise]:
     """Return by how much the use of each inventory rises."""
     together: dict[tuple[str, str], list[int]] = defaultdict(list)
     for given in amounts:

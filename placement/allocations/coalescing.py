@@ -26,7 +26,7 @@ class _Caller(Generic[Asked, Given]):
         self.is_called = threading.Event()
 
 
-class Gathering(Generic[Asked, Given]):
+class RequestCoalescer(Generic[Asked, Given]):
     """A gathering of requests that have one key; callers are threads."""
 
     def __init__(

@@ -12,9 +12,9 @@ import orjson
 
 from placement.allocations import candidate_query
 from placement.allocations.candidate_query import checked
-from placement.allocations.candidate_schemas import WorldBody
+from placement.allocations.candidate_schemas import WorldBodySchema
 from placement.allocations.search_options import SearchOptions, SoftCondition
-from placement.allocations.world import More, Reoffered, WorldRequest
+from placement.allocations.world import AddedHosts, InventoryOverride, WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
 from placement.engine.domain.identifiers import normalize_uuid
@@ -42,7 +42,7 @@ def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     return asked.query, options
 
 
-class _Asked(NamedTuple):
+class _AskedParameters(NamedTuple):
     """The content of the parameters, whether or not what they name exists."""
 
     query: CandidateQuery
@@ -54,11 +54,11 @@ class _Asked(NamedTuple):
 
 # Callers repeat their queries.
 @lru_cache(maxsize=256)
-def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
+def _asked(given: tuple[tuple[str, str], ...]) -> _AskedParameters:
     parameters = list(given)
     rest, splits = candidate_query.taken_out([pair for pair in parameters if pair[0] not in _OWN])
     query = candidate_query.parse(rest, NEWEST)
-    return _Asked(
+    return _AskedParameters(
         candidate_query.with_splits(query, splits) if splits else query,
         single(parameters, "order_by"),
         single(parameters, "cluster"),
@@ -202,13 +202,13 @@ def world_of_text(text: str | None) -> WorldRequest:
         given = {} if text is None else orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"world: is no JSON: {error}") from None
-    return world_of(load(WorldBody, NEWEST, given, "world: "))
+    return world_of(load(WorldBodySchema, NEWEST, given, "world: "))
 
 
 def world_of(given: Mapping[str, Any]) -> WorldRequest:
     """Return what is to be different according to a part of a body that keeps to its schema."""
     inventories = tuple(
-        Reoffered(
+        InventoryOverride(
             each["resource_class"],
             each.get("allocation_ratio"),
             each.get("reserved"),
@@ -216,5 +216,5 @@ def world_of(given: Mapping[str, Any]) -> WorldRequest:
         )
         for each in given.get("inventories", ())
     )
-    more = tuple(More(each["like"], each["count"]) for each in given.get("more", ()))
+    more = tuple(AddedHosts(each["like"], each["count"]) for each in given.get("more", ()))
     return WorldRequest(tuple(given.get("without", ())), inventories, more)

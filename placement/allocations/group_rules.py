@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from placement.allocations.candidates import Candidates
 from placement.allocations.holdings import Holdings, held_by
-from placement.allocations.shortlists import NoCandidate, Proposal, Wish, proposal_of, reason_of
+from placement.allocations.shortlists import ClaimQuery, NoCandidate, Proposal, proposal_of, reason_of
 from placement.allocations.statements import consumers
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, imagined
 from placement.engine.domain import deadline
@@ -24,18 +24,18 @@ from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.members.board import Board, Given, Kind, room_below
+from placement.engine.search.members.board import AssignedCandidate, MemberKind, PlacementState, room_below
 from placement.engine.search.members.places import (
     AggregatePlaces,
     HostPlaces,
     Marker,
     Places,
     ProviderPlaces,
-    Rule,
+    ResolvedRule,
     places_of_each,
     sharers_of,
 )
-from placement.engine.search.members.placing import Placed, Placing, hindrance
+from placement.engine.search.members.placing import MemberPlacing, PlacedMembers, hindrance
 from placement.engine.search.ranking import ScoreCache
 from placement.providers import scoping
 from placement.providers.forest_keeper import View
@@ -53,7 +53,7 @@ Held = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ConsumersSnapshot:
     """Consumers as they were found: `generations`, None for one that does not exist, and what they hold.
 
     `groups`: the consumers in each group that counts.
@@ -87,7 +87,7 @@ def standing_of(
     candidates: Candidates,
     named: Collection[str],
     groups: Collection[str],
-) -> Standing:
+) -> ConsumersSnapshot:
     """Return the present standing of consumers, and of all in some groups, as far as they may be seen."""
     with database.read() as connection:
         found = consumers.members(connection, groups)
@@ -103,20 +103,20 @@ def standing_of(
         for uuid in uuids
         if uuid not in hidden
     }
-    return Standing(counted, generations, {uuid: each.resources for uuid, each in known.items()})
+    return ConsumersSnapshot(counted, generations, {uuid: each.resources for uuid, each in known.items()})
 
 
 # Rules between members by ids: their places in a forest, and the consumers that count in them already.
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedConsumers:
     """Consumers that are placed already: others by their standing, members by name with what they hold.
 
     `own` are the uuids of these members, which do not count a second time.
     """
 
-    standing: Standing
+    standing: ConsumersSnapshot
     own: Collection[str]
     members: Sequence[tuple[str | None, Held]]
 
@@ -134,20 +134,20 @@ class Counted:
 class RuleReader:
     """A reader of rules for one view of the forest."""
 
-    def __init__(self, database: Database, view: View, counted: Counted) -> None:
+    def __init__(self, database: Database, view: View, counted: CountedConsumers) -> None:
         self._database = database
         self._view = view
         self._counted = counted
         self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
 
-    def rule(self, rule: MemberRule) -> Rule:
+    def rule(self, rule: MemberRule) -> ResolvedRule:
         """Return the rule by ids. Raises BadRequest naming what does not exist."""
         places = self._places(rule.place, rule)
         held = [self._rows(each) for each in self._counted.members_in(rule)]
         counted = [self._rows(each) for each in self._counted.others_in(rule)] + held
         limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
         on_hosts = rule.per is not Per.PROVIDER
-        return Rule(
+        return ResolvedRule(
             rule.kind,
             places,
             limit,
@@ -198,11 +198,11 @@ _SECONDS = 5.0
 class Wanted(NamedTuple):
     """The wish of a member, and its name in rules, if it has one."""
 
-    wish: Wish
+    wish: ClaimQuery
     name: str | None
 
 
-class Holding(NamedTuple):
+class MemberHolding(NamedTuple):
     """A member that holds something already, and its name in rules, if it has one.
 
     `promised`: what it would hold, where nothing is written.
@@ -229,12 +229,12 @@ class Decision(NamedTuple):
 
     proposals: dict[int, Proposal]
     refused: dict[int, PlacementError]
-    standing: Standing
+    standing: ConsumersSnapshot
     proven: bool
     rules: tuple[RuleKept, ...]
 
 
-class Ruled:
+class GroupPlacer:
     """A use case that decides for members under rules, and writes nothing."""
 
     def __init__(self, database: Database, candidates: Candidates, holdings: Holdings) -> None:
@@ -255,7 +255,7 @@ class Ruled:
     def decide(
         self,
         waiting: Mapping[int, Wanted],
-        holding: Sequence[Holding],
+        holding: Sequence[MemberHolding],
         rules: Sequence[MemberRule],
         view: View | None = None,
     ) -> Decision:
@@ -269,17 +269,17 @@ class Ruled:
         standing = standing_of(self._database, self._holdings, self._candidates, named, groups)
         view = _with_promised(self._candidates.view() if view is None else view, holding)
         # This is where members are now; what was seen of them before may be older.
-        counted = Counted(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
+        counted = CountedConsumers(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
         reader = RuleReader(self._database, view, counted)
         resolved = [reader.rule(rule) for rule in rules]
         return _Deciding(self._candidates, view, rules, resolved, reader).decide(waiting, standing)
 
 
-def _held_by(member: Holding, standing: Standing) -> Held:
+def _held_by(member: MemberHolding, standing: ConsumersSnapshot) -> Held:
     return standing.held.get(member.consumer_uuid, {}) if member.promised is None else member.promised
 
 
-def _with_promised(view: View, holding: Sequence[Holding]) -> View:
+def _with_promised(view: View, holding: Sequence[MemberHolding]) -> View:
     """Return the view in which members have what they were promised."""
     promised = [each.promised for each in holding if each.promised]
     if not promised:
@@ -292,7 +292,9 @@ def _with_promised(view: View, holding: Sequence[Holding]) -> View:
     return replace(view, forest=forest, score_cache=ScoreCache())
 
 
-def kind_of(candidates: Candidates, base: View, view: View, wish: Wish, rules: tuple[int, ...] = ()) -> Kind:
+def kind_of(
+    candidates: Candidates, base: View, view: View, wish: ClaimQuery, rules: tuple[int, ...] = ()
+) -> MemberKind:
     """Return members with one wish under rules, given by number, on a view of what is left of a base."""
     splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
     query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
@@ -305,18 +307,18 @@ def kind_of(candidates: Candidates, base: View, view: View, wish: Wish, rules: t
     def room() -> Amounts:
         return room_below(base.forest, base.sharing, candidates.wanted(base, wish.query, wish.options))
 
-    return Kind(find, room, rules)
+    return MemberKind(find, room, rules)
 
 
-def placed_together(candidates: Candidates, view: View, wish: Wish, count: int, budget: Budget) -> int:
+def placed_together(candidates: Candidates, view: View, wish: ClaimQuery, count: int, budget: Budget) -> int:
     """Return how many of `count` members with equal wishes one claim would place.
 
     Raises SearchEnded, BadRequest for names that are not known.
     """
     left = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
     sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-    board = Board(left.forest, sharers, ())
-    return Placing(board, [kind_of(candidates, view, left, wish)] * count, budget).run().count
+    board = PlacementState(left.forest, sharers, ())
+    return MemberPlacing(board, [kind_of(candidates, view, left, wish)] * count, budget).run().count
 
 
 class _Deciding:
@@ -325,7 +327,7 @@ class _Deciding:
         candidates: Candidates,
         view: View,
         rules: Sequence[MemberRule],
-        resolved: Sequence[Rule],
+        resolved: Sequence[ResolvedRule],
         reader: RuleReader,
     ) -> None:
         self._candidates = candidates
@@ -333,15 +335,15 @@ class _Deciding:
         # Scores of what is only promised are kept apart.
         self._view = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
         self._rules = rules
-        self._board = Board(self._view.forest, reader.sharers, resolved)
-        self._kinds: dict[tuple[Wish, tuple[int, ...]], Kind] = {}
-        self._wishes: dict[Kind, Wish] = {}
-        self._reasons: dict[Kind, PlacementError] = {}
+        self._board = PlacementState(self._view.forest, reader.sharers, resolved)
+        self._kinds: dict[tuple[ClaimQuery, tuple[int, ...]], MemberKind] = {}
+        self._wishes: dict[MemberKind, ClaimQuery] = {}
+        self._reasons: dict[MemberKind, PlacementError] = {}
 
-    def decide(self, waiting: Mapping[int, Wanted], standing: Standing) -> Decision:
+    def decide(self, waiting: Mapping[int, Wanted], standing: ConsumersSnapshot) -> Decision:
         refused: dict[int, PlacementError] = {}
-        kinds: dict[int, Kind] = {}
-        wrong: dict[Wish, PlacementError | None] = {}
+        kinds: dict[int, MemberKind] = {}
+        wrong: dict[ClaimQuery, PlacementError | None] = {}
         for place, wanted in waiting.items():
             error = self._wrong(wanted.wish, wrong)
             if error is None:
@@ -359,7 +361,9 @@ class _Deciding:
         kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
         return Decision(proposals, dict(sorted(refused.items())), standing, placed.proven, kept)
 
-    def _wrong(self, wish: Wish, known: dict[Wish, PlacementError | None]) -> PlacementError | None:
+    def _wrong(
+        self, wish: ClaimQuery, known: dict[ClaimQuery, PlacementError | None]
+    ) -> PlacementError | None:
         """Return what is wrong with a wish, None if nothing is."""
         if wish not in known:
             known[wish] = None
@@ -369,7 +373,7 @@ class _Deciding:
                 known[wish] = error
         return known[wish]
 
-    def _kind(self, wanted: Wanted) -> Kind:
+    def _kind(self, wanted: Wanted) -> MemberKind:
         concerned = tuple(
             number
             for number, rule in enumerate(self._rules)
@@ -381,9 +385,9 @@ class _Deciding:
             self._wishes[self._kinds[key]] = wanted.wish
         return self._kinds[key]
 
-    def _placed(self, members: list[Kind]) -> Placed:
+    def _placed(self, members: list[MemberKind]) -> PlacedMembers:
         try:
-            return Placing(self._board, members, _budget()).run()
+            return MemberPlacing(self._board, members, _budget()).run()
         except SearchEnded as ended:
             if ended.abandoned:
                 raise _gone() from ended
@@ -394,14 +398,14 @@ class _Deciding:
                 "fewer at once, or with fewer rules."
             ) from ended
 
-    def _proposal(self, given: Given) -> Proposal:
+    def _proposal(self, given: AssignedCandidate) -> Proposal:
         return proposal_of(
             given.table.answer.element(given.at), self._view.names, self._wishes[given.kind].query
         )
 
     # -- why not ------------------------------------------------------------------------------------
 
-    def _refusal(self, kind: Kind, placed: Placed, explaining: Budget) -> PlacementError:
+    def _refusal(self, kind: MemberKind, placed: PlacedMembers, explaining: Budget) -> PlacementError:
         if kind not in self._reasons:
             try:
                 explaining.look()
@@ -413,7 +417,7 @@ class _Deciding:
             self._reasons[kind] = NoCandidate(f"no candidate: {reason}")
         return self._reasons[kind]
 
-    def _reason(self, kind: Kind, placed: Placed) -> str:
+    def _reason(self, kind: MemberKind, placed: PlacedMembers) -> str:
         """Return how many would fit, and what stops the next."""
         found = hindrance(self._board, kind)
         if not found.with_room and not placed.count:
@@ -429,7 +433,7 @@ class _Deciding:
         have = "1 host has" if found.with_room == 1 else f"{found.with_room} hosts have"
         return f"{many}; {have} room for another one, but {', '.join(left_out) or 'not for all'}{tried}"
 
-    def _obstacle(self, kind: Kind) -> str:
+    def _obstacle(self, kind: MemberKind) -> str:
         wish = self._wishes[kind]
         search = self._candidates.find_in(self._view, replace(wish.query, limit=1), wish.options)
         return reason_of(search)
@@ -443,5 +447,5 @@ def _gone() -> SearchTimeout:
     return SearchTimeout("The caller went away, so the search was ended.")
 
 
-def _share(placed: Placed) -> str:
+def _share(placed: PlacedMembers) -> str:
     return f"{placed.count} of {len(placed.given)} members have one"

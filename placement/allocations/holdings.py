@@ -20,7 +20,7 @@ from placement.engine.domain.identifiers import portions
 from placement.providers import scoping
 from placement.providers.statements import clusters
 from placement.providers.statements import lists as providers_lists
-from placement.providers.statements.lists import ListedProvider, Record
+from placement.providers.statements.lists import InventoryUse, ListedProvider
 from placement.storage.database import Database, Executor
 
 ALL_TYPES = "all"
@@ -150,7 +150,7 @@ class ProviderPage:
 
     providers: list[ListedProvider]
     next: int | None
-    records: Mapping[int, list[Record]] = field(default_factory=dict)
+    records: Mapping[int, list[InventoryUse]] = field(default_factory=dict)
     traits: Mapping[int, list[str]] = field(default_factory=dict)
     aggregates: Mapping[int, list[str]] = field(default_factory=dict)
 

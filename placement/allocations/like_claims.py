@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from placement.allocations.applications import Application, Outcome, claim_of, fitted
+from placement.allocations.applications import ClaimApplication, Outcome, claim_of, fitted
 from placement.allocations.candidates import Candidates
 from placement.allocations.claims import Claims
-from placement.allocations.coalescing import Gathering
+from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.holdings import Holdings
-from placement.allocations.shortlists import NoCandidate, PromisedForest, Proposal, Shortlist
+from placement.allocations.shortlists import CandidateQueue, NoCandidate, Proposal, TentativeForest
 from placement.engine.domain import deadline, scope
 from placement.engine.domain.audit import Initiator, initiator
 from placement.engine.domain.errors import PlacementError
@@ -25,25 +25,25 @@ _PATIENCE_SECONDS = 0.05
 # If the common work takes longer, each caller works for itself, at the same time as the others.
 _WORK_SECONDS = 1.0
 
-Asked = tuple[Application, Initiator]
+Asked = tuple[ClaimApplication, Initiator]
 
 
-class LikeClaims:
+class ClaimCoalescer:
     """A gathering of claims that have one query."""
 
     def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
         self._candidates = candidates
         self._claims = claims
         self._holdings = holdings
-        self._gathering: Gathering[Asked, Outcome] = Gathering(
+        self._gathering: RequestCoalescer[Asked, Outcome] = RequestCoalescer(
             self._served, most=_MOST, patience_seconds=_PATIENCE_SECONDS
         )
 
-    def outcome(self, application: Application, alone: Callable[[], Outcome]) -> Outcome:
+    def outcome(self, application: ClaimApplication, alone: Callable[[], Outcome]) -> Outcome:
         """Return the outcome of a claim; `alone` finds it without others. Raises what `alone` raises."""
         wish = application.wish
         # A claim that says more, as a member of many may, is served by itself.
-        is_plain = application == Application(application.applicant, wish)
+        is_plain = application == ClaimApplication(application.applicant, wish)
         if not is_plain or not self._claims.may_be_gathered:
             return alone()
         # One caller searches for all and sees what it may see itself, so the scope is in the key.
@@ -75,11 +75,11 @@ class LikeClaims:
         return [*given, *refused]
 
     def _proposed(
-        self, applications: Sequence[Application]
+        self, applications: Sequence[ClaimApplication]
     ) -> tuple[list[Proposal], Sequence[NoCandidate | None]]:
         """Return what the first would get, and why the others get nothing, None where that is in doubt."""
-        forest = PromisedForest.of(self._candidates.view(), many=True)
-        shortlist = Shortlist(self._candidates, forest, applications[0].wish, len(applications), set())
+        forest = TentativeForest.of(self._candidates.view(), many=True)
+        shortlist = CandidateQueue(self._candidates, forest, applications[0].wish, len(applications), set())
         proposals: list[Proposal] = []
         try:
             for _ in applications:

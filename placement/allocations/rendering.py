@@ -17,7 +17,7 @@ from placement.allocations.candidates import Search
 from placement.allocations.search_options import SoftCondition
 from placement.engine.domain.explanation import (
     Condition,
-    Counted,
+    CountedUnit,
     Explanation,
     Miss,
     Names,
@@ -43,8 +43,8 @@ from placement.engine.forest.arrays import (
     table,
 )
 from placement.engine.scoring.order import ClassParts
-from placement.engine.scoring.rule import Figure
-from placement.engine.search.answer import Answer, Batch, ProviderSummary, SummaryCache, Use
+from placement.engine.scoring.rule import ScoreFigure
+from placement.engine.search.answer import Answer, Batch, ProviderSummary, SlotUse, SummaryCache
 from placement.engine.search.ranking import ScoreTable, StrategyScores
 from placement.http.context import note_candidates
 from placement.http.microversions import Feature, Microversion
@@ -226,7 +226,7 @@ class _ElementWriter:
             opening = b","
         yield b"}"
 
-    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[Part]:
+    def _provider(self, use: SlotUse, before: bytes, after: bytes) -> Iterator[Part]:
         """Yield the uuids of the providers with a text on either side, and nothing where there is no use."""
         if use.is_partial:
             yield TextColumn(objects([before, b""]), use.presence)
@@ -299,7 +299,7 @@ def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Pi
 def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Pieces:
     """Return the texts of the candidates at these places, which are alike."""
     at = int(places[0])
-    figures = [Figure("score", table.scores)]
+    figures = [ScoreFigure("score", table.scores)]
     members = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
     for soft, met in zip(preferences, table.preferences, strict=True):
         members.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
@@ -311,14 +311,14 @@ def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Row
     return Pieces(tuple(parts))
 
 
-def _written(figure: Figure, places: Rows) -> Texts:
+def _written(figure: ScoreFigure, places: Rows) -> Texts:
     if figure.below is None:
         return numbers(figure.amounts[places])
     return fractions(figure.amounts[places], figure.below[places])
 
 
-def _strategy_template(scores: StrategyScores, at: int, figures: list[Figure]) -> bytes:
-    figures.append(Figure("score", scores.scores))
+def _strategy_template(scores: StrategyScores, at: int, figures: list[ScoreFigure]) -> bytes:
+    figures.append(ScoreFigure("score", scores.scores))
     classes = b",".join(_class_template(part, at, figures) for part in scores.parts)
     strategy = scores.strategy
     return b'{"type":"%b","weight":%d,"score":\0,"max_score":%d,"resources":{%b}}' % (
@@ -329,7 +329,7 @@ def _strategy_template(scores: StrategyScores, at: int, figures: list[Figure]) -
     )
 
 
-def _class_template(part: ClassParts, at: int, figures: list[Figure]) -> bytes:
+def _class_template(part: ClassParts, at: int, figures: list[ScoreFigure]) -> bytes:
     name = orjson.dumps(part.name)
     if not part.counted[at]:
         return b'%b:{"skipped":"%b"}' % (name, part.skipped(at).encode())
@@ -374,7 +374,7 @@ def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
         **_condition(stage.condition),
         "counted": str(stage.counted),
         "came": stage.came,
-        "providers": None if stage.counted is Counted.TREES else stage.passed,
+        "providers": None if stage.counted is CountedUnit.TREES else stage.passed,
         "trees": stage.trees,
         "sentence": told(stage, explanation),
     }
@@ -396,7 +396,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 def _miss(miss: Miss, stage: Stage, names: Names) -> dict[str, Any]:
     body: dict[str, Any] = {"resource_provider": _provider(miss.provider, names)}
-    if stage.counted is not Counted.TREES and miss.shortages:
+    if stage.counted is not CountedUnit.TREES and miss.shortages:
         # A near miss that is one provider or node has its first shortage outside of the list, too.
         first = miss.shortages[0]
         body["resource_class"] = first.resource_class

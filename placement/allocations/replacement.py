@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from placement.allocations.statements import allocations, consumers
-from placement.allocations.statements.allocations import Change, Held
+from placement.allocations.statements.allocations import HeldAllocation, UsageChange
 from placement.allocations.statements.consumers import Attribute, ConsumerAttributes
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.claims import AnyGeneration, ConsumerClaim
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, ConcurrentUpdate
 from placement.providers.statements import contents, providers
@@ -34,8 +34,8 @@ class Replacement:
     existing: frozenset[str] = frozenset()
     provider_ids: Mapping[str, int] = field(default_factory=dict)
     class_ids: Mapping[str, int] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)
-    fresh: list[Held] = field(default_factory=list)
+    held: list[HeldAllocation] = field(default_factory=list)
+    fresh: list[HeldAllocation] = field(default_factory=list)
     _conflict: ConcurrentUpdate | None = None
 
     # -- consumers ----------------------------------------------------------------------------------
@@ -108,7 +108,9 @@ class Replacement:
         """Replace names in the claims by ids; all names are known by now."""
         self.class_ids = class_ids
         self.fresh = [
-            Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, LARGEST_AMOUNT))
+            HeldAllocation(
+                claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, LARGEST_AMOUNT)
+            )
             for claim in self.claims
             for uuid, amounts in claim.resources.items()
             for name, amount in amounts.items()
@@ -156,7 +158,7 @@ class Replacement:
             if claim.resources or uuid in self.existing:
                 self.transaction.record(
                     _action(claim, self.existing),
-                    Kind.ALLOCATIONS,
+                    TargetKind.ALLOCATIONS,
                     uuid,
                     before={"allocations": before.get(uuid, {})} if uuid in self.existing else None,
                     after=claim_document(claim) if claim.resources else None,
@@ -181,7 +183,7 @@ def claim_document(claim: ConsumerClaim) -> dict[str, object]:
 
 
 def holdings(
-    held: Sequence[Held], uuids: Mapping[int, str], classes: Mapping[int, str]
+    held: Sequence[HeldAllocation], uuids: Mapping[int, str], classes: Mapping[int, str]
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return what records show that consumers held: consumer -> provider -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
@@ -201,7 +203,7 @@ def attributes_of(claims: Sequence[ConsumerClaim]) -> set[Attribute]:
     return set().union(*(consumer_attributes(claim).named() for claim in claims))
 
 
-def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
+def changes_of(held: Sequence[HeldAllocation], fresh: Sequence[HeldAllocation]) -> list[UsageChange]:
     """Return the net change per inventory when `held` is replaced by `fresh`."""
     delta: dict[tuple[int, int], int] = defaultdict(int)
     amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -211,17 +213,17 @@ def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
         delta[row.provider_id, row.class_id] += row.amount
         amounts[row.provider_id, row.class_id].append(row.amount)
     return [
-        Change(*key, change, min(amounts[key]), max(amounts[key]), gcd(*amounts[key]))
+        UsageChange(*key, change, min(amounts[key]), max(amounts[key]), gcd(*amounts[key]))
         if key in amounts
-        else Change(*key, change, 0, 0, 0)
+        else UsageChange(*key, change, 0, 0, 0)
         for key, change in delta.items()
     ]
 
 
 def explain_refusal(
     transaction: Transaction,
-    refused: Sequence[Change],
-    fresh: Sequence[Held],
+    refused: Sequence[UsageChange],
+    fresh: Sequence[HeldAllocation],
     uuids: Mapping[int, str],
     classes: Mapping[int, str],
 ) -> CapacityExceeded:

@@ -13,16 +13,16 @@ from flask import Blueprint, Response, current_app, request
 
 from placement.allocations.holdings import Include
 from placement.allocations.schemas import (
-    Allocations,
-    AllocationsList,
-    ConsumerAllocations,
-    ConsumerPage,
-    FilledAllocations,
-    ProviderPage,
-    Reshape,
-    Usages,
-    UsagesByType,
-    UsagesQuery,
+    AllocationsListSchema,
+    AllocationsSchema,
+    ConsumerAllocationsSchema,
+    ConsumerPageSchema,
+    FilledAllocationsSchema,
+    ProviderPageSchema,
+    ReshapeSchema,
+    UsagesByTypeSchema,
+    UsagesQuerySchema,
+    UsagesSchema,
     allocations_body,
     providers_body,
 )
@@ -58,12 +58,12 @@ from placement.http.microversions import NEWEST, Feature
 from placement.http.responses import empty_response, json_response, newest
 from placement.http.schemas import load
 from placement.http.targets import cluster_of_query
-from placement.providers.schemas import ProviderAllocations, inventory_from
+from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 
 allocations_blueprint = Blueprint("allocations", __name__)
 _ONE = "/allocations/<consumer>"
 _RULE = "placement:allocations:"
-_MANY = Mapping(fields.UUID, Object(Allocations), least=1)
+_MANY = Mapping(fields.UUID, Object(AllocationsSchema), least=1)
 
 
 @route(
@@ -73,7 +73,7 @@ _MANY = Mapping(fields.UUID, Object(Allocations), least=1)
     f"{_RULE}list",
     gives_json=True,
     # Any text is allowed, as a consumer that is not named by a uuid holds nothing.
-    described=Operation({200: ConsumerAllocations}, path={"consumer": {"type": "string"}}),
+    described=Operation({200: ConsumerAllocationsSchema}, path={"consumer": {"type": "string"}}),
 )
 def show(consumer: str) -> Response:
     """Return all that one consumer holds; from 1.12 on a valid PUT body at the same version."""
@@ -109,9 +109,9 @@ def show(consumer: str) -> Response:
         errors=[409],
         body=ByVersion(
             {
-                None: AllocationsList,
-                Feature.ALLOCATIONS_BY_PROVIDER: FilledAllocations,
-                Feature.CONSUMER_GENERATIONS: Allocations,
+                None: AllocationsListSchema,
+                Feature.ALLOCATIONS_BY_PROVIDER: FilledAllocationsSchema,
+                Feature.CONSUMER_GENERATIONS: AllocationsSchema,
             }
         ),
     ),
@@ -194,7 +194,7 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     "GET",
     "placement:resource_providers:allocations:list",
     gives_json=True,
-    described=Operation({200: ProviderAllocations}),
+    described=Operation({200: ProviderAllocationsSchema}),
 )
 def on_provider(uuid: str) -> Response:
     """Return all allocations on one provider, by consumer."""
@@ -212,7 +212,7 @@ def on_provider(uuid: str) -> Response:
 
 
 usages_blueprint = Blueprint("usages", __name__)
-_PARAMETERS = described_by(UsagesQuery)
+_PARAMETERS = described_by(UsagesQuerySchema)
 
 
 def _project() -> dict[str, str]:
@@ -230,13 +230,13 @@ def _project() -> dict[str, str]:
     gives_json=True,
     target=_project,
     described=Operation(
-        {200: ByVersion({None: Usages, Feature.CONSUMER_TYPES: UsagesByType})}, query=_PARAMETERS
+        {200: ByVersion({None: UsagesSchema, Feature.CONSUMER_TYPES: UsagesByTypeSchema})}, query=_PARAMETERS
     ),
 )
 def usages() -> Response:
     """Return what a project (and user) uses; from 1.38 on by consumer type."""
     given = parameters()
-    query = load(UsagesQuery, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
+    query = load(UsagesQuerySchema, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
     project_id, user_id = query["project_id"], query.get("user_id")
     holdings = use_cases().holdings
     if not context.offers(Feature.CONSUMER_TYPES):
@@ -261,7 +261,7 @@ reshaper_blueprint = Blueprint("reshaper", __name__)
     "placement:reshaper:reshape",
     since=Feature.RESHAPER,
     takes_json=True,
-    described=Operation({204: EMPTY}, errors=[409], body=Reshape),
+    described=Operation({204: EMPTY}, errors=[409], body=ReshapeSchema),
 )
 def reshape() -> Response:
     """Move inventories and allocations together."""
@@ -309,7 +309,7 @@ _PROVIDERS = (
     "placement:allocations:list_all",
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: ConsumerPage}, errors=[404], query=_CONSUMERS),
+    described=Operation({200: ConsumerPageSchema}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
     """Return allocations by consumer, project, user, type, provider and cluster; `limit` counts consumers."""
@@ -336,7 +336,7 @@ def allocations() -> Response:
     "placement:resource_providers:list",
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: ProviderPage}, errors=[404], query=_PROVIDERS),
+    described=Operation({200: ProviderPageSchema}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
     """Return providers with their inventories, usages, traits and aggregates, as far as included."""

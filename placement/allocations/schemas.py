@@ -26,8 +26,8 @@ from placement.http.fields import (
     refuse,
 )
 from placement.http.microversions import Feature
-from placement.http.schemas import OPTIONAL, Answer, Error, VersionedSchema, amounts, since
-from placement.providers.schemas import AllInventories, InventoryRecord, inventory_body
+from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, amounts, since
+from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema, inventory_body
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
 _LONGEST_LABEL = 255
@@ -60,33 +60,33 @@ def _label(**options: Any) -> fields.Field[Any]:
     return String(1, _LONGEST_LABEL, required=True, **options)
 
 
-class _ProviderReference(VersionedSchema):
+class _ProviderReferenceSchema(VersionedSchema):
     uuid = Uuid(required=True)
 
 
-class _ListedAllocation(VersionedSchema):
-    resource_provider = Object(_ProviderReference, required=True)
+class _ListedAllocationSchema(VersionedSchema):
+    resource_provider = Object(_ProviderReferenceSchema, required=True)
     resources = _RESOURCES
 
 
-class AllocationsList(VersionedSchema):
+class AllocationsListSchema(VersionedSchema):
     """PUT /allocations/{consumer} before 1.12."""
 
-    allocations = Sequence(Object(_ListedAllocation), least=1, required=True)
+    allocations = Sequence(Object(_ListedAllocationSchema), least=1, required=True)
     project_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
     user_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
 
 
-class _ProviderAllocation(VersionedSchema):
+class _ProviderAllocationSchema(VersionedSchema):
     # A GET shows it, so it may be sent back; it guards nothing.
     generation = Integer()
     resources = _RESOURCES
 
 
-class Allocations(VersionedSchema):
+class AllocationsSchema(VersionedSchema):
     """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
 
-    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocationSchema), required=True)
     project_id = _label()
     user_id = _label()
     consumer_generation = Integer(
@@ -96,13 +96,13 @@ class Allocations(VersionedSchema):
     consumer_type = String(1, 255, patterns.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
 
 
-class FilledAllocations(Allocations):
+class FilledAllocationsSchema(AllocationsSchema):
     """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
 
-    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocationSchema), least=1, required=True)
 
 
-class UsagesQuery(VersionedSchema):
+class UsagesQuerySchema(VersionedSchema):
     """GET /usages."""
 
     project_id = String(1, 255, required=True)
@@ -110,11 +110,11 @@ class UsagesQuery(VersionedSchema):
     consumer_type = String(1, 255, _CONSUMER_TYPE, metadata={"since": Feature.CONSUMER_TYPES})
 
 
-class Reshape(VersionedSchema):
+class ReshapeSchema(VersionedSchema):
     """POST /reshaper: whole inventories by provider, whole allocations by consumer."""
 
-    inventories = Mapping(patterns.UUID, Object(AllInventories), least=1, required=True)
-    allocations = Mapping(patterns.UUID, Object(Allocations), required=True)
+    inventories = Mapping(patterns.UUID, Object(AllInventoriesSchema), least=1, required=True)
+    allocations = Mapping(patterns.UUID, Object(AllocationsSchema), required=True)
 
 
 # Answers about allocations and usages.
@@ -124,42 +124,42 @@ _USAGE = r"^[A-Z0-9_]+$|^consumer_count$"
 _TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
 
 
-class Held(Answer):
+class HeldSchema(AnswerSchema):
     """The amounts that a consumer holds of one provider."""
 
     resources = amounts()
     generation = Integer()
 
 
-class ConsumerAllocations(Answer):
+class ConsumerAllocationsSchema(AnswerSchema):
     """The allocations of one consumer; if it holds nothing, the other members are missing."""
 
-    allocations = Mapping(http_fields.UUID, Object(Held))
+    allocations = Mapping(http_fields.UUID, Object(HeldSchema))
     project_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
     user_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
     consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS, **OPTIONAL))
     consumer_type = String(metadata=since(Feature.CONSUMER_TYPES, **OPTIONAL))
 
 
-class Usages(Answer):
+class UsagesSchema(AnswerSchema):
     """The use of a project by resource class."""
 
     usages = amounts()
 
 
-class UsagesByType(Answer):
+class UsagesByTypeSchema(AnswerSchema):
     """The use of a project by consumer type, and the number of consumers."""
 
     usages = Mapping(_TYPE, Mapping(_USAGE, Integer()))
 
 
-class Amounts(Answer):
+class AmountsSchema(AnswerSchema):
     """Amounts of one provider."""
 
     resources = amounts()
 
 
-class Claimed(Answer):
+class ClaimedSchema(AnswerSchema):
     """A consumer with what it was given."""
 
     consumer_uuid = Uuid()
@@ -167,13 +167,13 @@ class Claimed(Answer):
     project_id = String()
     user_id = String()
     consumer_type = String(nullable=True)
-    allocations = Mapping(http_fields.UUID, Object(Amounts))
+    allocations = Mapping(http_fields.UUID, Object(AmountsSchema))
     mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
     # Of a flavor only.
     dedicated_cpus = String(nullable=True, metadata=OPTIONAL)
 
 
-class MemberClaimed(Answer):
+class MemberClaimedSchema(AnswerSchema):
     """The outcome of a member of a claim for many: what it was given, or what is wrong."""
 
     status = Integer(200, 599)
@@ -183,13 +183,13 @@ class MemberClaimed(Answer):
     project_id = String(metadata=OPTIONAL)
     user_id = String(metadata=OPTIONAL)
     consumer_type = String(nullable=True, metadata=OPTIONAL)
-    allocations = Mapping(http_fields.UUID, Object(Amounts), metadata=OPTIONAL)
+    allocations = Mapping(http_fields.UUID, Object(AmountsSchema), metadata=OPTIONAL)
     mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
     dedicated_cpus = String(metadata=OPTIONAL)
-    error = Object(Error, metadata=OPTIONAL)
+    error = Object(ErrorSchema, metadata=OPTIONAL)
 
 
-class RuleKept(Answer):
+class RuleKeptSchema(AnswerSchema):
     """The state of a rule between members: by how many consumers it is broken at their places."""
 
     rule = String()
@@ -197,18 +197,18 @@ class RuleKept(Answer):
     excess = Integer()
 
 
-class ManyClaimed(Answer):
+class ManyClaimedSchema(AnswerSchema):
     """The outcomes of the members of a claim for many, in their order, and the state of the rules.
 
     `proven`: it is certain that no more of them could get something.
     """
 
-    members = Sequence(Object(MemberClaimed))
+    members = Sequence(Object(MemberClaimedSchema))
     proven = Boolean(metadata=OPTIONAL)
-    rules = Sequence(Object(RuleKept), metadata=OPTIONAL)
+    rules = Sequence(Object(RuleKeptSchema), metadata=OPTIONAL)
 
 
-class ListedAmounts(Answer):
+class ListedAmountsSchema(AnswerSchema):
     """The amounts that a consumer of a list holds of one provider."""
 
     name = String()
@@ -216,7 +216,7 @@ class ListedAmounts(Answer):
     resources = amounts()
 
 
-class ListedConsumer(Answer):
+class ListedConsumerSchema(AnswerSchema):
     """One consumer of a list."""
 
     consumer_uuid = Uuid()
@@ -225,17 +225,17 @@ class ListedConsumer(Answer):
     project_id = String()
     user_id = String()
     dedicated_cpus = String(metadata=OPTIONAL)
-    allocations = Mapping(http_fields.UUID, Object(ListedAmounts))
+    allocations = Mapping(http_fields.UUID, Object(ListedAmountsSchema))
 
 
-class ConsumerPage(Answer):
+class ConsumerPageSchema(AnswerSchema):
     """Consumers and what they hold; `next` is the `after` of the following page."""
 
-    consumers = Sequence(Object(ListedConsumer))
+    consumers = Sequence(Object(ListedConsumerSchema))
     next = NullableUuid()
 
 
-class ListedProvider(Answer):
+class ListedProviderSchema(AnswerSchema):
     """One provider of a list, with what was asked for by `include`."""
 
     uuid = Uuid()
@@ -244,16 +244,16 @@ class ListedProvider(Answer):
     parent_provider_uuid = NullableUuid()
     root_provider_uuid = Uuid()
     cluster = String(nullable=True)
-    inventories = Mapping(http_fields.NAME, Object(InventoryRecord), metadata=OPTIONAL)
+    inventories = Mapping(http_fields.NAME, Object(InventoryRecordSchema), metadata=OPTIONAL)
     usages = amounts(metadata=OPTIONAL)
     traits = Sequence(String(), metadata=OPTIONAL)
     aggregates = Sequence(Uuid(), metadata=OPTIONAL)
 
 
-class ProviderPage(Answer):
+class ProviderPageSchema(AnswerSchema):
     """Providers in order of creation; `next` is the `after` of the following page."""
 
-    resource_providers = Sequence(Object(ListedProvider))
+    resource_providers = Sequence(Object(ListedProviderSchema))
     next = Integer(nullable=True)
 
 

@@ -46,7 +46,7 @@ class AllLost(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class ClaimQuery:
     """A query with its options; consumers with equal requests share one."""
 
     query: CandidateQuery
@@ -79,14 +79,14 @@ class Proposal:
 
 
 @dataclass(slots=True)
-class PromisedForest:
+class TentativeForest:
     """The newest forest, and what was promised since; `touched` are the roots of the trees concerned."""
 
     view: View
     touched: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, view: View, *, many: bool) -> PromisedForest:
+    def of(cls, view: View, *, many: bool) -> TentativeForest:
         """Return the forest of a view, for one promise or for many."""
         return cls(replace(view, forest=view.forest.forked()) if many else view)
 
@@ -106,11 +106,16 @@ class PromisedForest:
             self.touched.append(int(forest.providers.root[draw.row]))
 
 
-class Shortlist:
+class CandidateQueue:
     """The candidates for one wish, best first, each as often as it has room."""
 
     def __init__(
-        self, candidates: Candidates, forest: PromisedForest, wish: Wish, count: int, lost: set[ProposalKey]
+        self,
+        candidates: Candidates,
+        forest: TentativeForest,
+        wish: ClaimQuery,
+        count: int,
+        lost: set[ProposalKey],
     ) -> None:
         """Set up a list for `count` consumers, without the candidates in `lost`."""
         self._candidates = candidates
@@ -155,7 +160,7 @@ class Shortlist:
 class _Found:
     """The result of one search of the forest; scores follow what is promised since."""
 
-    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: PromisedForest) -> None:
+    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: TentativeForest) -> None:
         self._search, self._query = search, query
         self._answer = search.answer
         self._scores = self._answer.present_scores().tolist()
@@ -175,7 +180,7 @@ class _Found:
         self._heap = [(-score, self._ranks[at], at) for at, score in enumerate(self._scores)]
         heapify(self._heap)
 
-    def _unordered_ranks(self, forest: PromisedForest) -> list[int]:
+    def _unordered_ranks(self, forest: TentativeForest) -> list[int]:
         """Return the ranks of the candidates among equals, as a search without order ranks them."""
         places = range(len(self._scores))
         if not self._is_ordered:
@@ -203,7 +208,7 @@ class _Found:
         heapify(self._heap)
         return bool(self._heap)
 
-    def best(self, forest: PromisedForest) -> int | None:
+    def best(self, forest: TentativeForest) -> int | None:
         """Return the best candidate that has room; None where only another search can tell which that is."""
         if self._answer.splits and len(forest.touched) != self._seen:
             # How an amount is split depends on what is left.
@@ -225,7 +230,7 @@ class _Found:
                 return None
         return None
 
-    def _score_again(self, forest: PromisedForest) -> None:
+    def _score_again(self, forest: TentativeForest) -> None:
         """Update the scores of candidates in trees from which something was promised since."""
         roots, self._seen = set(forest.touched[self._seen :]), len(forest.touched)
         if not roots:

@@ -26,7 +26,7 @@ _imagining = WaitingRoom(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reoffered:
+class InventoryOverride:
     """Inventories of a class with another ratio or reserved amount, on some hosts or all (None)."""
 
     resource_class: str
@@ -36,7 +36,7 @@ class Reoffered:
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class AddedHosts:
     """New hosts like a given one, `count` in number, without allocations."""
 
     like: str
@@ -48,15 +48,15 @@ class WorldRequest:
     """The differences of an imagined world; hosts by name or uuid."""
 
     without: tuple[str, ...] = ()
-    inventories: tuple[Reoffered, ...] = ()
-    more: tuple[More, ...] = ()
+    inventories: tuple[InventoryOverride, ...] = ()
+    more: tuple[AddedHosts, ...] = ()
 
 
 NOTHING_DIFFERENT = WorldRequest()
 
 
 @dataclass(frozen=True, slots=True)
-class Imagined:
+class ImaginedForest:
     """The forest as it would be; `like[row]` is the uuid of the host that the new root in the row copies."""
 
     view: View
@@ -94,18 +94,18 @@ def most_imagined(forest: Forest) -> int:
 
 def imagined(
     database: Database, view: View, request: WorldRequest, aggregate: str | None, budget: Budget
-) -> Imagined:
+) -> ImaginedForest:
     """Return the view with what is to be different; with an `aggregate`, only its hosts are known.
 
     Raises BadRequest naming the member, SearchTimeout, RequestTimeout.
     """
     try:
-        return _Reading(database, view, request, aggregate).imagined(request, budget)
+        return _WorldReading(database, view, request, aggregate).imagined(request, budget)
     except SearchEnded as error:
         raise ended(error) from error
 
 
-class _Reading:
+class _WorldReading:
     def __init__(self, database: Database, view: View, request: WorldRequest, aggregate: str | None) -> None:
         self._view = view
         self._home: frozenset[int] | None = None
@@ -116,7 +116,7 @@ class _Reading:
         called |= {name for each in request.inventories for name in each.hosts or ()}
         self._uuids = host_uuids(database, called)
 
-    def imagined(self, request: WorldRequest, budget: Budget) -> Imagined:
+    def imagined(self, request: WorldRequest, budget: Budget) -> ImaginedForest:
         forest = self._view.forest
         reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
         added = [
@@ -125,10 +125,12 @@ class _Reading:
         ]
         self._refuse_too_many(added)
         without = self._rows("world.without", request.without)
-        changed = forest_world.altered(forest, forest_world.World(reoffered, added, without), budget.look)
+        changed = forest_world.altered(
+            forest, forest_world.ForestScenario(reoffered, added, without), budget.look
+        )
         uuids = {self._row("", name): self._uuids[name] for name in self._uuids if self._known(name) >= 0}
         view = View(changed.forest, SharingMap(), ScoreCache(), self._view.names)
-        return Imagined(view, {row: uuids[root] for row, root in changed.like.items()})
+        return ImaginedForest(view, {row: uuids[root] for row, root in changed.like.items()})
 
     def _refuse_too_many(self, added: Sequence[forest_world.Added]) -> None:
         forest = self._view.forest
@@ -140,7 +142,7 @@ class _Reading:
                     f"world.more[{at}].count: makes {rows} providers, at most {most} are imagined here"
                 )
 
-    def _reoffered(self, at: int, each: Reoffered) -> forest_world.Reoffered:
+    def _reoffered(self, at: int, each: InventoryOverride) -> forest_world.ColumnOverride:
         place = f"world.inventories[{at}]"
         class_id = self._view.names.class_ids.get(each.resource_class)
         if class_id is None:
@@ -150,7 +152,7 @@ class _Reading:
         roots = self._view.forest.roots.tolist()
         if each.hosts is not None:
             roots = self._rows(f"{place}.hosts", each.hosts)
-        return forest_world.Reoffered(class_id, roots, each.allocation_ratio, each.reserved)
+        return forest_world.ColumnOverride(class_id, roots, each.allocation_ratio, each.reserved)
 
     def _rows(self, place: str, called: Sequence[str]) -> list[int]:
         return [self._row(f"{place}[{at}]", name) for at, name in enumerate(called)]

@@ -14,7 +14,7 @@ from flask import Blueprint, Response, request
 from placement.audit.service import AuditPage, Events
 from placement.audit.service import News as ServiceNews
 from placement.engine.domain import deadline
-from placement.engine.domain.audit import Action, AuditFilter, Kind, StoredRecord
+from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.audit import Change as AuditChange
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.engine.domain.groups import parse_positive
@@ -35,7 +35,7 @@ from placement.http.fields import Choice, Given, Integer, Object, Sequence, Stri
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
 from placement.http.responses import HttpError, admits_json, json_response
-from placement.http.schemas import OPTIONAL, Answer, texts
+from placement.http.schemas import OPTIONAL, AnswerSchema, texts
 
 # Audit records as events of CADF, and changes as events of a stream.
 
@@ -109,38 +109,38 @@ def stream_pieces(news: ServiceNews) -> Iterable[bytes]:
 # Answers about changes and their initiators.
 
 
-class Host(Answer):
+class HostSchema(AnswerSchema):
     """The host that a request came from."""
 
     address = String(nullable=True)
 
 
-class Initiator(Answer):
+class InitiatorSchema(AnswerSchema):
     """The initiator of a change; the service itself has only a type and an id."""
 
     typeURI = String()
     id = String(nullable=True)
     project_id = String(nullable=True, metadata=OPTIONAL)
     roles = texts(metadata=OPTIONAL)
-    host = Object(Host, metadata=OPTIONAL)
+    host = Object(HostSchema, metadata=OPTIONAL)
     request_id = String(metadata=OPTIONAL)
     global_request_id = String(nullable=True, metadata=OPTIONAL)
 
 
-class Target(Answer):
+class TargetSchema(AnswerSchema):
     """The target of a change."""
 
     typeURI = String()
     id = String()
 
 
-class Observer(Target):
+class ObserverSchema(TargetSchema):
     """The observer of a change, which is this service."""
 
     name = String()
 
 
-class Attachment(Answer):
+class AttachmentSchema(AnswerSchema):
     """The state of a target before or after a change."""
 
     name = Choice(["before", "after"])
@@ -148,7 +148,7 @@ class Attachment(Answer):
     content = Given({})
 
 
-class AuditEvent(Answer):
+class AuditEventSchema(AnswerSchema):
     """A record in the terms of CADF."""
 
     typeURI = String()
@@ -157,20 +157,20 @@ class AuditEvent(Answer):
     eventTime = String()
     action = Choice(list(Action))
     outcome = Choice(["success"])
-    initiator = Object(Initiator)
-    target = Object(Target)
-    observer = Object(Observer)
-    attachments = Sequence(Object(Attachment))
+    initiator = Object(InitiatorSchema)
+    target = Object(TargetSchema)
+    observer = Object(ObserverSchema)
+    attachments = Sequence(Object(AttachmentSchema))
 
 
-class AuditEvents(Answer):
+class AuditEventsSchema(AnswerSchema):
     """A page of changes, the newest first; `next` is the `marker` of the following page."""
 
-    events = Sequence(Object(AuditEvent))
+    events = Sequence(Object(AuditEventSchema))
     next = Integer(nullable=True)
 
 
-class Change(Answer):
+class ChangeSchema(AnswerSchema):
     """The last change of a provider or a consumer."""
 
     type = Choice(["resource_provider", "consumer"])
@@ -179,10 +179,10 @@ class Change(Answer):
     generation = Integer(metadata=OPTIONAL)
 
 
-class News(Answer):
+class NewsSchema(AnswerSchema):
     """The changes; `next` is the token from which to go on."""
 
-    events = Sequence(Object(Change))
+    events = Sequence(Object(ChangeSchema))
     next = String()
 
 
@@ -201,7 +201,7 @@ _QUERY = (
     Parameter("target", "Changes of the provider, consumer, node, pod or other thing of this name."),
     Parameter("consumer_uuid", "Changes of what this consumer holds."),
     Parameter("action", "Changes of this kind.", {"type": "string", "enum": list(Action)}),
-    Parameter("target_type", "Changes of such things.", {"type": "string", "enum": list(Kind)}),
+    Parameter("target_type", "Changes of such things.", {"type": "string", "enum": list(TargetKind)}),
     Parameter("since", "Changes from this time of ISO 8601 on, UTC unless it says otherwise."),
     Parameter("until", "Changes before this time."),
     LIMIT,
@@ -234,7 +234,7 @@ _MOST_WAITING, _MOST_WAITING_ELSEWHERE = 8, 2
     "GET",
     "placement:audit:list",
     gives_json=True,
-    described=Operation({200: AuditEvents}, query=_QUERY),
+    described=Operation({200: AuditEventsSchema}, query=_QUERY),
 )
 def audit() -> Response:
     """List changes, the newest first."""
@@ -246,7 +246,7 @@ def audit() -> Response:
         **texts,
         targets=() if target is None else (target,),
         action=_one_of(given, "action", [str(action) for action in Action]),
-        kind=_one_of(given, "target_type", [str(kind) for kind in Kind]),
+        kind=_one_of(given, "target_type", [str(kind) for kind in TargetKind]),
         since=_time(given, "since"),
         until=_time(given, "until"),
     )
@@ -261,7 +261,7 @@ def audit() -> Response:
     "GET",
     "placement:events:list",
     described=Operation(
-        {200: ByMediaType([News, Content([_STREAM])])}, errors=[404, 406, 410], query=_FOLLOWED
+        {200: ByMediaType([NewsSchema, Content([_STREAM])])}, errors=[404, 406, 410], query=_FOLLOWED
     ),
 )
 def events() -> Response:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.engine.domain import deadline
-from placement.engine.domain.audit import Action, AuditFilter, Change, Kind, RecordHead, StoredRecord
+from placement.engine.domain.audit import Action, AuditFilter, Change, RecordHead, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, Gone, NotFound, Unavailable
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -118,17 +118,17 @@ def _changes(backend: type[Backend]) -> sa.TextClause:
     )
     return sa.text(
         f"""
-        SELECT '{Kind.PROVIDER}' AS kind, provider.uuid AS id, '{Action.UPDATE}' AS action,
+        SELECT '{TargetKind.PROVIDER}' AS kind, provider.uuid AS id, '{Action.UPDATE}' AS action,
                provider.generation AS generation, {_LAST} AS number
           FROM resource_providers AS provider WHERE {provider}
         UNION ALL
-        SELECT CASE WHEN record.kind IN ('{Kind.PROVIDER}', '{Kind.DATABASE}') THEN record.kind
+        SELECT CASE WHEN record.kind IN ('{TargetKind.PROVIDER}', '{TargetKind.DATABASE}') THEN record.kind
                     ELSE 'consumer' END,
                COALESCE(record.consumer_id, record.target), record.action, NULL, record.id
           FROM audit_records AS record
          WHERE {record}
-           AND (record.consumer_id IS NOT NULL OR record.kind = '{Kind.DATABASE}'
-                OR record.kind = '{Kind.PROVIDER}' AND record.action = '{Action.DELETE}')
+           AND (record.consumer_id IS NOT NULL OR record.kind = '{TargetKind.DATABASE}'
+                OR record.kind = '{TargetKind.PROVIDER}' AND record.action = '{Action.DELETE}')
          ORDER BY 5 LIMIT :most
         """
     )
@@ -241,7 +241,7 @@ class Events:
                 found = changes_since(connection, self._database.backend, known.moment, _MOST_CHANGES)
         finally:
             self._looking.release()
-        if found is None or any(change.kind == Kind.DATABASE for change in found):
+        if found is None or any(change.kind == TargetKind.DATABASE for change in found):
             raise TokenTooOld(f"since: too much changed since then at once; {_AGAIN}")
         return News(found, fresh)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placement import DISTRIBUTION
 from placement.client.client import AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
-from placement.client.display import Action, argument
+from placement.client.display import ActionCommand, argument
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def explained(action: argparse.Action) -> str:
 _GLOBAL = ""
 
 
-class PrintCompletion(Action):
+class PrintCompletion(ActionCommand):
     """Print a script that makes a shell complete the commands of placement.
 
     bash: source <(placement completion bash)
@@ -245,7 +245,7 @@ _EXIT = {
 }
 
 
-class WriteManual(Action):
+class WriteManual(ActionCommand):
     """Write manual pages into a directory, a page for each command.
 
     man placement-node-show finds them if the directory is the man1 of a directory in $MANPATH.

@@ -24,7 +24,7 @@ from cliff.formatters.value import ValueFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from placement.client.formats import Csv, SingleCsv, Table, Text, Yaml
+from placement.client.formats import Csv, SingleCsv, Text, WrappedTable, Yaml
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.numa.cpuset import format_cpu_list
@@ -101,7 +101,7 @@ def read_json(name: str) -> object:
 
 
 _TABLE = "table"
-_BOTH = {"json": JSONFormatter, _TABLE: Table, "value": ValueFormatter, "yaml": Yaml}
+_BOTH = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml}
 _LIST = {**_BOTH, "csv": Csv}
 _SINGLE = {**_BOTH, "csv": SingleCsv, "shell": ShellFormatter}
 DRAWING = "tree"
@@ -172,7 +172,7 @@ class _Wired(Command):
         print(text, file=self.app.stderr)
 
 
-class Action(_Wired):
+class ActionCommand(_Wired):
     """A command that does something and prints little or nothing."""
 
 
@@ -247,7 +247,7 @@ class _InLines(_Rows):
         return _Formatters({**_LIST, self._form: Text})
 
 
-class Drawing(_InLines):
+class DrawingCommand(_InLines):
     """A command that draws."""
 
     _form = DRAWING

@@ -29,17 +29,17 @@ class Level(NamedTuple):
 
 
 @dataclass(slots=True)
-class Provider:
+class DrawnProvider:
     """A provider with the providers below it."""
 
     uuid: str
     name: str
     traits: Sequence[str]
     levels: Mapping[str, Level]
-    children: list[Provider] = field(default_factory=list)
+    children: list[DrawnProvider] = field(default_factory=list)
 
 
-def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, ...]]:
+def rows(provider: DrawnProvider, parent: str | None = None) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each resource class of each provider, parents first; one row if there is none."""
     described = Lines(provider.traits), provider.uuid
     if not provider.levels:
@@ -50,9 +50,9 @@ def rows(provider: Provider, parent: str | None = None) -> Iterator[tuple[Any, .
         yield from rows(child, provider.name)
 
 
-def from_node(body: Mapping[str, Any]) -> Provider:
+def from_node(body: Mapping[str, Any]) -> DrawnProvider:
     """Return the tree in the description of a node."""
-    return Provider(
+    return DrawnProvider(
         body["uuid"],
         body["name"],
         body["traits"],
@@ -61,7 +61,7 @@ def from_node(body: Mapping[str, Any]) -> Provider:
     )
 
 
-def fetch(client: Client, uuid_or_name: str) -> Provider:
+def fetch(client: Client, uuid_or_name: str) -> DrawnProvider:
     """Fetch the whole tree that the provider is in, with calls that every placement service offers."""
     root = display.provider(client, uuid_or_name)["root_provider_uuid"]
     listed = client.get("/resource_providers", [("in_tree", root)])["resource_providers"]
@@ -72,14 +72,14 @@ def fetch(client: Client, uuid_or_name: str) -> Provider:
     return providers[root]
 
 
-def _described(client: Client, entry: Mapping[str, Any]) -> Provider:
+def _described(client: Client, entry: Mapping[str, Any]) -> DrawnProvider:
     own = f"/resource_providers/{entry['uuid']}"
     used = client.get(f"{own}/usages")["usages"]
     inventories = client.get(f"{own}/inventories")["inventories"]
     levels = {
         name: Level(used.get(name, 0), Inventory(**record).capacity) for name, record in inventories.items()
     }
-    return Provider(entry["uuid"], entry["name"], client.get(f"{own}/traits")["traits"], levels)
+    return DrawnProvider(entry["uuid"], entry["name"], client.get(f"{own}/traits")["traits"], levels)
 
 
 _BAR_WIDTH, _SHORT_BAR_WIDTH = 20, 15
@@ -105,9 +105,9 @@ _LINES = _Pen("├─ ", "└─ ", "│  ", "█", "▄", "·", "-")
 _ASCII = _Pen("+- ", "`- ", "|  ", "#", "+", ".", "-")
 
 
-def draw(root: Provider, stdout: TextIO) -> list[str]:
+def draw(root: DrawnProvider, stdout: TextIO) -> list[str]:
     """Return the lines of a drawing, in characters that the output can take."""
-    artist = _Artist(_pen(stdout), f"{root.name}/", stdout)
+    artist = _TextArtist(_pen(stdout), f"{root.name}/", stdout)
     return [root.name, *artist.below(root, "")]
 
 
@@ -121,17 +121,17 @@ def _pen(stdout: TextIO) -> _Pen:
 
 def bar(used: int, capacity: int, stdout: TextIO) -> str:
     """Return a bar that shows how much of something is in use, in characters that the output can take."""
-    return _Artist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
+    return _TextArtist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
 
 
-class _Artist:
+class _TextArtist:
     def __init__(self, pen: _Pen, prefix: str, stdout: TextIO, width: int = _BAR_WIDTH) -> None:
         self._pen = pen
         self._width = width
         self._stdout = stdout
         self._prefix = prefix
 
-    def below(self, provider: Provider, margin: str) -> Iterator[str]:
+    def below(self, provider: DrawnProvider, margin: str) -> Iterator[str]:
         """Yield the lines of everything that belongs to a provider, behind the margin."""
         alike, others = _parted(provider.children)
         inner = margin + (self._pen.trunk if others else " " * len(self._pen.trunk))
@@ -154,7 +154,7 @@ class _Artist:
         free = self._pen.free * (self._width - len(used))
         return painted(used, _colour(level), self._stdout) + free
 
-    def _cells(self, leaves: Sequence[Provider]) -> Iterator[str]:
+    def _cells(self, leaves: Sequence[DrawnProvider]) -> Iterator[str]:
         """Yield lines for alike leaves, such as cores of a NUMA node: sums, then a character for each."""
         ((name, _),) = leaves[0].levels.items()
         levels = [leaf.levels[name] for leaf in leaves]
@@ -170,7 +170,7 @@ class _Artist:
             return self._pen.free if level.capacity else self._pen.none
         return self._pen.full if level.used >= level.capacity else self._pen.part
 
-    def _short(self, provider: Provider) -> str:
+    def _short(self, provider: DrawnProvider) -> str:
         """Return its name, without the name of the root where that comes first."""
         return provider.name.removeprefix(self._prefix)
 
@@ -181,9 +181,9 @@ def _colour(level: Level) -> str:
     return RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
 
 
-def _parted(children: Sequence[Provider]) -> tuple[list[list[Provider]], list[Provider]]:
+def _parted(children: Sequence[DrawnProvider]) -> tuple[list[list[DrawnProvider]], list[DrawnProvider]]:
     """Return groups of leaves that offer the same single class, and all other children."""
-    leaves: dict[str, list[Provider]] = {}
+    leaves: dict[str, list[DrawnProvider]] = {}
     for child in children:
         if not child.children and len(child.levels) == 1:
             leaves.setdefault(next(iter(child.levels)), []).append(child)

@@ -65,7 +65,7 @@ class Yaml(YAMLFormatter):
             _dump({name: _plain(value)}, stdout)
 
 
-class Table(TableFormatter):
+class WrappedTable(TableFormatter):
     """A table as wide as the terminal: text is broken between words only, so names and UUIDs stay whole.
 
     Where that is too wide, columns are left out: `parsed_args.left_out_first`, then columns from the right,

@@ -96,7 +96,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _TEXTS = {str}
 
 
-class Report:
+class ManifestReport:
     """A collection of findings and warnings in the order in which they occurred, each once."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Report:
         """Record something the operator should know."""
         self._warnings[_one_line(sentence)] = None
 
-    def include(self, other: Report) -> bool:
+    def include(self, other: ManifestReport) -> bool:
         """Add the findings and warnings of another report, and return whether it has any."""
         self._findings |= other._findings
         self._warnings |= other._warnings
@@ -148,7 +148,12 @@ class Field:
     __slots__ = ("_above", "_name", "report", "soft", "value")
 
     def __init__(
-        self, name: str | int, value: Any, report: Report, soft: bool = False, above: Field | None = None
+        self,
+        name: str | int,
+        value: Any,
+        report: ManifestReport,
+        soft: bool = False,
+        above: Field | None = None,
     ) -> None:
         self._name, self.value, self.report, self.soft, self._above = name, value, report, soft, above
 
@@ -166,7 +171,7 @@ class Field:
         """Return this field with complaints that are warnings."""
         return Field(self._name, self.value, self.report, True, self._above)
 
-    def reported_to(self, report: Report) -> Field:
+    def reported_to(self, report: ManifestReport) -> Field:
         """Return this field with complaints that go to another report."""
         return Field(self._name, self.value, report, self.soft, self._above)
 
@@ -314,7 +319,9 @@ class Manifest:
         return self.root.member("metadata").member("annotations").member(key)
 
 
-def read_manifest(document: Mapping[str, Any], api_version: str, kind: str, report: Report) -> Manifest:
+def read_manifest(
+    document: Mapping[str, Any], api_version: str, kind: str, report: ManifestReport
+) -> Manifest:
     """Return the object that a parsed document describes.
 
     Refused are: another kind or apiVersion, no name, labels and annotations that are not texts.
@@ -323,7 +330,7 @@ def read_manifest(document: Mapping[str, Any], api_version: str, kind: str, repo
     root = manifest.root
     if not isinstance(document, Mapping):
         root.refuse(f"must be a mapping, not {shown(document)}")
-        return Manifest(Field(kind, {}, Report()))
+        return Manifest(Field(kind, {}, ManifestReport()))
     for key, expected in (("apiVersion", api_version), ("kind", kind)):
         if root.member(key).value != expected:
             root.member(key).refuse(f"must be {expected!r}, not {shown(root.member(key).value)}")

@@ -8,11 +8,11 @@ import orjson
 from flask import Blueprint, Response, current_app
 
 from placement.allocations import candidate_query
-from placement.allocations.candidate_schemas import FlavorCandidates, Translation
+from placement.allocations.candidate_schemas import FlavorCandidatesSchema, TranslationSchema
 from placement.allocations.rendering import explanation_member
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import translation_document
-from placement.flavors.schemas import FlavorRequest, FlavorSearch
+from placement.flavors.schemas import FlavorRequestSchema, FlavorSearchSchema
 from placement.http import bodies
 from placement.http.bodies import json_body
 from placement.http.context import use_cases
@@ -34,7 +34,7 @@ _RULE = "placement:flavors:"
     takes_json=True,
     gives_json=True,
     reads=True,
-    described=Operation({200: Translation}, body=FlavorRequest),
+    described=Operation({200: TranslationSchema}, body=FlavorRequestSchema),
 )
 def translation() -> Response:
     """Return what a flavor asks for, as a candidates query and as the guest's CPU layout."""
@@ -50,7 +50,7 @@ def translation() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: FlavorCandidates}, errors=[404], body=FlavorSearch),
+    described=Operation({200: FlavorCandidatesSchema}, errors=[404], body=FlavorSearchSchema),
 )
 def candidates() -> Response:
     """Return where a flavor fits; with explain also why."""

@@ -8,7 +8,7 @@ from placement.http.schemas import VersionedSchema
 _TEXTS = Mapping("", String(), shown_pattern="^.*$")
 
 
-class Flavor(VersionedSchema):
+class FlavorSchema(VersionedSchema):
     """A nova flavor; memory and swap in MiB, disks in GiB."""
 
     vcpus = Integer(1, MAX_VCPUS, required=True)
@@ -19,7 +19,7 @@ class Flavor(VersionedSchema):
     extra_specs = _TEXTS
 
 
-class FlavorOptions(VersionedSchema):
+class FlavorOptionsSchema(VersionedSchema):
     """The options of a translation."""
 
     boot_from_volume = Boolean()
@@ -30,15 +30,15 @@ class FlavorOptions(VersionedSchema):
     device_cells = Mapping("", Integer(0, MAX_VCPUS), shown_pattern="^.*$")
 
 
-class FlavorRequest(VersionedSchema):
+class FlavorRequestSchema(VersionedSchema):
     """A body of POST /ext/v1/flavors/translation."""
 
-    flavor = Object(Flavor, required=True)
+    flavor = Object(FlavorSchema, required=True)
     image = Mapping("", String(), shown_pattern="^.*$", nullable=True)
-    options = Object(FlavorOptions, nullable=True)
+    options = Object(FlavorOptionsSchema, nullable=True)
 
 
-class FlavorSearch(FlavorRequest):
+class FlavorSearchSchema(FlavorRequestSchema):
     """A body of POST /ext/v1/flavors/candidates."""
 
     limit = Integer(1, MAX_INT, nullable=True)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from placement.allocations.applications import Applicant, Application, Fitted
+from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate
 from placement.allocations.best_fit import BestFit
 from placement.allocations.candidates import Candidates, Search
 from placement.allocations.claims import Claims
 from placement.allocations.search_options import SearchOptions
-from placement.allocations.shortlists import Wish
+from placement.allocations.shortlists import ClaimQuery
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.engine.domain.groups import CandidateQuery
-from placement.flavors.nova import FlavorRefused, Problem, Translation, translate_document
+from placement.flavors.nova import FlavorProblem, FlavorRefused, Translation, translate_document
 from placement.pods.clusters import Clusters
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
@@ -46,8 +46,8 @@ class FlavorWish:
     Fallback and CPUs are None for queries that come from no flavor.
     """
 
-    wish: Wish
-    fallback: Wish | None
+    wish: ClaimQuery
+    fallback: ClaimQuery | None
     dedicated_cpus: str | None
 
 
@@ -55,7 +55,7 @@ class FlavorWish:
 class FlavorClaim:
     """A claim for a flavor: what the consumer holds, and the guest's dedicated CPUs as CPU set text."""
 
-    fitted: Fitted
+    fitted: ClaimedCandidate
     dedicated_cpus: str
 
 
@@ -92,7 +92,7 @@ class Flavors:
         fallback = self._candidates.find(parse(translation.fallback_querystring), options)
         return FlavorSearch(translation, fallback, "fallback_querystring", explain)
 
-    def claim(self, applicant: Applicant, document: object, parse: ParseQuery) -> FlavorClaim:
+    def claim(self, applicant: Claimant, document: object, parse: ParseQuery) -> FlavorClaim:
         """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
 
         The document is that of `find` without `limit` and `explain`. The CPUs are noted after the claim: if
@@ -116,19 +116,19 @@ class Flavors:
         options = self._candidates.options(cluster=cluster)
         fallback = translation.fallback_querystring
         return FlavorWish(
-            Wish(_unlimited(query_of(translation, parse)), options),
-            None if fallback is None else Wish(_unlimited(parse(fallback)), options),
+            ClaimQuery(_unlimited(query_of(translation, parse)), options),
+            None if fallback is None else ClaimQuery(_unlimited(parse(fallback)), options),
             translation.dedicated_cpus,
         )
 
-    def _best_held(self, applicant: Applicant, wanted: FlavorWish) -> Fitted:
+    def _best_held(self, applicant: Claimant, wanted: FlavorWish) -> ClaimedCandidate:
         try:
-            return self._best_fit.claim(Application(applicant, wanted.wish))
+            return self._best_fit.claim(ClaimApplication(applicant, wanted.wish))
         except Conflict:
             # The consumer may hold what the fallback asks for, or get it now.
             if wanted.fallback is None:
                 raise
-        return self._best_fit.claim(Application(applicant, wanted.fallback))
+        return self._best_fit.claim(ClaimApplication(applicant, wanted.fallback))
 
 
 def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
@@ -152,13 +152,13 @@ def _split(document: object) -> tuple[object, str | None, bool]:
     limit, cluster, explain = (document.get(name) for name in _SEARCH_PARTS)
     problems = []
     if cluster is not None and not isinstance(cluster, str):
-        problems.append(Problem("options_invalid", "cluster: must be the name of a cluster"))
+        problems.append(FlavorProblem("options_invalid", "cluster: must be the name of a cluster"))
     if explain is not None and not isinstance(explain, bool):
-        problems.append(Problem("options_invalid", "explain: must be true or false"))
+        problems.append(FlavorProblem("options_invalid", "explain: must be true or false"))
     options = {} if request.get("options") is None else request["options"]
     if limit is not None and isinstance(options, Mapping):
         if options.get("limit") is not None:
-            problems.append(Problem("options_invalid", "limit: is given as options.limit, too"))
+            problems.append(FlavorProblem("options_invalid", "limit: is given as options.limit, too"))
         request["options"] = {**options, "limit": limit}
     if problems:
         raise FlavorRefused(tuple(problems))

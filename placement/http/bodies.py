@@ -19,7 +19,7 @@ from placement.common.documents import (
     parse_json,
     parse_yaml,
 )
-from placement.engine.domain.errors import BadRequest, Violation
+from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.groups import parse_positive
 from placement.http import context
 from placement.http.described import Parameter, operation_of, shape_at
@@ -191,7 +191,7 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
         listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
         verb = "was" if len(strange) == 1 else "were"
         reason = f"Additional properties are not allowed ({listed} {verb} unexpected)"
-        raise violated(Violation(reason, "additionalProperties"), schema_of(known), found)
+        raise violated(SchemaViolation(reason, "additionalProperties"), schema_of(known), found)
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
@@ -201,7 +201,7 @@ def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def violated(violation: Violation, schema: Document, found: Parameters) -> BadRequest:
+def violated(violation: SchemaViolation, schema: Document, found: Parameters) -> BadRequest:
     """Return the error for a query string that breaks its schema; the last of several values is shown."""
     return BadRequest(f"{PREFIX}{sentence(violation, schema, dict(found))}")
 
@@ -209,7 +209,7 @@ def violated(violation: Violation, schema: Document, found: Parameters) -> BadRe
 def refuse_value(found: Parameters, key: str, value: str, reason: str, keyword: str) -> BadRequest:
     """Return the error for a parameter with a value that breaks the rule `keyword` of its schema."""
     place = ("properties", key)
-    return violated(Violation(reason, keyword, place, (key,)), schema_of([key]), [*found, (key, value)])
+    return violated(SchemaViolation(reason, keyword, place, (key,)), schema_of([key]), [*found, (key, value)])
 
 
 def last(found: Parameters, key: str) -> str | None:

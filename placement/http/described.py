@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from marshmallow import fields
 
 from placement.http.microversions import Feature, Microversion
-from placement.http.schemas import Document, Error, VersionedSchema, json_schema
+from placement.http.schemas import Document, ErrorSchema, VersionedSchema, json_schema
 
 View = TypeVar("View", bound=Callable[..., Any])
 JSON = "application/json"
@@ -108,11 +108,11 @@ class Operation:
     body_types: Sequence[str] = (JSON,)
     body_required: bool = True
     example: Any = None
-    error: type[VersionedSchema] = Error
+    error: type[VersionedSchema] = ErrorSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class RouteGuard:
     """The conditions that a request must meet before the handler runs, as far as the document shows them."""
 
     since: Feature | None = None
@@ -127,7 +127,7 @@ class Guard:
         )
 
 
-def describes(operation: Operation | None, guard: Guard | None = None) -> Callable[[View], View]:
+def describes(operation: Operation | None, guard: RouteGuard | None = None) -> Callable[[View], View]:
     """Return a decorator that notes a handler's operation and guard; guard None: it needs no token."""
 
     def decorate(view: View) -> View:
@@ -142,7 +142,7 @@ def operation_of(view: Callable[..., Any]) -> Operation | None:
     return getattr(view, "operation", None)
 
 
-def guard_of(view: Callable[..., Any]) -> Guard | None:
+def guard_of(view: Callable[..., Any]) -> RouteGuard | None:
     """Return the guard that `describes` noted of a handler, if any."""
     return getattr(view, "guard", None)
 

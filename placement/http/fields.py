@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from marshmallow import ValidationError, fields
 
-from placement.engine.domain.errors import Violation
+from placement.engine.domain.errors import SchemaViolation
 from placement.engine.domain.identifiers import normalize_uuid
 
 MOST_KEYS = 10
@@ -30,7 +30,7 @@ def shown(value: Any) -> str:
 
 def refuse(reason: str, keyword: str) -> NoReturn:
     """Report a violation at the place being validated."""
-    raise ValidationError([Violation(reason, keyword)])
+    raise ValidationError([SchemaViolation(reason, keyword)])
 
 
 def _type_name(value: Any, *names: str) -> NoReturn:

@@ -13,7 +13,7 @@ from placement.engine.domain import scope
 from placement.engine.domain.errors import NotFound
 from placement.http import context
 from placement.http.bodies import parameters, refuse_unknown
-from placement.http.described import Guard, Operation, describes
+from placement.http.described import Operation, RouteGuard, describes
 from placement.http.microversions import HEADER, SERVICE, Feature
 from placement.http.responses import HttpError, admits_json
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
@@ -61,7 +61,7 @@ def route(
     refuse parameters that are not described.
     """
     _RULES.add(policy)
-    guard = Guard(since, missing_method_below, takes_json, gives_json)
+    guard = RouteGuard(since, missing_method_below, takes_json, gives_json)
     refuses_query = path.startswith(OWN_PATHS) and described is not None and not described.query
 
     def decorate(handler: Handler) -> Handler:

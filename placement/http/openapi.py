@@ -20,10 +20,10 @@ from placement.http.described import (
     ByMediaType,
     Content,
     Empty,
-    Guard,
     OneOf,
     Operation,
     Parameter,
+    RouteGuard,
     Shape,
     guard_of,
     operation_of,
@@ -32,7 +32,7 @@ from placement.http.described import (
 from placement.http.fields import AnyOf
 from placement.http.gate import OWN_PATHS, PAGES
 from placement.http.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
-from placement.http.schemas import Document, Error, VersionedSchema, in_version, json_schema, schema_for
+from placement.http.schemas import Document, ErrorSchema, VersionedSchema, in_version, json_schema, schema_for
 
 # Shapes of bodies as schemas of an OpenAPI document, each class once.
 
@@ -92,7 +92,7 @@ class Schemas:
     def _name(self, schema: VersionedSchema) -> str:
         """Return the name of the schema's class, with its version where versions in the document differ."""
         kind = type(schema)
-        name = kind.__name__.strip("_")
+        name = kind.__name__.strip("_").removesuffix("Schema")
         if schema.version == self._version or not _differs(kind, self._version, schema.version):
             return name
         return f"{name}_{schema.version}"
@@ -149,11 +149,11 @@ def version_of(path: str, version: Microversion) -> Microversion:
     return NEWEST if path.startswith(OWN_PATHS) else version
 
 
-class Described:
+class OperationSpec:
     """A route in one version that can be written as an operation of the document."""
 
     def __init__(
-        self, rule: str, method: str, operation: Operation, guard: Guard | None, version: Microversion
+        self, rule: str, method: str, operation: Operation, guard: RouteGuard | None, version: Microversion
     ) -> None:
         self.path = PATH_PARAMETER.sub(r"{\1}", rule)
         self.method = method.lower()
@@ -224,7 +224,7 @@ class Described:
 
     def _failure(self, status: int, schemas: Schemas) -> str:
         """Return the name of an error among the components, where many operations share it."""
-        kind = self._operation.error if status == HTTPStatus.CONFLICT else Error
+        kind = self._operation.error if status == HTTPStatus.CONFLICT else ErrorSchema
         error = schemas.of(kind, self._version)
         name = f"{error['$ref'].rpartition('/')[2]}{status}"
         return schemas.response(name, lambda: _failure(status, error))
@@ -360,7 +360,7 @@ class Documents:
         for rule, method, view in routes(self._application):
             operation, guard = operation_of(view), guard_of(view)
             if operation is not None and (guard is None or guard.exists(version)):
-                described = Described(rule.rule, method, operation, guard, version)
+                described = OperationSpec(rule.rule, method, operation, guard, version)
                 tag = rule.endpoint.partition(".")[0]
                 document = described.document(schemas, tag, _summary(view))
                 spec.path(described.path, operations={described.method: document})

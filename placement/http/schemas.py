@@ -13,7 +13,7 @@ from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
 
-from placement.engine.domain.errors import BadRequest, Violation
+from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import fields as http_fields
 from placement.http.fields import (
     MOST_KEYS,
@@ -150,7 +150,7 @@ def _without_none(**keywords: Any) -> Document:
     return {name: value for name, value in keywords.items() if value is not None}
 
 
-def sentence(violation: Violation, schema: Schema | fields.Field[Any] | Document, instance: Any) -> str:
+def sentence(violation: SchemaViolation, schema: Schema | fields.Field[Any] | Document, instance: Any) -> str:
     """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
     document = schema if isinstance(schema, dict) else json_schema(schema)
     return (
@@ -290,7 +290,9 @@ def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
         raise BadRequest(f"{prefix}{sentence(violation, field, data)}") from None
 
 
-def _first(schema: Schema, messages: Any, schema_path: Path = (), instance_path: Path = ()) -> Violation:
+def _first(
+    schema: Schema, messages: Any, schema_path: Path = (), instance_path: Path = ()
+) -> SchemaViolation:
     for key, inner in messages.items():
         if key == "_schema":
             return _placed(inner, schema_path, instance_path)
@@ -300,7 +302,7 @@ def _first(schema: Schema, messages: Any, schema_path: Path = (), instance_path:
     raise AssertionError("a validation error without messages")
 
 
-def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path: Path) -> Violation:
+def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path: Path) -> SchemaViolation:
     if isinstance(messages, list):
         return _placed(messages, schema_path, instance_path)
     if isinstance(field, Object):
@@ -319,11 +321,11 @@ def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path:
     return _first_of_field(field.items, inner, (*schema_path, "items"), (*instance_path, key))
 
 
-def _placed(messages: Any, schema_path: Path, instance_path: Path) -> Violation:
+def _placed(messages: Any, schema_path: Path, instance_path: Path) -> SchemaViolation:
     found = messages[0]
-    if not isinstance(found, Violation):
-        return Violation(str(found), "type", schema_path, instance_path)
-    return Violation(found.reason, found.keyword, schema_path, instance_path)
+    if not isinstance(found, SchemaViolation):
+        return SchemaViolation(str(found), "type", schema_path, instance_path)
+    return SchemaViolation(found.reason, found.keyword, schema_path, instance_path)
 
 
 # Schemas of what the service sends, and members that many answers have.
@@ -332,7 +334,7 @@ def _placed(messages: Any, schema_path: Path, instance_path: Path) -> Violation:
 OPTIONAL = {"optional": True}
 
 
-class Answer(VersionedSchema):
+class AnswerSchema(VersionedSchema):
     """A schema of members that are in every answer, unless their metadata says `optional`."""
 
     def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
@@ -356,14 +358,14 @@ def amounts(**options: Any) -> Mapping:
     return Mapping(http_fields.NAME, Integer(), **options)
 
 
-class Link(Answer):
+class LinkSchema(AnswerSchema):
     """A link to something related."""
 
     rel = String()
     href = String()
 
 
-class Error(Answer):
+class ErrorSchema(AnswerSchema):
     """A description of what is wrong; a response may have several."""
 
     status = Integer(400, 599)

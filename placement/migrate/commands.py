@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from placement.client.client import Client, path
-from placement.client.display import Action, argument, positive
+from placement.client.display import ActionCommand, argument, positive
 from placement.engine.domain.identifiers import portions
 from placement.server import commands
 
 if TYPE_CHECKING:
-    from placement.migrate.moving import Report
+    from placement.migrate.moving import MigrationReport
 
 
 _ARGUMENTS = (
@@ -42,7 +42,7 @@ _EVERY_SECONDS = 5.0
 LOG = logging.getLogger("placement.command")
 
 
-class ImportIncumbent(Action):
+class ImportIncumbent(ActionCommand):
     """Make the database hold what one of OpenStack Placement holds.
 
     Everything is written in one transaction, compared with the source, and only then stored. What belongs to
@@ -58,7 +58,7 @@ class ImportIncumbent(Action):
         _run(parsed_args, lambda here, there, **how: moving.bring_in(there, here, **how))
 
 
-class ExportIncumbent(Action):
+class ExportIncumbent(ActionCommand):
     """Make a database of OpenStack Placement hold what this one holds: the way back.
 
     The tables have to be there; `placement-manage db sync` of OpenStack Placement makes them.
@@ -73,7 +73,7 @@ class ExportIncumbent(Action):
         _run(parsed_args, moving.write_back)
 
 
-def _run(parsed: argparse.Namespace, move: Callable[..., Report]) -> None:
+def _run(parsed: argparse.Namespace, move: Callable[..., MigrationReport]) -> None:
     from placement.server import settings
 
     loaded = commands.configure(parsed)
@@ -130,7 +130,7 @@ class Meter:
         print(begin, end=end, file=sys.stderr, flush=True)
 
 
-def _tell(report: Report, is_rehearsed: bool) -> None:
+def _tell(report: MigrationReport, is_rehearsed: bool) -> None:
     from placement.client.formats import table
 
     rows = [(what, one.added, one.changed, one.removed) for what, one in report.changes.items()]
@@ -145,7 +145,7 @@ def _tell(report: Report, is_rehearsed: bool) -> None:
 # `placement verify`: whether two running services say the same.
 
 
-class VerifyServices(Action):
+class VerifyServices(ActionCommand):
     """Compare two running placement services, ours or OpenStack Placement's, by reading both over HTTP.
 
     Prints what differs, and ends with 1 if anything does. The caller needs the right to read everything.

@@ -13,13 +13,15 @@ from placement.engine.domain.errors import Conflict
 from placement.engine.domain.identifiers import portions
 from placement.migrate import side
 from placement.migrate.providers import foreign_ids
-from placement.migrate.side import AT_ONCE, Ids, Progress, Report, Side, with_progress
+from placement.migrate.side import AT_ONCE, Endpoint, Ids, MigrationReport, Progress, with_progress
 
 _CONTENT = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
 _READ_AT_ONCE = 5000
 
 
-def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progress) -> set[str]:
+def copy(
+    source: Endpoint, target: Endpoint, ids: Ids, report: MigrationReport, progress: Progress
+) -> set[str]:
     """Add and change consumers until the ones of the source are there; return their uuids."""
     table = source.tables.consumers
     total = source.rows(sa.select(sa.func.count()).select_from(table))[0][0]
@@ -37,7 +39,7 @@ def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progres
     return found
 
 
-def _present(target: Side) -> dict[str, Any]:
+def _present(target: Endpoint) -> dict[str, Any]:
     """Return the consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
     table = target.tables.consumers
     cluster = table.c.cluster_id if target.is_ours else sa.null()
@@ -58,7 +60,9 @@ def _translated(row: Any, ids: Ids) -> dict[str, Any]:
     }
 
 
-def _write(wanted: list[dict[str, Any]], present: dict[str, Any], target: Side, report: Report) -> None:
+def _write(
+    wanted: list[dict[str, Any]], present: dict[str, Any], target: Endpoint, report: MigrationReport
+) -> None:
     found = [present[row["uuid"]] for row in wanted if row["uuid"] in present]
     pods = [row.uuid for row in found if row[1] is not None]
     if pods:
@@ -76,7 +80,9 @@ def _write(wanted: list[dict[str, Any]], present: dict[str, Any], target: Side, 
     report.of("consumers").changed += len(changed)
 
 
-def complete(source: Side, target: Side, owner: tuple[str, str], report: Report) -> list[str]:
+def complete(
+    source: Endpoint, target: Endpoint, owner: tuple[str, str], report: MigrationReport
+) -> list[str]:
     """Give holders without a record one with this project and user, as `online_data_migrations` does.
 
     Returns their uuids.
@@ -111,7 +117,7 @@ def _incomplete(uuid: str, project: int, user: int) -> dict[str, Any]:
     }
 
 
-def only_in(target: Side, wanted: set[str]) -> list[str]:
+def only_in(target: Endpoint, wanted: set[str]) -> list[str]:
     """Return the consumers that only the target has, unless they are of clusters or hold resources there."""
     table, held = target.tables.consumers, target.tables.allocations
     query = sa.select(table.c.uuid)
@@ -122,7 +128,7 @@ def only_in(target: Side, wanted: set[str]) -> list[str]:
     return [row[0] for row in target.rows(query) if row[0] not in wanted]
 
 
-def remove(gone: list[str], target: Side, report: Report) -> None:
+def remove(gone: list[str], target: Endpoint, report: MigrationReport) -> None:
     """Remove consumers; what they held was removed with the rows of its providers."""
     table = target.tables.consumers
     for some in portions(gone, AT_ONCE):
@@ -152,10 +158,10 @@ Names = Mapping[int, str]
 
 
 @dataclass(frozen=True)
-class _Known:
+class _KnownNames:
     """A database with the names of its ids."""
 
-    side: Side
+    side: Endpoint
     providers: Names
     resource_classes: Names
     projects: Names
@@ -164,7 +170,7 @@ class _Known:
 
 
 def differences(
-    source: Side, target: Side, moved: Mapping[int, int], consumers: Set[str], progress: Progress
+    source: Endpoint, target: Endpoint, moved: Mapping[int, int], consumers: Set[str], progress: Progress
 ) -> Iterator[str]:
     """Yield a sentence for each provider and consumer about which the two do not agree.
 
@@ -197,21 +203,21 @@ def _told(what: str, there: Facts, here: Facts) -> Iterator[str]:
         yield f"{what} {uuid}: {'; '.join(one) or 'nothing'} there, {'; '.join(other) or 'nothing'} here"
 
 
-def _known(side: Side) -> _Known:
+def _known(side: Endpoint) -> _KnownNames:
     names = {}
     for kind, column in _NAMED_BY.items():
         table = getattr(side.tables, kind)
         names[kind] = dict(map(tuple, side.rows(sa.select(table.c.id, table.c[column]))))
-    return _Known(side, **names)
+    return _KnownNames(side, **names)
 
 
-def _held(known: _Known, ids: Sequence[int]) -> Facts:
+def _held(known: _KnownNames, ids: Sequence[int]) -> Facts:
     """Return (consumer, provider, class, amount) of what is held of these providers."""
     columns = ("consumer_id", _PROVIDER, "resource_class_id", "used")
     return _amounts(known, known.side.rows_of(known.side.tables.allocations, columns, _PROVIDER, ids))
 
 
-def _amounts(known: _Known, rows: Iterable[Sequence[Any]]) -> Facts:
+def _amounts(known: _KnownNames, rows: Iterable[Sequence[Any]]) -> Facts:
     providers, classes = known.providers, known.resource_classes
     return {(consumer, providers[id_], classes[kind], used) for consumer, id_, kind, used in rows}
 
@@ -224,7 +230,7 @@ def _sums(held: Facts) -> Facts:
     return {(*what, amount) for what, amount in used.items()}
 
 
-def _kept(known: _Known, ids: Sequence[int]) -> Facts:
+def _kept(known: _KnownNames, ids: Sequence[int]) -> Facts:
     """Return (provider, class, sum), as `_sums` does, from the sums that are kept with inventories."""
     columns = (_PROVIDER, "resource_class_id", "used")
     rows = known.side.rows_of(known.side.tables.inventories, columns, _PROVIDER, ids)
@@ -232,7 +238,7 @@ def _kept(known: _Known, ids: Sequence[int]) -> Facts:
     return {(providers[id_], classes[kind], used) for id_, kind, used in rows if used}
 
 
-def _held_of_clusters(known: _Known, consumers: Set[str]) -> Facts:
+def _held_of_clusters(known: _KnownNames, consumers: Set[str]) -> Facts:
     """Return what these consumers hold of providers that belong to clusters, which no source knows."""
     table = known.side.tables.allocations
     columns = [table.c[name] for name in ("consumer_id", _PROVIDER, "resource_class_id", "used")]
@@ -240,7 +246,7 @@ def _held_of_clusters(known: _Known, consumers: Set[str]) -> Facts:
     return _amounts(known, (row for row in rows if row[0] in consumers))
 
 
-def _records(known: _Known) -> Mapping[str, tuple[Any, ...]]:
+def _records(known: _KnownNames) -> Mapping[str, tuple[Any, ...]]:
     """Return (consumer, project, user, kind, generation) of all consumers with a record, by their uuids."""
     columns = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
     table = known.side.tables.consumers

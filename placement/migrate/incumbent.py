@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest, Unavailable
-from placement.migrate.side import Side
+from placement.migrate.side import Endpoint
 from placement.storage.backends.backend import described_server
 from placement.storage.failures import words_of
 
@@ -241,12 +241,12 @@ _REFERENCES = (
 _NAMED = (("providers", "name"), ("aggregates", "uuid"))
 
 
-def find(source: Side) -> list[str]:
+def find(source: Endpoint) -> list[str]:
     """Return a sentence for each kind of rows that cannot be moved, with the first of them."""
     return [*_dangling(source), *_nameless(source), *_twice(source)]
 
 
-def _dangling(source: Side) -> Iterator[str]:
+def _dangling(source: Endpoint) -> Iterator[str]:
     for name, column, referred in _REFERENCES:
         table, other = getattr(source.tables, name), getattr(source.tables, referred).alias("other")
         query = (
@@ -259,14 +259,14 @@ def _dangling(source: Side) -> Iterator[str]:
         )
 
 
-def _nameless(source: Side) -> Iterator[str]:
+def _nameless(source: Endpoint) -> Iterator[str]:
     for name, column in _NAMED:
         table = getattr(source.tables, name)
         query = sa.select(table.c.id).where(table.c[column].is_(None))
         yield from _told(source, query, f"rows of {table.name} have no {column}; their id")
 
 
-def _twice(source: Side) -> Iterator[str]:
+def _twice(source: Endpoint) -> Iterator[str]:
     table = source.tables.allocations
     query = (
         sa.select(table.c.consumer_id)
@@ -276,7 +276,7 @@ def _twice(source: Side) -> Iterator[str]:
     yield from _told(source, query, "consumers hold one resource class of one provider in several rows")
 
 
-def _told(source: Side, query: sa.Select[tuple[object]], sentence: str) -> Iterator[str]:
+def _told(source: Endpoint, query: sa.Select[tuple[object]], sentence: str) -> Iterator[str]:
     found = [str(row[0]) for row in source.rows(query.limit(_SHOWN + 1))]
     if found:
         more = ", ..." if len(found) > _SHOWN else ""

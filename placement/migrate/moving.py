@@ -6,26 +6,26 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.migrate import consumers, incumbent, providers, side
 from placement.migrate import incumbent as incumbent_tables
 from placement.migrate.incumbent import IncumbentDatabase
-from placement.migrate.side import Changes, Progress, Report, Side
+from placement.migrate.side import Changes, Endpoint, MigrationReport, Progress
 from placement.server import schema
 from placement.storage import tables
 
 _SHOWN = 10
 
 
-def refuse_faulty(source: Side) -> None:
+def refuse_faulty(source: Endpoint) -> None:
     """Raise Conflict if the source has rows that cannot be moved, and list them."""
     _refuse("The source has rows that cannot be moved; correct or delete them there", incumbent.find(source))
 
 
 def move(
-    source: Side, target: Side, owner: tuple[str, str], progress: Progress, *, may_remove: bool
-) -> Report:
+    source: Endpoint, target: Endpoint, owner: tuple[str, str], progress: Progress, *, may_remove: bool
+) -> MigrationReport:
     """Bring about in the target what the source holds, and compare both afterwards.
 
     `owner` is the project and user of consumers that have no record. What else the target holds stays if it
@@ -34,7 +34,7 @@ def move(
     Raises Conflict for what clusters here have already, and for what would have to be removed and may not.
     It is also raised if the two differ in the end.
     """
-    report = Report()
+    report = MigrationReport()
     wanted, present = providers.read(source), providers.read(target)
     providers.refuse_taken(wanted, present)
     gone = providers.only_in(present, wanted)
@@ -61,7 +61,7 @@ def move(
     return report
 
 
-def _analyze(target: Side) -> None:
+def _analyze(target: Endpoint) -> None:
     """Have the database know how full its tables are; statements on tables just filled would take ages."""
     if target.transaction is not None:
         target.connection.exec_driver_sql("ANALYZE")
@@ -75,7 +75,7 @@ def _refuse(sentence: str, findings: list[str]) -> None:
 # Moving over from OpenStack Placement, and back: its database into ours, ours into its.
 
 
-__all__ = ["Changes", "Owner", "Progress", "Report", "bring_in", "write_back"]
+__all__ = ["Changes", "MigrationReport", "Owner", "Progress", "bring_in", "write_back"]
 
 Owner = tuple[str, str]
 """Project and user of consumers that have no record."""
@@ -87,7 +87,7 @@ class _Rehearsed(Exception):
 
 def bring_in(
     incumbent: str, connection: str, owner: Owner, progress: Progress, *, may_remove: bool, rehearse: bool
-) -> Report:
+) -> MigrationReport:
     """Make the database at `connection` hold what the incumbent's holds; with `rehearse` undo it at the end.
 
     Raises BadRequest for what is no database of the incumbent, Conflict for what cannot be moved,
@@ -96,19 +96,19 @@ def bring_in(
     other = _opened(incumbent)
     schema.make_ready(connection)
     with schema.opened(connection) as database, other.reading() as there:
-        source = Side(there, incumbent_tables, digits=other.digits)
+        source = Endpoint(there, incumbent_tables, digits=other.digits)
         refuse_faulty(source)
-        report = Report()
+        report = MigrationReport()
         with suppress(_Rehearsed), database.write() as transaction:
             database.backend.take_time(transaction.connection)
-            target = Side(transaction.connection, tables, transaction)
+            target = Endpoint(transaction.connection, tables, transaction)
             report = move(source, target, owner, progress, may_remove=may_remove)
             # Millions of rows may have come: one record tells of all of them.
             after = {
                 what: asdict(changes) for what, changes in report.changes.items() if changes != Changes()
             }
             if after:
-                transaction.record(Action.UPDATE, Kind.DATABASE, other.where, after=after)
+                transaction.record(Action.UPDATE, TargetKind.DATABASE, other.where, after=after)
             if rehearse:
                 raise _Rehearsed
     return report
@@ -116,15 +116,15 @@ def bring_in(
 
 def write_back(
     connection: str, incumbent: str, owner: Owner, progress: Progress, *, may_remove: bool, rehearse: bool
-) -> Report:
+) -> MigrationReport:
     """Make the incumbent's database hold what ours at `connection` holds; otherwise like `bring_in`."""
     other = _opened(incumbent)
     with schema.opened(connection) as database, database.snapshot() as here:
         database.backend.take_time(here)
-        source = Side(here, tables)
-        report = Report()
+        source = Endpoint(here, tables)
+        report = MigrationReport()
         with suppress(_Rehearsed), other.writing() as there:
-            target = Side(there, incumbent_tables, digits=other.digits)
+            target = Endpoint(there, incumbent_tables, digits=other.digits)
             report = move(source, target, owner, progress, may_remove=may_remove)
             if rehearse:
                 raise _Rehearsed

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.identifiers import portions
-from placement.migrate.side import AT_ONCE, Ids, Progress, Report, Side, rounded, with_progress
+from placement.migrate.side import AT_ONCE, Endpoint, Ids, MigrationReport, Progress, rounded, with_progress
 from placement.storage.feed import PROVIDER_DELETED, record_change
 
 _SHOWN = 5
@@ -28,7 +28,7 @@ _COLUMNS = (
 _ASIDE = "\x01moved aside "
 
 
-class Provider(NamedTuple):
+class MigratedProvider(NamedTuple):
     """A provider; `parent` and `root` are uuids, as ids differ between databases."""
 
     name: str
@@ -42,12 +42,12 @@ class Known:
     """The providers of a database by uuid, with their ids; `foreign` belong to clusters."""
 
     ids: dict[str, int]
-    providers: dict[str, Provider]
+    providers: dict[str, MigratedProvider]
     times: dict[str, tuple[Any, Any]]
     foreign: frozenset[str]
 
 
-def read(side: Side) -> Known:
+def read(side: Endpoint) -> Known:
     """Return all providers, in the order of their ids."""
     table = side.tables.providers
     names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
@@ -56,7 +56,7 @@ def read(side: Side) -> Known:
     uuids = {row.id: row.uuid for row in rows}
     parents = {row.id: row.parent_provider_id for row in rows}
     providers = {
-        row.uuid: Provider(
+        row.uuid: MigratedProvider(
             row.name,
             row.generation or 0,
             uuids.get(row.parent_provider_id),
@@ -74,7 +74,7 @@ def read(side: Side) -> Known:
     )
 
 
-def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
+def foreign_ids(side: Endpoint) -> sa.Select[tuple[int]]:
     """Return a query for ids of providers that belong to clusters of this service, or are below such."""
     table, root = side.tables.providers, side.tables.providers.alias("root")
     return (
@@ -112,7 +112,12 @@ def only_in(present: Known, wanted: Known) -> list[str]:
 
 
 def write(
-    wanted: Known, present: Known, gone: Iterable[str], target: Side, report: Report, progress: Progress
+    wanted: Known,
+    present: Known,
+    gone: Iterable[str],
+    target: Endpoint,
+    report: MigrationReport,
+    progress: Progress,
 ) -> dict[str, int]:
     """Add and change providers of the target until the source's are there; return their ids by uuid.
 
@@ -133,7 +138,7 @@ def write(
     return ids
 
 
-def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Side) -> None:
+def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Endpoint) -> None:
     """Move names aside that change owners, as names are unique at every moment."""
     aside = [
         {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
@@ -143,7 +148,7 @@ def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Sid
     target.update(target.tables.providers, aside)
 
 
-def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], progress: Progress) -> None:
+def _insert(new: list[str], wanted: Known, target: Endpoint, ids: dict[str, int], progress: Progress) -> None:
     """Insert roots first, then their children, level by level; `ids` gets the new ids."""
     done = 0
     while new:
@@ -173,13 +178,13 @@ def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
     return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
 
 
-def _ids(target: Side, uuids: list[str]) -> dict[str, int]:
+def _ids(target: Endpoint, uuids: list[str]) -> dict[str, int]:
     table = target.tables.providers
     query = sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(uuids))
     return dict(map(tuple, target.rows(query)))
 
 
-def _root_themselves(ids: list[int], target: Side) -> None:
+def _root_themselves(ids: list[int], target: Endpoint) -> None:
     table = target.tables.providers
     for some in portions(ids, AT_ONCE):
         target.connection.execute(
@@ -187,14 +192,16 @@ def _root_themselves(ids: list[int], target: Side) -> None:
         )
 
 
-def _update(changed: list[str], wanted: Known, target: Side, ids: dict[str, int]) -> None:
+def _update(changed: list[str], wanted: Known, target: Endpoint, ids: dict[str, int]) -> None:
     rows = [
         {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
     ]
     target.update(target.tables.providers, rows, **target.stamped)
 
 
-def remove(gone: list[str], present: Known, target: Side, report: Report, progress: Progress) -> None:
+def remove(
+    gone: list[str], present: Known, target: Endpoint, report: MigrationReport, progress: Progress
+) -> None:
     """Remove providers and everything about them."""
     tables = target.tables
     of_provider = (tables.allocations, tables.inventories, tables.provider_traits, tables.provider_aggregates)
@@ -213,7 +220,7 @@ def remove(gone: list[str], present: Known, target: Side, report: Report, progre
     report.of("providers").removed += len(ids)
 
 
-def touch(ids: Iterable[int], target: Side) -> None:
+def touch(ids: Iterable[int], target: Endpoint) -> None:
     """Stamp providers about which something changed, so that running services look at them again."""
     if target.transaction is None:
         return
@@ -263,12 +270,12 @@ _AGGREGATES = _Kind("aggregates of providers", "provider_aggregates", (_PROVIDER
 
 
 def copy(
-    source: Side,
-    target: Side,
+    source: Endpoint,
+    target: Endpoint,
     ids: Ids,
     moved: Mapping[int, int],
     fresh: Set[int],
-    report: Report,
+    report: MigrationReport,
     progress: Progress,
 ) -> None:
     """Bring about in the target what the providers `moved` (target ids by source ids) have in the source.
@@ -298,19 +305,21 @@ def _with_use(offered: Rows, held: Rows) -> Rows:
 
 
 def _translated(
-    source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
+    source: Endpoint, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
 ) -> Rows:
     """Return the rows of the source, with the ids of the target."""
     rows = _read(source, kind, some)
     return {(moved[row[0]], names[row[1]], *row[2:-2]): (row[-2], row[-1]) for row in rows}
 
 
-def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence[Any]]:
+def _read(side: Endpoint, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence[Any]]:
     columns = (*kind.columns, "created_at", "updated_at")
     return side.rows_of(getattr(side.tables, kind.table), columns, _PROVIDER, some)
 
 
-def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
+def _write(
+    target: Endpoint, kind: _Kind, wanted: Rows, here: Sequence[int], report: MigrationReport
+) -> set[int]:
     """Replace the rows of the providers `here` that differ; return the providers of such rows."""
     present = {tuple(row[:-2]) for row in _read(target, kind, here)}
     surplus, missing = _differing(kind, present, wanted.keys(), target.digits)
@@ -341,7 +350,7 @@ def _differing(
     )
 
 
-def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: Report) -> None:
+def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: MigrationReport) -> None:
     """Count the rows; a key that is both removed and added counts as one changed row."""
     gone = {row[: kind.key] for row in surplus}
     changed = sum(row[: kind.key] in gone for row in missing)

@@ -92,7 +92,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Side:
+class Endpoint:
     """A database with the tables of this service, or the tables of the incumbent under the same names.
 
     `transaction` is there where rows of this service are written. `digits`: how many digits of an allocation
@@ -165,7 +165,7 @@ class Changes:
 
 
 @dataclass
-class Report:
+class MigrationReport:
     """The result of moving: changes by what people call the rows, and what was compared afterwards."""
 
     changes: dict[str, Changes] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Ids:
     consumer_types: dict[int, int]
 
 
-def copy(source: Side, target: Side, report: Report) -> Ids:
+def copy(source: Endpoint, target: Endpoint, report: MigrationReport) -> Ids:
     """Add the names that the target lacks, in the order of the source; return all ids, and remove none."""
     found = Ids(**{kind: _names_copy(kind, source, target, report) for kind in _NAMED})
     new = report.of("resource classes").added + report.of("traits").added
@@ -226,7 +226,7 @@ def copy(source: Side, target: Side, report: Report) -> Ids:
     return found
 
 
-def _names_copy(kind: str, source: Side, target: Side, report: Report) -> dict[int, int]:
+def _names_copy(kind: str, source: Endpoint, target: Endpoint, report: MigrationReport) -> dict[int, int]:
     column, title = _NAMED[kind]
     table = getattr(source.tables, kind)
     query = sa.select(table.c.id, table.c[column], table.c.created_at, table.c.updated_at)
@@ -240,12 +240,12 @@ def _names_copy(kind: str, source: Side, target: Side, report: Report) -> dict[i
     return {id_: known[name] for id_, name, *_ in rows}
 
 
-def _ids(side: Side, kind: str) -> dict[str, int]:
+def _ids(side: Endpoint, kind: str) -> dict[str, int]:
     table = getattr(side.tables, kind)
     return dict(map(tuple, side.rows(sa.select(table.c[_NAMED[kind][0]], table.c.id))))
 
 
-def id_of(target: Side, kind: str, name: str) -> int:
+def id_of(target: Endpoint, kind: str, name: str) -> int:
     """Return the id of one name in the target, which is added if it is not there."""
     column, _ = _NAMED[kind]
     table = getattr(target.tables, kind)

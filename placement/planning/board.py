@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from placement.engine.search.answer import Draw
-from placement.engine.search.simulation import Draws, Ground
+from placement.engine.search.simulation import Draws, SimulatedForest
 from placement.pods.host import Place
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
 
 if TYPE_CHECKING:
-    from placement.planning.plan import Wish
+    from placement.planning.plan import PlanDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Spot:
 
 
 @dataclass(frozen=True, eq=False)
-class Consumer:
+class PlacedConsumer:
     """A consumer that holds something of a host. `kind`: where its `wish` is from; `fixed`: why it stays.
 
     `labels` and `pod` are set for pods only.
@@ -45,7 +45,7 @@ class Consumer:
     consumer_type: str | None
     spot: Spot
     kind: str
-    wish: Wish | None = None
+    wish: PlanDemand | None = None
     fixed: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     pod: RecordedPod | None = None
@@ -60,18 +60,18 @@ class Consumer:
 class Relocation:
     """A move of a consumer to a spot."""
 
-    consumer: Consumer
+    consumer: PlacedConsumer
     to: Spot
 
 
-class Board:
+class MoveSimulation:
     """A board of consumers on hosts; `back` undoes everything since a `mark`."""
 
     def __init__(
         self,
-        ground: Ground,
+        ground: SimulatedForest,
         nodes: Mapping[int, NodeInfo],
-        consumers: Iterable[Consumer],
+        consumers: Iterable[PlacedConsumer],
         class_ids: Mapping[str, int],
     ) -> None:
         """Take the first state; `class_ids` are the ids of resource classes by name."""
@@ -83,7 +83,7 @@ class Board:
         self.moved: list[Relocation] = []
         self.placed: list[Spot] = []
         self.changed_nodes: set[int] = set()
-        self.on: dict[int, dict[str, Consumer]] = {}
+        self.on: dict[int, dict[str, PlacedConsumer]] = {}
         # Equal sums of hashes mean that the same consumers are on a host.
         self.who: Counter[int] = Counter()
         for consumer in consumers:
@@ -134,7 +134,7 @@ class Board:
 
     # -- coming and going ---------------------------------------------------------------------------
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: PlacedConsumer) -> None:
         """Let a consumer, which is still where it was at first, release what it holds."""
         self._goes(consumer.uuid, consumer.root)
         self._log.append(lambda: self._comes(consumer, consumer.root))
@@ -146,7 +146,9 @@ class Board:
             else:
                 self._picture(consumer.root, self._with_others(consumer.root, node, consumer.spot.draws, -1))
 
-    def reserve(self, spot: Spot, evicted: Sequence[Consumer] = (), mover: Consumer | None = None) -> None:
+    def reserve(
+        self, spot: Spot, evicted: Sequence[PlacedConsumer] = (), mover: PlacedConsumer | None = None
+    ) -> None:
         """Keep a spot for a request, or for `mover`; mover and evicted consumers stay until they leave."""
         self._count(spot.draws, 0, 1)
         leaving = [each for each in evicted if each.uuid not in self._going]
@@ -169,12 +171,12 @@ class Board:
         if node is not None:
             self._picture(spot.root, self._with_others(spot.root, node, spot.draws, -1))
 
-    def arrive(self, consumer: Consumer, spot: Spot) -> None:
+    def arrive(self, consumer: PlacedConsumer, spot: Spot) -> None:
         """Let a consumer that left take a spot."""
         self.reserve(spot)
         self.settle(consumer, spot)
 
-    def settle(self, consumer: Consumer, spot: Spot) -> None:
+    def settle(self, consumer: PlacedConsumer, spot: Spot) -> None:
         """Let a consumer that left take a spot that was reserved for it; it does not move again."""
         self._count(spot.draws, 1, 0)
         self._comes(replace(consumer, spot=spot, fixed="was moved already", pod=spot.recorded), spot.root)
@@ -182,7 +184,7 @@ class Board:
         self._log.append(self.moved.pop)
         self._log.append(lambda: self._goes(consumer.uuid, spot.root))
 
-    def _comes(self, consumer: Consumer, root: int) -> None:
+    def _comes(self, consumer: PlacedConsumer, root: int) -> None:
         self.on.setdefault(root, {})[consumer.uuid] = consumer
         self.who[root] += hash(consumer.uuid)
 

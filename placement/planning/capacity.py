@@ -12,8 +12,8 @@ from typing import Any
 from placement.allocations.candidates import Candidates, Search
 from placement.allocations.group_rules import placed_together
 from placement.allocations.search_options import SearchOptions
-from placement.allocations.shortlists import Wish
-from placement.allocations.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined, imagining
+from placement.allocations.shortlists import ClaimQuery
+from placement.allocations.world import NOTHING_DIFFERENT, ImaginedForest, WorldRequest, imagined, imagining
 from placement.common.manifest import ManifestError
 from placement.engine.domain import deadline
 from placement.engine.domain.errors import (
@@ -41,7 +41,7 @@ BY = (BY_CLUSTER, BY_AGGREGATE, BY_HOST)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     """A kind that is counted: one of a query, a flavor (a translation request) and a pod (a manifest)."""
 
     query: CandidateQuery | None = None
@@ -56,7 +56,7 @@ class Question:
     Pods need a cluster. `place` says where a kind is in what the caller sent.
     """
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, RequestKind]
     cluster: str | None = None
     by: Collection[str] = (BY_CLUSTER,)
     world: WorldRequest = NOTHING_DIFFERENT
@@ -125,18 +125,18 @@ class Planning:
         with self._database.read() as connection:
             return found(connection, cluster).aggregate_uuid
 
-    def _seen(self, question: Question, aggregate: str | None, budget: Budget) -> Imagined | None:
+    def _seen(self, question: Question, aggregate: str | None, budget: Budget) -> ImaginedForest | None:
         """Return the forest that is asked about, or None if only pods are."""
         if all(kind.pod is not None for kind in question.kinds.values()):
             return None
         view = self._keeper.current()
         if question.world == NOTHING_DIFFERENT:
-            return Imagined(view, {})
+            return ImaginedForest(view, {})
         return imagined(self._database, view, question.world, aggregate, budget)
 
     def _of_query(
         self,
-        seen: Imagined | None,
+        seen: ImaginedForest | None,
         query: CandidateQuery,
         options: SearchOptions,
         question: Question,
@@ -145,7 +145,7 @@ class Planning:
         assert seen is not None
         # All kinds of a question share the time of one search.
         wanted = [replace(each, budget=budget) for each in self._candidates.wanted(seen.view, query, options)]
-        claimed = Wish(query, replace(options, default_order=True))
+        claimed = ClaimQuery(query, replace(options, default_order=True))
 
         def place(count: int) -> int:
             try:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placement.engine.search.answer import Draw
-from placement.engine.search.simulation import Draws, Ground
-from placement.planning.board import Board, Consumer, Spot
+from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
 from placement.planning.plan import Move, QueryWish, Resources
 from placement.providers.forest_keeper import View
 
@@ -23,7 +23,7 @@ class Checked:
     why: str = ""
 
 
-def resources_of(view: View, ground: Ground, draws: Draws) -> dict[str, dict[str, int]]:
+def resources_of(view: View, ground: SimulatedForest, draws: Draws) -> dict[str, dict[str, int]]:
     """Return the amounts of draws by provider uuid and class name."""
     resources: dict[str, dict[str, int]] = {}
     for uuid, draw in zip(ground.uuids([draw.row for draw in draws]), draws, strict=True):
@@ -34,7 +34,7 @@ def resources_of(view: View, ground: Ground, draws: Draws) -> dict[str, dict[str
 class Checking:
     """A check that makes moves on a board; a move that is impossible is left out."""
 
-    def __init__(self, view: View, ground: Ground, board: Board) -> None:
+    def __init__(self, view: View, ground: SimulatedForest, board: MoveSimulation) -> None:
         self._view, self._ground, self._board = view, ground, board
         self._known = {uuid: each for here in board.on.values() for uuid, each in here.items()}
 
@@ -53,7 +53,7 @@ class Checking:
                 why = consumer.fixed or self._refusal(move, consumer)
             yield Checked(move.consumer, IMPOSSIBLE if why else POSSIBLE, why)
 
-    def _refusal(self, move: Move, consumer: Consumer) -> str:
+    def _refusal(self, move: Move, consumer: PlacedConsumer) -> str:
         """Return why a move is impossible; empty if it was made on the board."""
         if move.before != self._held(consumer):
             return "holds something else by now"
@@ -70,10 +70,10 @@ class Checking:
         self._known[consumer.uuid] = self._board.on[spot.root][consumer.uuid]
         return ""
 
-    def _held(self, consumer: Consumer) -> Resources:
+    def _held(self, consumer: PlacedConsumer) -> Resources:
         return resources_of(self._view, self._ground, consumer.spot.draws)
 
-    def _spot(self, move: Move, consumer: Consumer) -> Spot | str:
+    def _spot(self, move: Move, consumer: PlacedConsumer) -> Spot | str:
         """Return the spot of a consumer that has left its old one, or why it cannot be there."""
         spot = self._named_spot(move)
         if isinstance(spot, str):
@@ -108,7 +108,7 @@ class Checking:
                 return f"{draw.amount} {name} of provider {uuid} are not free"
         return ""
 
-    def _pod_spot(self, move: Move, consumer: Consumer) -> Spot | str:
+    def _pod_spot(self, move: Move, consumer: PlacedConsumer) -> Spot | str:
         """Return the pod's spot on the plan's node, or why it has none; Kubernetes decides what it gets."""
         if consumer.wish is None:
             return consumer.fixed

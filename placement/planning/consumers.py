@@ -19,8 +19,8 @@ from placement.engine.forest.forest import Forest
 from placement.engine.search.answer import Draw
 from placement.engine.search.budget import Budget
 from placement.engine.search.query import ForestQuery, GroupQuery, Ids
-from placement.engine.search.simulation import Draws, Ground
-from placement.planning.board import Consumer, Spot
+from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.planning.board import PlacedConsumer, Spot
 from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import PodShape, ShapeRanking
@@ -183,7 +183,7 @@ def _holding(root_ids: Collection[int]) -> sa.Select[tuple[str]]:
     return sa.select(held.c.consumer_id).where(held.c.resource_provider_id.in_(inside))
 
 
-class Amount(NamedTuple):
+class AllocatedAmount(NamedTuple):
     """One allocation by ids."""
 
     consumer_uuid: str
@@ -192,16 +192,16 @@ class Amount(NamedTuple):
     amount: int
 
 
-def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> list[Amount]:
+def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> list[AllocatedAmount]:
     """Return all allocations, or all of the consumers that hold something of the trees with these roots."""
     held = tables.allocations
     statement = sa.select(
         held.c.consumer_id, held.c.resource_provider_id, held.c.resource_class_id, held.c.used
     )
     if root_ids is None:
-        return [Amount(*row) for row in connection.execute(statement)]
+        return [AllocatedAmount(*row) for row in connection.execute(statement)]
     found = {
-        Amount(*row)
+        AllocatedAmount(*row)
         for some in portions(sorted(root_ids), _AT_ONCE)
         for row in connection.execute(statement.where(held.c.consumer_id.in_(_holding(some))))
     }
@@ -237,7 +237,7 @@ _STATIC = "kubernetes.io/config.mirror"
 class Wishes:
     """A factory that makes wishes of queries and pods; equal ones share what is known about them."""
 
-    def __init__(self, view: View, candidates: Candidates, ground: Ground, budget: Budget) -> None:
+    def __init__(self, view: View, candidates: Candidates, ground: SimulatedForest, budget: Budget) -> None:
         self._view, self._candidates, self._ground, self._budget = view, candidates, ground, budget
         self._shared = frozenset(ground.shared_classes())
         self._known: dict[object, QueryWish] = {}
@@ -314,7 +314,7 @@ class Roster:
     def __init__(
         self,
         view: View,
-        ground: Ground,
+        ground: SimulatedForest,
         wishes: Wishes,
         clusters: Sequence[ClusterSnapshot],
         homes: frozenset[int],
@@ -334,7 +334,7 @@ class Roster:
         }
         self._manifests: dict[str, Mapping[str, Any]] = {}
 
-    def read(self, database: Database, root_ids: Collection[int] | None) -> list[Consumer]:
+    def read(self, database: Database, root_ids: Collection[int] | None) -> list[PlacedConsumer]:
         """Return all consumers, or the ones that hold something of these trees. Raises SearchEnded."""
         with database.read() as connection:
             known = holders(connection, root_ids)
@@ -348,12 +348,12 @@ class Roster:
                 draws[each.consumer_uuid].append(Draw(row, each.class_id, each.amount))
         return [found for each in known for found in self._consumer(each, tuple(sorted(draws[each.uuid])))]
 
-    def _consumer(self, holder: Holder, draws: Draws) -> Iterator[Consumer]:
+    def _consumer(self, holder: Holder, draws: Draws) -> Iterator[PlacedConsumer]:
         self._budget.look()
         roots = {self._ground.root_of(draw.row) for draw in draws if not self._ground.is_shared(draw.row)}
         if not roots:
             return
-        consumer = Consumer(
+        consumer = PlacedConsumer(
             holder.uuid,
             holder.generation,
             holder.project_id,
@@ -375,7 +375,7 @@ class Roster:
         else:
             yield self._claimed(consumer, holder.request)
 
-    def _claimed(self, consumer: Consumer, request: str | None) -> Consumer:
+    def _claimed(self, consumer: PlacedConsumer, request: str | None) -> PlacedConsumer:
         if request is not None and groups.is_under_rules(request):
             return replace(consumer, fixed="was claimed with rules between consumers, which are not kept")
         wish = None if request is None else self._wishes.kept(request)
@@ -385,7 +385,7 @@ class Roster:
         guess = self._wishes.guessed(consumer.spot.draws, min(home, default=None))
         return replace(consumer, wish=guess, kind=GUESSED)
 
-    def _pod(self, consumer: Consumer, cluster_id: int) -> Consumer:
+    def _pod(self, consumer: PlacedConsumer, cluster_id: int) -> PlacedConsumer:
         consumer = replace(consumer, kind=POD)
         cluster, pod = self._clusters.get(cluster_id), self._recorded.get(consumer.uuid)
         manifest = self._manifests.get(consumer.uuid)

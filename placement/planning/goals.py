@@ -10,14 +10,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 from placement.engine.search.budget import SearchEnded
-from placement.planning.board import Board, Consumer, Relocation, Spot
-from placement.planning.making_room import NEVER, RoomMaker
-from placement.planning.plan import Bound, Wish, sums_of
+from placement.planning.board import MoveSimulation, PlacedConsumer, Relocation, Spot
+from placement.planning.making_room import NEVER, EvictionPlanner
+from placement.planning.plan import Bound, PlanDemand, sums_of
 
 # Sums show at once where hosts have too little in all, however consumers are moved among them.
 
 
-def too_little(board: Board, need: Mapping[int, int], open_: Collection[int], staying: str) -> str:
+def too_little(board: MoveSimulation, need: Mapping[int, int], open_: Collection[int], staying: str) -> str:
     """Return why so much of each class can never be placed on open hosts; empty where sums do not show that.
 
     Consumers on these hosts may change places among them. `staying` is the name of these hosts in the text.
@@ -31,7 +31,9 @@ def too_little(board: Board, need: Mapping[int, int], open_: Collection[int], st
     return ""
 
 
-def most_free(board: Board, roots: Sequence[int], wanted: int, staying: Collection[int]) -> tuple[int, str]:
+def most_free(
+    board: MoveSimulation, roots: Sequence[int], wanted: int, staying: Collection[int]
+) -> tuple[int, str]:
     """Return how many more hosts, at most `wanted`, can be empty as far as sums tell, and why no more.
 
     Hosts in `staying` have a consumer that may not be moved.
@@ -59,7 +61,7 @@ def most_free(board: Board, roots: Sequence[int], wanted: int, staying: Collecti
     return (wanted, "") if most >= wanted else (max(most, 0), why)
 
 
-def _slack(consumers: Iterable[Consumer]) -> Counter[int]:
+def _slack(consumers: Iterable[PlacedConsumer]) -> Counter[int]:
     """Return how much less consumers could hold elsewhere than they hold now, by class."""
     slack: Counter[int] = Counter()
     for each in consumers:
@@ -71,7 +73,7 @@ def _slack(consumers: Iterable[Consumer]) -> Counter[int]:
     return slack
 
 
-def needs(consumers: Iterable[Consumer]) -> Counter[int]:
+def needs(consumers: Iterable[PlacedConsumer]) -> Counter[int]:
     """Return how much consumers take at least wherever they go, by class."""
     need: Counter[int] = Counter()
     for each in consumers:
@@ -133,7 +135,7 @@ class Reached:
     achieved: int = 0
     complete: bool = True
     bound: Bound = field(default_factory=lambda: Bound(0, SUMS))
-    left: list[tuple[Consumer, str]] = field(default_factory=list)
+    left: list[tuple[PlacedConsumer, str]] = field(default_factory=list)
     emptied: list[int] = field(default_factory=list)
     why: str = ""
 
@@ -167,14 +169,14 @@ class _Done(NamedTuple):
 class _Vacated(NamedTuple):
     """The consumers that could not go, and whether it is `proven` that not all can."""
 
-    left: list[tuple[Consumer, str]]
+    left: list[tuple[PlacedConsumer, str]]
     proven: bool
 
 
 class Goals:
     """A planner that makes the moves on a board, at most `most`."""
 
-    def __init__(self, board: Board, maker: RoomMaker, most: int) -> None:
+    def __init__(self, board: MoveSimulation, maker: EvictionPlanner, most: int) -> None:
         self._board, self._maker, self._most = board, maker, most
         here = {each.uuid: each for on in board.on.values() for each in on.values()}
         self._movable = [each for each in here.values() if maker.may_move(each)]
@@ -198,7 +200,7 @@ class Goals:
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def fit(self, wish: Wish, wanted: int, fits_already: Callable[[], bool]) -> Reached:
+    def fit(self, wish: PlanDemand, wanted: int, fits_already: Callable[[], bool]) -> Reached:
         """Place `wanted` requests. `fits_already` returns whether all of them may fit without any move."""
         reached = Reached(wanted)
         needed = self._needed(wish)
@@ -234,7 +236,7 @@ class Goals:
         self._board.carry_out(*before)
         return False
 
-    def _needed(self, wish: Wish) -> int:
+    def _needed(self, wish: PlanDemand) -> int:
         """Return how many moves sums show to be needed where a request does not fit without any."""
         try:
             return self._maker.bound(wish)
@@ -243,7 +245,7 @@ class Goals:
                 raise
             return 1
 
-    def _bound(self, wish: Wish, first: _First, needed: int) -> Bound:
+    def _bound(self, wish: PlanDemand, first: _First, needed: int) -> Bound:
         """Return how many moves the first request takes at least; `needed` is what sums show."""
         if needed == NEVER:
             return Bound(0, IMPOSSIBLE)
@@ -340,7 +342,7 @@ class Goals:
             why = why or "not everybody who is there may leave"
         return self._told(reached, why)
 
-    def _why_not(self, consumer: Consumer) -> str:
+    def _why_not(self, consumer: PlacedConsumer) -> str:
         """Return why a consumer can never go; empty if that is not known at once."""
         why = self._maker.why_not(consumer)
         if why or consumer.wish is None:
@@ -355,25 +357,25 @@ class Goals:
             "" if any(self._board.closed[root] <= 0 for root in hosts) else "no other host could ever take it"
         )
 
-    def _too_little(self, going: Sequence[Consumer]) -> str:
+    def _too_little(self, going: Sequence[PlacedConsumer]) -> str:
         """Return why open hosts never have room for all of these consumers, as far as sums tell."""
         open_ = {root for root in self._board.ground.roots_in_order() if self._board.closed[root] <= 0}
         return too_little(self._board, needs(going), open_, "the hosts that may take them")
 
-    def _tasks(self, going: Sequence[Consumer]) -> list[Task]:
+    def _tasks(self, going: Sequence[PlacedConsumer]) -> list[Task]:
         return [partial(self._ways, each) for each in going]
 
-    def _ways(self, consumer: Consumer, spare: int) -> Iterator[int]:
-        """Yield each way to move a consumer (`RoomMaker.moves`); none if it may not be moved any more."""
+    def _ways(self, consumer: PlacedConsumer, spare: int) -> Iterator[int]:
+        """Yield each way to move a consumer (`EvictionPlanner.moves`); none if it may not be moved any more."""
         return iter(()) if self._maker.why_not(consumer) else self._maker.moves(consumer, spare)
 
-    def _vacate(self, going: Sequence[Consumer], *, others: bool = True) -> _Vacated:
+    def _vacate(self, going: Sequence[PlacedConsumer], *, others: bool = True) -> _Vacated:
         """Move all of these consumers away, in one order after another.
 
         A consumer that found no place goes first in the next order; others are moved for it only if orders
         alone do not help. The board keeps the moves of the order that left the fewest behind.
         """
-        start, best, ahead = self._now(), None, list[Consumer]()
+        start, best, ahead = self._now(), None, list[PlacedConsumer]()
         for most in (0, self._most) if others else (0,):
             promoted = set[str]()
             while True:
@@ -401,8 +403,8 @@ class Goals:
         return _Vacated(best[1], proven=False)
 
     def _gone(
-        self, ahead: Sequence[Consumer], going: Sequence[Consumer], most: int
-    ) -> list[tuple[Consumer, str]]:
+        self, ahead: Sequence[PlacedConsumer], going: Sequence[PlacedConsumer], most: int
+    ) -> list[tuple[PlacedConsumer, str]]:
         """Move each consumer that can go with at most `most` moves of others; return the rest, and why."""
         left = []
         first = {each.uuid for each in ahead}
@@ -420,7 +422,7 @@ class Goals:
                 left.append((consumer, why))
         return left
 
-    def _by_size(self, root: int) -> list[Consumer]:
+    def _by_size(self, root: int) -> list[PlacedConsumer]:
         here = self._board.on.get(root, {}).values()
         return sorted(here, key=lambda each: (-sum(draw.amount for draw in each.spot.draws), each.uuid))
 
@@ -498,7 +500,7 @@ class Goals:
 
     def _closed_for(
         self, start: int, empty: Sequence[int], filled: Sequence[int], chosen: Sequence[int]
-    ) -> list[Consumer]:
+    ) -> list[PlacedConsumer]:
         """Start anew with all but `filled` closed; return the consumers on `chosen`. Raises SearchEnded."""
         self._maker.look()
         self._board.back(start)

@@ -12,20 +12,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
 from placement.engine.search.budget import Budget
-from placement.planning.board import Board, Consumer, Spot
-from placement.planning.plan import Limits, Wish
+from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
+from placement.planning.plan import PlanDemand, PlanLimits
 
 NEVER = 1_000_000
 """More moves than any plan has."""
 
-_InTheWay = tuple[tuple[Consumer, ...], Spot]
+_InTheWay = tuple[tuple[PlacedConsumer, ...], Spot]
 """Consumers that have to leave for a spot, and that spot."""
 
 
-class RoomMaker:
+class EvictionPlanner:
     """A search that looks for moves on a board, one number of moves after another."""
 
-    def __init__(self, board: Board, limits: Limits, budget: Budget) -> None:
+    def __init__(self, board: MoveSimulation, limits: PlanLimits, budget: Budget) -> None:
         self._board = board
         self.choose: Callable[[Iterable[Spot]], Iterable[Spot]] = lambda spots: spots
         """Which spots consumers are moved to, and in which order."""
@@ -35,11 +35,11 @@ class RoomMaker:
         self._needed: dict[Hashable, tuple[int, float]] = {}
         self._ways: dict[Hashable, list[_InTheWay]] = {}
 
-    def may_move(self, consumer: Consumer) -> bool:
+    def may_move(self, consumer: PlacedConsumer) -> bool:
         """Return whether a consumer may be moved next."""
         return consumer.uuid not in self._moving and not self.why_not(consumer)
 
-    def why_not(self, consumer: Consumer) -> str:
+    def why_not(self, consumer: PlacedConsumer) -> str:
         """Return why a consumer may not be moved next; empty if it may."""
         return self._limits.why_not(consumer, self._board.moved)
 
@@ -57,7 +57,7 @@ class RoomMaker:
         moved = Counter((self._look(each.consumer), each.to.root, each.to.draws) for each in board.moved)
         return frozenset(moved.items()), tuple(sorted(spot.draws for spot in board.placed))
 
-    def tells_all(self, consumers: Iterable[Consumer]) -> bool:
+    def tells_all(self, consumers: Iterable[PlacedConsumer]) -> bool:
         """Return whether the search leaves out no way to move these consumers.
 
         It leaves out some candidates of trees that have too many. It also leaves out moves of consumers
@@ -73,7 +73,7 @@ class RoomMaker:
 
     # -- ways ---------------------------------------------------------------------------------------
 
-    def requests(self, wish: Wish, spare: int) -> Iterator[int]:
+    def requests(self, wish: PlanDemand, spare: int) -> Iterator[int]:
         """Yield for each way to place a request with at most `spare` moves how many moves it takes.
 
         At each yield the board shows that way; it is restored when the caller goes on. Raises SearchEnded.
@@ -92,7 +92,7 @@ class RoomMaker:
                 yield moves
                 board.back(mark)
 
-    def moves(self, consumer: Consumer, spare: int) -> Iterator[int]:
+    def moves(self, consumer: PlacedConsumer, spare: int) -> Iterator[int]:
         """Yield for each way to move a consumer how many moves of others it takes, at most `spare`."""
         board, wish = self._board, consumer.wish
         assert wish is not None
@@ -129,7 +129,7 @@ class RoomMaker:
         free = self._board.ground.free
         return spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws)
 
-    def _is_elsewhere(self, consumer: Consumer, spot: Spot) -> bool:
+    def _is_elsewhere(self, consumer: PlacedConsumer, spot: Spot) -> bool:
         """Return whether going there is a move: a pod cannot get other CPUs on its own node."""
         if spot.root != consumer.root:
             return True
@@ -137,7 +137,7 @@ class RoomMaker:
         return spot.node is None and ground.look_of(spot.draws) != ground.look_of(consumer.spot.draws)
 
     def replacing(
-        self, evicted: Sequence[Consumer], spot: Spot, spare: int, mover: Consumer | None = None
+        self, evicted: Sequence[PlacedConsumer], spot: Spot, spare: int, mover: PlacedConsumer | None = None
     ) -> Iterator[int]:
         """Yield for each way to move all `evicted` away from a spot, in any order, how many moves it takes.
 
@@ -158,7 +158,7 @@ class RoomMaker:
                 board.back(here)
             board.back(mark)
 
-    def _all_moved(self, order: Sequence[Consumer], spare: int) -> Iterator[int]:
+    def _all_moved(self, order: Sequence[PlacedConsumer], spare: int) -> Iterator[int]:
         if not order:
             yield 0
             return
@@ -178,8 +178,8 @@ class RoomMaker:
     # -- consumers in the way -----------------------------------------------------------------------
 
     def _evictions(
-        self, wish: Wish, spare: int, mover: Consumer | None
-    ) -> Iterator[tuple[Sequence[Consumer], Spot]]:
+        self, wish: PlanDemand, spare: int, mover: PlacedConsumer | None
+    ) -> Iterator[tuple[Sequence[PlacedConsumer], Spot]]:
         """Yield sets of consumers that are all in the way of a spot, the smallest first, and that spot.
 
         Hosts come in the order of what they lack. `mover` counts as gone.
@@ -198,7 +198,7 @@ class RoomMaker:
                     if mover is None or self._is_elsewhere(mover, spot):
                         yield evicted, spot
 
-    def _hosts(self, wish: Wish, size: int, mover: Consumer | None) -> list[int]:
+    def _hosts(self, wish: PlanDemand, size: int, mover: PlacedConsumer | None) -> list[int]:
         """Return the hosts where `size` moves may make room, by moves needed and then by what they lack."""
         ranked = []
         self._budget.look()
@@ -213,7 +213,7 @@ class RoomMaker:
         # Stable: equal ones stay in the order of their ids.
         return [root for _, _, root in sorted(ranked, key=lambda each: each[:2])]
 
-    def _need(self, wish: Wish, root: int) -> tuple[int, float]:
+    def _need(self, wish: PlanDemand, root: int) -> tuple[int, float]:
         """Return how many consumers must leave a host at least, by sums, and its lack as a share."""
         board = self._board
         key = (wish.key, root, board.ground.state(root), board.who[root])
@@ -221,7 +221,7 @@ class RoomMaker:
             self._needed[key] = self._worked_out(wish, root)
         return self._needed[key]
 
-    def _worked_out(self, wish: Wish, root: int) -> tuple[int, float]:
+    def _worked_out(self, wish: PlanDemand, root: int) -> tuple[int, float]:
         lacking = wish.lacking(self._board, root)
         here = [wish.freed(self._board, each) for each in self._board.on.get(root, {}).values()]
         needed, lacks = 1, 0.0
@@ -235,11 +235,11 @@ class RoomMaker:
             lacks = max(lacks, amount / (sum(largest) or 1))
         return needed, lacks
 
-    def bound(self, wish: Wish) -> int:
+    def bound(self, wish: PlanDemand) -> int:
         """Return how many moves are needed at least, by sums, where a request does not fit as it is."""
         return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=NEVER)
 
-    def _known_in_the_way(self, wish: Wish, root: int, size: int) -> Sequence[_InTheWay]:
+    def _known_in_the_way(self, wish: PlanDemand, root: int, size: int) -> Sequence[_InTheWay]:
         """Return what `in_the_way` finds, from memory: chains of moves come to the same hosts over and over.
 
         A result is used again only if the host holds the same and the same consumers may be moved from it.
@@ -255,12 +255,14 @@ class RoomMaker:
             self._ways[key] = list(self._in_the_way(wish, root, here, size))
         return self._ways[key]
 
-    def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[_InTheWay]:
+    def in_the_way(self, wish: PlanDemand, root: int, size: int) -> Iterator[_InTheWay]:
         """Yield sets of `size` consumers of a host that all have to leave for a spot, and that spot."""
         here = [each for each in self._board.on.get(root, {}).values() if self.may_move(each)]
         return self._in_the_way(wish, root, here, size)
 
-    def _in_the_way(self, wish: Wish, root: int, here: list[Consumer], size: int) -> Iterator[_InTheWay]:
+    def _in_the_way(
+        self, wish: PlanDemand, root: int, here: list[PlacedConsumer], size: int
+    ) -> Iterator[_InTheWay]:
         board = self._board
         here.sort(key=lambda each: (sum(draw.amount for draw in each.spot.draws), each.uuid))
         lacking = wish.lacking(board, root).items()
@@ -283,7 +285,7 @@ class RoomMaker:
             for spot in spots:
                 yield some, spot
 
-    def _look(self, consumer: Consumer) -> tuple[int, ...]:
+    def _look(self, consumer: PlacedConsumer) -> tuple[int, ...]:
         """Return a key that is equal for consumers of a host that can stand for each other."""
         assert consumer.wish is not None
         if consumer.pod is not None and consumer.pod.holding.cpus:
@@ -291,7 +293,7 @@ class RoomMaker:
         tags = tuple(self._limits.tags(consumer).items())
         return (hash((consumer.wish.key, consumer.spot.draws, tags)),)
 
-    def _all_needed(self, some: Sequence[Consumer], spot: Spot) -> bool:
+    def _all_needed(self, some: Sequence[PlacedConsumer], spot: Spot) -> bool:
         """Return whether none of these consumers could come back beside the spot; always true for pods."""
         if spot.node is not None:
             return True

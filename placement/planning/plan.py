@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from placement.engine.domain.groups import SplitRule
-from placement.engine.numa.demand import Refused
+from placement.engine.numa.demand import PodRefused
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws
-from placement.planning.board import Board, Consumer, Relocation, Spot
+from placement.planning.board import MoveSimulation, PlacedConsumer, Relocation, Spot
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.pod import PodSpec
 from placement.pods.node_info import NodeInfo
 from placement.pods.numa_fit import Fit
 from placement.pods.placing import placed
@@ -72,7 +72,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ClassUse:
     """The capacity of a host for a class, and what of it is in use before and after."""
 
     capacity: int
@@ -87,7 +87,7 @@ class PlannedHost:
     uuid: str
     name: str | None
     consumers: tuple[int, int]
-    classes: Mapping[str, Use]
+    classes: Mapping[str, ClassUse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class AtMost:
     consumer_type: str | None = None
     label: str | None = None
 
-    def means(self, consumer: Consumer) -> bool:
+    def means(self, consumer: PlacedConsumer) -> bool:
         """Return whether the limit applies to a consumer."""
         if self.project_id not in (None, consumer.project_id):
             return False
@@ -145,7 +145,7 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanLimits:
     """The limits of a plan. `never`: uuids of consumers that stay; `clusters`: only their hosts take part."""
 
     moves: int
@@ -153,7 +153,7 @@ class Limits:
     clusters: tuple[str, ...] | None = None
     at_most: Sequence[AtMost] = ()
 
-    def why_not(self, consumer: Consumer, moved: Sequence[Relocation]) -> str:
+    def why_not(self, consumer: PlacedConsumer, moved: Sequence[Relocation]) -> str:
         """Return why a consumer may not be moved after these moves; empty if it may."""
         if consumer.fixed:
             return consumer.fixed
@@ -166,7 +166,7 @@ class Limits:
                     return f"at most {bound.moves} moves of its kind are allowed"
         return ""
 
-    def tags(self, consumer: Consumer) -> Mapping[int, bool]:
+    def tags(self, consumer: PlacedConsumer) -> Mapping[int, bool]:
         """Return for each bound of `at_most`, by its place, whether it applies to a consumer."""
         return {at: bound.means(consumer) for at, bound in enumerate(self.at_most)}
 
@@ -178,7 +178,7 @@ Amounts = Mapping[Any, int]
 _ANYTHING = 2**62
 
 
-class Wish(Protocol):
+class PlanDemand(Protocol):
     """A request that gets spots on a board; equal keys ask for the same."""
 
     @property
@@ -189,22 +189,22 @@ class Wish(Protocol):
     def wanted(self) -> Amounts:
         """Return what it takes at least, wherever it goes, of classes that only hosts offer."""
 
-    def tells_all(self, board: Board) -> bool:
+    def tells_all(self, board: MoveSimulation) -> bool:
         """Return whether `spots` leaves out none that would make a difference."""
 
-    def spots(self, board: Board) -> Iterator[Spot]:
+    def spots(self, board: MoveSimulation) -> Iterator[Spot]:
         """Yield its spots on the board as it is, on hosts that are open. Raises SearchEnded."""
 
-    def spots_on(self, board: Board, root: int) -> Sequence[Spot]:
+    def spots_on(self, board: MoveSimulation, root: int) -> Sequence[Spot]:
         """Return its spots on one host, closed or not. Raises SearchEnded."""
 
-    def hosts(self, board: Board) -> Sequence[int]:
+    def hosts(self, board: MoveSimulation) -> Sequence[int]:
         """Return the hosts that it could ever be on."""
 
-    def lacking(self, board: Board, root: int) -> Amounts:
+    def lacking(self, board: MoveSimulation, root: int) -> Amounts:
         """Return by how much a host has too little, as far as sums tell; what is enough is left out."""
 
-    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+    def freed(self, board: MoveSimulation, consumer: PlacedConsumer) -> Amounts:
         """Return how much a consumer on the host holds of what `lacking` counts."""
 
 
@@ -220,12 +220,12 @@ class QueryWish:
         self.wanted: Amounts = _least_wanted(queries, shared_classes)
         self._hosts: list[int] | None = None
 
-    def tells_all(self, board: Board) -> bool:
+    def tells_all(self, board: MoveSimulation) -> bool:
         """Return whether amounts can be split in one way only: each provider gives at most one unit."""
         split = {name for query in self.queries for group in query.groups for name in group.split}
         return all(board.ground.most_of_one(name) <= 1 for name in split)
 
-    def spots(self, board: Board) -> Iterator[Spot]:
+    def spots(self, board: MoveSimulation) -> Iterator[Spot]:
         """Yield its spots on the board as it is, on hosts that are open."""
         for number, query in enumerate(self.queries):
             for root in board.ground.taking((self.key, number), query):
@@ -233,7 +233,7 @@ class QueryWish:
                     for draws in board.ground.candidates((self.key, number), query, root):
                         yield Spot(root, draws)
 
-    def spots_on(self, board: Board, root: int) -> list[Spot]:
+    def spots_on(self, board: MoveSimulation, root: int) -> list[Spot]:
         """Return its spots on one host."""
         return [
             Spot(root, draws)
@@ -241,7 +241,7 @@ class QueryWish:
             for draws in board.ground.candidates((self.key, number), query, root)
         ]
 
-    def admits(self, board: Board, spot: Spot) -> bool:
+    def admits(self, board: MoveSimulation, spot: Spot) -> bool:
         """Return whether a spot is a candidate now, however amounts are split. Raises SearchEnded."""
         if not self.is_met_by(sums_of(spot.draws)):
             return False
@@ -268,18 +268,18 @@ class QueryWish:
                 return True
         return False
 
-    def hosts(self, board: Board) -> Sequence[int]:
+    def hosts(self, board: MoveSimulation) -> Sequence[int]:
         """Return the hosts that could take it if no consumer held anything."""
         if self._hosts is None:
             self._hosts = board.ground.ever_taking(self.queries)
         return self._hosts
 
-    def lacking(self, board: Board, root: int) -> Amounts:
+    def lacking(self, board: MoveSimulation, root: int) -> Amounts:
         """Return what the host as a whole lacks of each class."""
         free = board.ground.sums(root, self.wanted)
         return {name: amount - free[name] for name, amount in self.wanted.items() if amount > free[name]}
 
-    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+    def freed(self, board: MoveSimulation, consumer: PlacedConsumer) -> Amounts:
         """Return what a consumer holds of each class."""
         return sums_of(consumer.spot.draws)
 
@@ -292,7 +292,7 @@ class PodWish:
         cluster: ClusterSnapshot,
         roots: Mapping[int, int],
         ranking: ShapeRanking,
-        incoming: PodImport,
+        incoming: PodSpec,
         document: PodDocument,
         *,
         is_one: bool,
@@ -311,11 +311,11 @@ class PodWish:
         # What a pod holds of a provider follows from the node; sums of these show nothing.
         self.wanted: Amounts = {}
 
-    def tells_all(self, board: Board) -> bool:
+    def tells_all(self, board: MoveSimulation) -> bool:
         """Return False: the pod scheduler gives only one of the ways to take CPUs of a node."""
         return False
 
-    def spots(self, board: Board) -> Iterator[Spot]:
+    def spots(self, board: MoveSimulation) -> Iterator[Spot]:
         """Yield its spots, in the order of the pod scheduler."""
         columns = self._present(board)
         ranking = self._ranking if self._placed is None else self._ruled(self._placed, columns)
@@ -324,7 +324,7 @@ class PodWish:
             if board.closed[root] <= 0:
                 yield from self._spot(board, root, ranked)
 
-    def _present(self, board: Board) -> NodeColumns:
+    def _present(self, board: MoveSimulation) -> NodeColumns:
         """Return the nodes as they are on the board."""
         changed = [board.nodes[root] for root in sorted(board.changed_nodes) if root in board.nodes]
         return self._columns.updated([node for node in changed if node.root_id in self._roots])
@@ -333,7 +333,7 @@ class PodWish:
         """Return the ranking that heeds the pods already placed."""
         return RuledRanking(self._ranking, self._incoming.rules, placed_pods, columns)
 
-    def spots_on(self, board: Board, root: int) -> list[Spot]:
+    def spots_on(self, board: MoveSimulation, root: int) -> list[Spot]:
         """Return its spots on one node."""
         node = board.nodes.get(root)
         if node is None or node.root_id not in self._roots:
@@ -347,10 +347,10 @@ class PodWish:
                 return []
         return list(self._spot(board, root, Ranked(node, result.missed, result.score, result.answer)))
 
-    def _spot(self, board: Board, root: int, ranked: Ranked) -> Iterator[Spot]:
+    def _spot(self, board: MoveSimulation, root: int, ranked: Ranked) -> Iterator[Spot]:
         try:
             recorded = placed(ranked, self._incoming, self._document).recorded
-        except Refused:
+        except PodRefused:
             return
         if not self._is_one:
             # Each request that is placed is a pod of its own.
@@ -358,7 +358,7 @@ class PodWish:
         node = ranked.node.with_pod(recorded)
         yield Spot(root, board.draws_of(root, node, recorded.consumer), node, recorded)
 
-    def hosts(self, board: Board) -> Sequence[int]:
+    def hosts(self, board: MoveSimulation) -> Sequence[int]:
         """Return the nodes that could take it without any of their pods."""
         if self._hosts is None:
             nodes = self._columns.nodes
@@ -368,7 +368,7 @@ class PodWish:
     def _takes(self, node: NodeInfo) -> bool:
         return isinstance(self._ranking.look(node).answer, Fit)
 
-    def lacking(self, board: Board, root: int) -> Amounts:
+    def lacking(self, board: MoveSimulation, root: int) -> Amounts:
         """Return what is missing of the amounts that the node as a whole offers."""
         totals = board.nodes[root].totals
         return {
@@ -377,7 +377,7 @@ class PodWish:
             if (lacking := amount - totals.allocatable.get(name, 0) + totals.requested.get(name, 0)) > 0
         }
 
-    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+    def freed(self, board: MoveSimulation, consumer: PlacedConsumer) -> Amounts:
         """Return what a pod requests; a consumer that is no pod may hold anything."""
         if consumer.pod is None:
             return dict.fromkeys(self._incoming.amounts, _ANYTHING)

@@ -16,28 +16,28 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
-from placement.engine.search.simulation import Draws, Ground
+from placement.engine.search.simulation import Draws, SimulatedForest
 from placement.flavors.service import Flavors, ParseQuery, query_of
-from placement.planning.board import Board, Relocation, Spot
-from placement.planning.capacity import Kind
+from placement.planning.board import MoveSimulation, Relocation, Spot
+from placement.planning.capacity import RequestKind
 from placement.planning.checking import Checked, Checking, resources_of
 from placement.planning.consumers import Roster, Wishes
 from placement.planning.goals import SUMS, TIME_UP, Goals, Reached, fewest_hosts
-from placement.planning.making_room import RoomMaker
+from placement.planning.making_room import EvictionPlanner
 from placement.planning.plan import (
     EVICTION,
     REWRITING,
     Bound,
+    ClassUse,
     Left,
-    Limits,
     Move,
     Plan,
+    PlanDemand,
+    PlanLimits,
     PlannedHost,
     PodMove,
     QueryWish,
     Resources,
-    Use,
-    Wish,
 )
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.providers.forest_keeper import ForestKeeper, View
@@ -57,7 +57,12 @@ class Defragmenting:
     """A planner that reduces what is stranded of a class for a request: free where no more of it fits."""
 
     def __init__(
-        self, board: Board, maker: RoomMaker, wish: QueryWish, class_id: int, roots: Collection[int]
+        self,
+        board: MoveSimulation,
+        maker: EvictionPlanner,
+        wish: QueryWish,
+        class_id: int,
+        roots: Collection[int],
     ) -> None:
         """Look at the hosts with these roots. Raises SearchEnded."""
         self._board, self._maker, self._wish = board, maker, wish
@@ -181,7 +186,7 @@ class Goal:
     """
 
     name: str
-    kind: Kind = field(default_factory=Kind)
+    kind: RequestKind = field(default_factory=RequestKind)
     count: int = 1
     hosts: Sequence[str] = ()
     resource_class: str | None = None
@@ -192,7 +197,7 @@ class PlanRequest:
     """A goal, in one cluster or everywhere, within limits; `seconds` None for the time of a search."""
 
     goal: Goal
-    limits: Limits
+    limits: PlanLimits
     cluster: str | None = None
     seconds: float | None = None
 
@@ -255,7 +260,7 @@ class Plans:
         homes = {name: id_ for id_, _, name in known if name is not None}
         view = self._keeper.current()
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
-        ground = Ground(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+        ground = SimulatedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         wishes = Wishes(view, self._candidates, ground, budget)
         roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()), budget)
         outside: set[int] = set()
@@ -273,7 +278,7 @@ class Plans:
         consumers = roster.read(self._database, root_ids)
         nodes = {roster.rows[node.root_id]: node for each in snapshots for node in each.columns.nodes}
         here = [each for each in consumers if each.root not in outside]
-        board = Board(ground, nodes, here, view.names.class_ids)
+        board = MoveSimulation(ground, nodes, here, view.names.class_ids)
         for root in outside:
             board.close(root)
         return Scene(view, ground, board, wishes, roster, snapshots, inside, budget)
@@ -284,8 +289,8 @@ class Scene:
     """The state that moves are tried on; `inside` are the hosts that may take part."""
 
     view: View
-    ground: Ground
-    board: Board
+    ground: SimulatedForest
+    board: MoveSimulation
     wishes: Wishes
     roster: Roster
     snapshots: Sequence[ClusterSnapshot]
@@ -319,7 +324,7 @@ class _Making:
     ) -> None:
         self._database, self._candidates = database, candidates
         self._scene, self._request, self._parse = scene, request, parse
-        self._maker = RoomMaker(scene.board, request.limits, scene.budget)
+        self._maker = EvictionPlanner(scene.board, request.limits, scene.budget)
 
     def plan(self) -> Plan:
         scene, goal = self._scene, self._request.goal
@@ -339,7 +344,7 @@ class _Making:
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def _wish(self, kind: Kind) -> Wish:
+    def _wish(self, kind: RequestKind) -> PlanDemand:
         if kind.pod is None:
             return self._scene.wishes.of_queries(self._queries(kind))
         if self._request.cluster is None:
@@ -348,12 +353,12 @@ class _Making:
         roots = self._scene.roster.roots[snapshot.facts.id]
         return self._scene.wishes.of_pod(snapshot, kind.pod, roots, is_one=False)
 
-    def _queries(self, kind: Kind) -> Sequence[ForestQuery]:
+    def _queries(self, kind: RequestKind) -> Sequence[ForestQuery]:
         query = kind.query or query_of(Flavors.translate(kind.flavor), self._parse)
         options = SearchOptions(default_order=False)
         return self._candidates.wanted(self._scene.view, query, options)
 
-    def _may_fit(self, wish: Wish, count: int) -> bool:
+    def _may_fit(self, wish: PlanDemand, count: int) -> bool:
         """Return whether `count` requests may fit as things are; False if it is known that they do not."""
         if not isinstance(wish, QueryWish) or self._scene.view.forest.count == 0:
             return True
@@ -448,14 +453,14 @@ class _Making:
     def _hosts(self, roots: Sequence[int], called: Mapping[int, str]) -> list[PlannedHost]:
         """Return the hosts that are concerned, as they were and as they will be with the requests."""
         board, view = self._scene.board, self._scene.view
-        before = Ground(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+        before = SimulatedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         came = [each.to.root for each in board.moved]
         went = [each.consumer.root for each in board.moved]
         hosts = []
         for root in roots:
             first = before.amounts(root)
             uses = {
-                view.names.classes[class_id]: Use(capacity, first[class_id][1], after)
+                view.names.classes[class_id]: ClassUse(capacity, first[class_id][1], after)
                 for class_id, (capacity, after) in board.ground.amounts(root).items()
             }
             count = len(board.on.get(root, ()))

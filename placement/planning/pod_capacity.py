@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows
-from placement.engine.numa.demand import BindPolicy, NumaPolicy, Refused
+from placement.engine.numa.demand import BindPolicy, NumaPolicy, PodRefused
 from placement.engine.numa.host import FACE_VALUE
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.planning.pod_world import ImaginedCluster
-from placement.planning.room import Classes, HostRoom, Room
+from placement.planning.room import CapacityCount, Classes, HostRoom
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.column_filter import (
     Asked,
@@ -29,10 +29,10 @@ from placement.pods.column_filter import (
     own_cpus,
     selected,
 )
-from placement.pods.columns import VAST, Table, binds, free_cpus, thinning
+from placement.pods.columns import VAST, NodeTable, binds, free_cpus, thinning
 from placement.pods.cycle import PodShape, Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import PodImport, PodRequest, import_pod
+from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
 from placement.pods.node_info import NodeInfo
 from placement.pods.numa_fit import Fit
 from placement.pods.placing import best_place, placed
@@ -50,7 +50,7 @@ _MOST = 2**40
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class NodeAmount:
     """An amount of a class for pods on a node: `free`, and `wanted` by each pod, in the class's units."""
 
     resource_class: str
@@ -77,30 +77,30 @@ class PodColumns:
         """Return for each row how many pods fit at most, and whether that is exact."""
         return list(zip(self._most.tolist(), self._exact.tolist(), strict=True))
 
-    def sums(self, taking: Sequence[bool]) -> dict[str, tuple[Amount, int]]:
+    def sums(self, taking: Sequence[bool]) -> dict[str, tuple[NodeAmount, int]]:
         """Return by class what is free in all, the most wanted, and what is free on rows that take no pod."""
         refusing = ~np.array(taking, np.bool_)
-        found: dict[str, tuple[Amount, int]] = {}
+        found: dict[str, tuple[NodeAmount, int]] = {}
         for asked in self._asked:
             concerned = asked.wanted > 0
             if concerned.any() and asked.resource_class not in found:
                 free = np.where(concerned, np.maximum(asked.free, 0) // asked.unit, 0)
                 wanted = -(-int(asked.wanted.max()) // asked.unit)
-                amount = Amount(asked.resource_class, int(free.sum()), wanted)
+                amount = NodeAmount(asked.resource_class, int(free.sum()), wanted)
                 found[asked.resource_class] = (amount, int(free[refusing].sum()))
         return found
 
-    def amounts(self, at: int) -> Iterator[Amount]:
+    def amounts(self, at: int) -> Iterator[NodeAmount]:
         """Yield what the node in row `at` has of each class; the class that runs out first is first."""
         order = sorted(self._asked, key=lambda asked: int(_times(asked)[at]))
         told = set()
         for asked in order:
             if asked.wanted[at] > 0 and asked.resource_class not in told:
                 told.add(asked.resource_class)
-                yield Amount(asked.resource_class, asked.free_units(at), max(1, asked.wanted_units(at)))
+                yield NodeAmount(asked.resource_class, asked.free_units(at), max(1, asked.wanted_units(at)))
 
 
-def _asked(table: Table, request: PodRequest | None) -> Iterator[Asked]:
+def _asked(table: NodeTable, request: PodRequest | None) -> Iterator[Asked]:
     yield from host_amounts(table, request)
     if request is None:
         return
@@ -111,7 +111,7 @@ def _asked(table: Table, request: PodRequest | None) -> Iterator[Asked]:
         yield asked._replace(wanted=np.where(aligned, asked.wanted, 0))
 
 
-def _cpus_one_after_another(table: Table, request: PodRequest) -> Asked:
+def _cpus_one_after_another(table: NodeTable, request: PodRequest) -> Asked:
     """Return the CPUs for pods placed in turn: the sibling of a CPU of one pod may go to the next pod."""
     asked = own_cpus(table, request)
     spread = table.where_kind(lambda kind: thinning(request, kind) is BindPolicy.SPREAD_BY_PCPUS)
@@ -125,7 +125,7 @@ def _times(asked: Asked) -> Amounts:
     return np.minimum(times, _MOST)
 
 
-def _is_plain(table: Table, request: PodRequest | None) -> Mask:
+def _is_plain(table: NodeTable, request: PodRequest | None) -> Mask:
     """Return the mask of nodes where only amounts of the host as a whole decide."""
     if request is None:
         return np.ones(len(table), np.bool_)
@@ -141,7 +141,7 @@ def _is_plain(table: Table, request: PodRequest | None) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _NodeCounts:
     node: NodeInfo
     lower: int
     upper: int
@@ -157,7 +157,7 @@ class PodCapacity:
         view, self._like = seen.view, seen.like
         cluster = view.facts.name
         self._document = PodDocument.unnamed(cluster, manifest)
-        self._incoming: PodImport = import_pod(self._document.manifest, view.facts.settings)
+        self._incoming: PodSpec = import_pod(self._document.manifest, view.facts.settings)
         self._budget = budget
         self._known: dict[Hashable, tuple[int, int]] = {}
         columns = view.columns
@@ -167,15 +167,15 @@ class PodCapacity:
         is_ruled = self._incoming.rules.refuse or keep_off(columns, self._incoming.rules, view.placed)
         self._counted = list(self._ruled(view, columns) if is_ruled else self._count(columns))
 
-    def _count(self, columns: NodeColumns) -> Iterator[_Counted]:
+    def _count(self, columns: NodeColumns) -> Iterator[_NodeCounts]:
         for row, (most, exact) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
             node = columns.nodes[row]
             lower = upper = most
             if not exact:
                 lower, upper = self._tried(node, most)
-            yield _Counted(node, lower, upper)
+            yield _NodeCounts(node, lower, upper)
 
-    def _ruled(self, view: ClusterSnapshot, columns: NodeColumns) -> Iterator[_Counted]:
+    def _ruled(self, view: ClusterSnapshot, columns: NodeColumns) -> Iterator[_NodeCounts]:
         """Yield the counts by placing pods in turn as the scheduler would, for rules about other pods."""
         counts: Counter[str] = Counter()
         now, finished = columns, False
@@ -196,7 +196,7 @@ class PodCapacity:
             pass
         for row, (most, _) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
             node = columns.nodes[row]
-            yield _Counted(node, counts[node.name], counts[node.name] if finished else most)
+            yield _NodeCounts(node, counts[node.name], counts[node.name] if finished else most)
 
     def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
         """Return how many pods fit on a node in turn, at least and at most; like nodes share the count."""
@@ -219,7 +219,7 @@ class PodCapacity:
                 ranked = Ranked(node, result.missed, result.score, result.answer)
                 try:
                     recorded = placed(ranked, self._incoming, self._document).recorded
-                except Refused:
+                except PodRefused:
                     break
                 count += 1
                 node = node.with_pod(replace(recorded, consumer=f"{recorded.consumer}-{count}"))
@@ -227,7 +227,7 @@ class PodCapacity:
             return count, False
         return count, True
 
-    def room(self) -> Room:
+    def room(self) -> CapacityCount:
         """Return the room of all nodes together."""
         counted = self._counted
         sums = self._columns.sums([each.upper > 0 for each in counted])
@@ -237,7 +237,7 @@ class PodCapacity:
         lower = sum(each.lower for each in counted)
         ideal = min((each.free // each.wanted for each in classes.values()), default=0)
         first = min(classes, key=lambda name: classes[name].free // classes[name].wanted, default=None)
-        return Room(
+        return CapacityCount(
             lower,
             sum(each.upper for each in counted),
             len(counted),

@@ -21,7 +21,7 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CapacityCount:
     """The room that some hosts have together; `lower` and `upper` are equal where that is exact.
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
@@ -56,9 +56,9 @@ class HostRoom:
 class KindRoom:
     """The room for one kind: in all, and where asked for by cluster, aggregate of roots (uuid) and host."""
 
-    total: Room
-    clusters: Mapping[str, Room] | None = None
-    aggregates: Mapping[str, Room] | None = None
+    total: CapacityCount
+    clusters: Mapping[str, CapacityCount] | None = None
+    aggregates: Mapping[str, CapacityCount] | None = None
     hosts: Sequence[HostRoom] | None = None
 
 
@@ -79,7 +79,7 @@ class QueryCapacity:
         self._counted = [Capacity(view.forest, view.sharing, query) for query in queries]
         self._shares = any(each.shares for each in self._counted)
 
-    def room(self) -> Room:
+    def room(self) -> CapacityCount:
         """Return the room of all hosts together."""
         return self._told(self._everywhere)
 
@@ -91,7 +91,7 @@ class QueryCapacity:
             summary = replace(summary, lower=max(summary.lower, self._place(summary.upper)))
         return summary
 
-    def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, Room]:
+    def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, CapacityCount]:
         """Return the room of hosts with roots in each aggregate, by its name; empty ones are left out."""
         found = [each.by_aggregate(groups.values()) for each in self._counted]
         sums = {name: self._summed([each[at] for each in found]) for at, name in enumerate(groups)}
@@ -124,9 +124,9 @@ class QueryCapacity:
     def _summed(self, summaries: Sequence[Summary]) -> Summary:
         return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
 
-    def _told(self, summary: Summary) -> Room:
+    def _told(self, summary: Summary) -> CapacityCount:
         first = summary.runs_out_first
-        return Room(
+        return CapacityCount(
             summary.lower,
             summary.upper,
             summary.hosts,

@@ -23,12 +23,19 @@ from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
 from placement.http.responses import json_response
 from placement.http.schemas import load
 from placement.http.targets import cluster_of_body, cluster_of_query
-from placement.planning.capacity import BY, BY_CLUSTER, Kind, Question
+from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
 from placement.planning.checking import IMPOSSIBLE, Checked
-from placement.planning.plan import AtMost, Limits, Move, Plan, PlannedHost, PodMove, Resources
+from placement.planning.plan import AtMost, Move, Plan, PlanLimits, PlannedHost, PodMove, Resources
 from placement.planning.plans import EMPTY, FIT, FREE, Goal, PlanRequest
-from placement.planning.room import HostRoom, KindRoom, Room
-from placement.planning.schemas import Capacities, CapacityBody, MovesBody, PlanBody, PlanChecked, PlanShown
+from placement.planning.room import CapacityCount, HostRoom, KindRoom
+from placement.planning.schemas import (
+    CapacitiesSchema,
+    CapacityBodySchema,
+    MovesBodySchema,
+    PlanBodySchema,
+    PlanCheckedSchema,
+    PlanShownSchema,
+)
 from placement.pods.koordinator.lists import pod_manifest
 
 # Questions of how many more fit, from a query string or a body.
@@ -48,7 +55,7 @@ def of_parameters(parameters: Parameters) -> Question:
     unknown = sorted(set(by) - set(BY))
     if unknown:
         raise BadRequest(f"by: must be some of {', '.join(BY)}, by commas, not {', '.join(unknown)!r}")
-    return Question({ONLY: Kind(query=query)}, single(parameters, "cluster"), by, place=lambda _: "")
+    return Question({ONLY: RequestKind(query=query)}, single(parameters, "cluster"), by, place=lambda _: "")
 
 
 def _query(parameters: Parameters) -> CandidateQuery:
@@ -68,7 +75,7 @@ def of_body(body: Mapping[str, Any]) -> Question:
     return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
 
 
-def kind_of(given: Mapping[str, Any], place: str) -> Kind:
+def kind_of(given: Mapping[str, Any], place: str) -> RequestKind:
     """Return the kind at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
     if len(given.keys() & _KINDS) != 1:
         raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
@@ -97,24 +104,24 @@ def of_setting(text: str) -> Question:
             raise BadRequest(f"{name}: is no JSON: {error}") from None
         cluster = kind.pop("cluster", None)
     body = {"kinds": {name: kind}} | ({} if cluster is None else {"cluster": cluster})
-    return of_body(load(CapacityBody, NEWEST, body, ""))
+    return of_body(load(CapacityBodySchema, NEWEST, body, ""))
 
 
-def _kind(given: Mapping[str, Any]) -> Kind:
+def _kind(given: Mapping[str, Any]) -> RequestKind:
     if "pod" in given:
         try:
-            return Kind(pod=pod_manifest([given["pod"]]))
+            return RequestKind(pod=pod_manifest([given["pod"]]))
         except BadRequest as error:
             raise BadRequest(f"pod: {error}") from None
     if "querystring" in given:
         try:
-            return Kind(query=_query(read(given["querystring"])))
+            return RequestKind(query=_query(read(given["querystring"])))
         except BadRequest as error:
             raise BadRequest(f"querystring: {error}") from None
     if "flavor" in given:
-        return Kind(flavor=given)
+        return RequestKind(flavor=given)
     try:
-        return Kind(query=extended_query.parse_query(given["query"]))
+        return RequestKind(query=extended_query.parse_query(given["query"]))
     except BadRequest as error:
         raise BadRequest(f"query.{error}") from None
 
@@ -138,7 +145,7 @@ def _capacity_kind(room: KindRoom) -> dict[str, Any]:
     return body
 
 
-def _room(room: Room) -> dict[str, Any]:
+def _room(room: CapacityCount) -> dict[str, Any]:
     return {**asdict(room), "exact": room.lower == room.upper}
 
 
@@ -163,7 +170,7 @@ _ASKED = tuple(each for each in PARAMETERS if each not in OF_ALL or each.name !=
     _RULE,
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: Capacities}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, _BY)),
+    described=Operation({200: CapacitiesSchema}, errors=[404], query=(*_ASKED, *SPLITS, _CLUSTER, _BY)),
 )
 def capacity() -> Response:
     """Return how many more of a query could be placed one after another, and what runs out first."""
@@ -179,7 +186,7 @@ def capacity() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: Capacities}, errors=[404], body=CapacityBody),
+    described=Operation({200: CapacitiesSchema}, errors=[404], body=CapacityBodySchema),
 )
 def capacity_of_kinds() -> Response:
     """Return how many more of several kinds (queries, flavors, pods) fit, also in a world that differs."""
@@ -201,7 +208,7 @@ def plan_of_body(body: Mapping[str, Any]) -> PlanRequest:
     limits = body.get("limits", {})
     return PlanRequest(
         _goal(body["goal"]),
-        Limits(
+        PlanLimits(
             limits.get("moves", _MOVES),
             frozenset(limits.get("never", ())),
             tuple(limits["clusters"]) if "clusters" in limits else None,
@@ -349,7 +356,7 @@ _PLANS_RULE = "placement:plans:make"
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: PlanShown}, errors=[404], body=PlanBody),
+    described=Operation({200: PlanShownSchema}, errors=[404], body=PlanBodySchema),
 )
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
@@ -366,7 +373,7 @@ def make() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: PlanChecked}, errors=[404], body=MovesBody),
+    described=Operation({200: PlanCheckedSchema}, errors=[404], body=MovesBodySchema),
 )
 def check() -> Response:
     """Return whether the moves of a plan are still possible, each after the moves before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement.allocations.candidate_schemas import QueryBody, WorldBody
+from placement.allocations.candidate_schemas import QueryBodySchema, WorldBodySchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.http import fields
 from placement.http.fields import (
@@ -17,7 +17,7 @@ from placement.http.fields import (
     String,
     Uuid,
 )
-from placement.http.schemas import OPTIONAL, Answer, VersionedSchema
+from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema
 from placement.planning.capacity import BY
 from placement.planning.checking import DONE, IMPOSSIBLE, POSSIBLE
 from placement.planning.consumers import GUESSED, POD, QUERY
@@ -32,10 +32,10 @@ from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 
-class KindBody(VersionedSchema):
+class KindBodySchema(VersionedSchema):
     """A query or its string, a flavor (with image and options as for its translation) or a pod's manifest."""
 
-    query = Object(QueryBody)
+    query = Object(QueryBodySchema)
     querystring = String(1, 65_000)
     flavor = Anything()
     image = Anything()
@@ -43,41 +43,41 @@ class KindBody(VersionedSchema):
     pod = Anything()
 
 
-class CapacityBody(VersionedSchema):
+class CapacityBodySchema(VersionedSchema):
     """A body of POST /ext/v1/capacity; the caller chooses the names of kinds."""
 
-    kinds = Mapping(_KIND_NAME, Object(KindBody), required=True, least=1)
+    kinds = Mapping(_KIND_NAME, Object(KindBodySchema), required=True, least=1)
     cluster = String(1, 255)
     by = Sequence(Choice(list(BY)))
-    world = Object(WorldBody)
+    world = Object(WorldBodySchema)
 
 
 MOST_MOVES = 10_000
 _MOST_SECONDS = 600
 
 
-class FitBody(KindBody):
+class FitBodySchema(KindBodySchema):
     """A query or its string, a flavor or a pod, and how many of these shall fit."""
 
     count = Integer(1, MOST_MOVES)
 
 
-class DefragmentBody(KindBody):
+class DefragmentBodySchema(KindBodySchema):
     """A request for which less shall be stranded, and the resource class of that."""
 
     resource_class = String(1, 255, fields.NAME)
 
 
-class GoalBody(VersionedSchema):
+class GoalBodySchema(VersionedSchema):
     """A goal: let requests fit, empty these hosts (by name or uuid), free so many hosts, or strand less."""
 
-    fit = Object(FitBody)
+    fit = Object(FitBodySchema)
     empty = Sequence(String(1, 255), least=1)
     free = Integer(1, MOST_MOVES)
-    defragment = Object(DefragmentBody)
+    defragment = Object(DefragmentBodySchema)
 
 
-class AtMostBody(VersionedSchema):
+class AtMostBodySchema(VersionedSchema):
     """A limit on the moves of consumers that match all given fields; `label` of pods, KEY=VALUE."""
 
     moves = Integer(0, MOST_MOVES, required=True)
@@ -86,35 +86,35 @@ class AtMostBody(VersionedSchema):
     label = String(1, 512)
 
 
-class LimitsBody(VersionedSchema):
+class LimitsBodySchema(VersionedSchema):
     """The limits of a plan."""
 
     moves = Integer(0, MOST_MOVES)
     never = Sequence(Uuid())
     clusters = Sequence(String(1, 255))
-    at_most = Sequence(Object(AtMostBody))
+    at_most = Sequence(Object(AtMostBodySchema))
     seconds = Number(0, _MOST_SECONDS)
 
 
-class PlanBody(VersionedSchema):
+class PlanBodySchema(VersionedSchema):
     """A body of POST /ext/v1/plans."""
 
-    goal = Object(GoalBody, required=True)
-    limits = Object(LimitsBody)
+    goal = Object(GoalBodySchema, required=True)
+    limits = Object(LimitsBodySchema)
     cluster = String(1, 255)
 
 
 def _allocations() -> Mapping:
-    return Mapping(fields.UUID, Object(_Resources))
+    return Mapping(fields.UUID, Object(_ResourcesSchema))
 
 
-class _Resources(Answer):
+class _ResourcesSchema(AnswerSchema):
     """Amounts of one provider."""
 
     resources = Mapping(fields.NAME, Integer(1, MAX_INT))
 
 
-class PodOfMove(Answer):
+class PodOfMoveSchema(AnswerSchema):
     """The pod that is moved, and the CPUs that it would be given."""
 
     cluster = String()
@@ -126,7 +126,7 @@ class PodOfMove(Answer):
     cpuset = String()
 
 
-class MoveShown(Answer):
+class MoveShownSchema(AnswerSchema):
     """A move of a consumer from what it holds to something else."""
 
     consumer = Uuid()
@@ -140,24 +140,24 @@ class MoveShown(Answer):
     to_host = Uuid()
     from_allocations = _allocations()
     to_allocations = _allocations()
-    pod = Object(PodOfMove, metadata=OPTIONAL)
+    pod = Object(PodOfMoveSchema, metadata=OPTIONAL)
 
 
-class MovesBody(VersionedSchema):
+class MovesBodySchema(VersionedSchema):
     """A body of POST /ext/v1/plans/check: the moves of a plan."""
 
-    moves = Sequence(Object(MoveShown), most=MOST_MOVES, required=True)
+    moves = Sequence(Object(MoveShownSchema), most=MOST_MOVES, required=True)
     cluster = String(1, 255)
 
 
-class BoundShown(Answer):
+class BoundShownSchema(AnswerSchema):
     """A bound: no plan has fewer moves; `impossible`: no number of moves does it within the other limits."""
 
     moves = Integer()
     by = Choice([SUMS, SEARCH, NO_WAY])
 
 
-class UseShown(Answer):
+class UseShownSchema(AnswerSchema):
     """The capacity of a host for a class, and what is in use before and after the plan."""
 
     capacity = Integer()
@@ -165,17 +165,17 @@ class UseShown(Answer):
     after = Integer()
 
 
-class HostShown(Answer):
+class HostShownSchema(AnswerSchema):
     """A host that the plan concerns, with its consumers before and after."""
 
     uuid = Uuid()
     name = String(nullable=True)
     consumers_before = Integer()
     consumers_after = Integer()
-    classes = Mapping(fields.NAME, Object(UseShown))
+    classes = Mapping(fields.NAME, Object(UseShownSchema))
 
 
-class LeftShown(Answer):
+class LeftShownSchema(AnswerSchema):
     """A consumer that should have been moved and is not, and why."""
 
     consumer = Uuid()
@@ -183,14 +183,14 @@ class LeftShown(Answer):
     why = String()
 
 
-class StrandedShown(Answer):
+class StrandedShownSchema(AnswerSchema):
     """The amounts that are stranded before and after the plan."""
 
     before = Integer()
     after = Integer()
 
 
-class PlanShown(Answer):
+class PlanShownSchema(AnswerSchema):
     """A plan: moves in their order, what they achieve, and why that is less than was wanted, if it is."""
 
     goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
@@ -199,17 +199,17 @@ class PlanShown(Answer):
     reached = Boolean()
     complete = Boolean()
     cluster = String(nullable=True)
-    bound = Object(BoundShown)
+    bound = Object(BoundShownSchema)
     why = String()
-    moves = Sequence(Object(MoveShown))
+    moves = Sequence(Object(MoveShownSchema))
     placements = Sequence(_allocations())
     emptied = Sequence(Uuid())
-    left = Sequence(Object(LeftShown))
-    stranded = Mapping(fields.NAME, Object(StrandedShown))
-    hosts = Sequence(Object(HostShown))
+    left = Sequence(Object(LeftShownSchema))
+    stranded = Mapping(fields.NAME, Object(StrandedShownSchema))
+    hosts = Sequence(Object(HostShownSchema))
 
 
-class CheckedShown(Answer):
+class CheckedShownSchema(AnswerSchema):
     """The state of a move when it is made after the moves before it; `why` it is impossible."""
 
     consumer = Uuid()
@@ -217,17 +217,17 @@ class CheckedShown(Answer):
     why = String()
 
 
-class PlanChecked(Answer):
+class PlanCheckedSchema(AnswerSchema):
     """The moves in their order, and whether none of them is impossible."""
 
     valid = Boolean()
-    moves = Sequence(Object(CheckedShown))
+    moves = Sequence(Object(CheckedShownSchema))
 
 
 # Answers of how many more fit.
 
 
-class ClassRoom(Answer):
+class ClassRoomSchema(AnswerSchema):
     """The amounts of a class: free, taken by each request, and free where no request fits any more."""
 
     free = Integer()
@@ -235,17 +235,17 @@ class ClassRoom(Answer):
     stranded = Integer()
 
 
-class _Counted(Answer):
+class _CountedSchema(AnswerSchema):
     """A count: at least `lower` and at most `upper`."""
 
     lower = Integer()
     upper = Integer()
     exact = Boolean()
     runs_out_first = String(nullable=True)
-    classes = Mapping(fields.NAME, Object(ClassRoom))
+    classes = Mapping(fields.NAME, Object(ClassRoomSchema))
 
 
-class RoomShown(_Counted):
+class RoomShownSchema(_CountedSchema):
     """The room that some hosts have together."""
 
     hosts = Integer()
@@ -254,19 +254,19 @@ class RoomShown(_Counted):
     fragmentation = Number()
 
 
-class ClusterRoom(RoomShown):
+class ClusterRoomSchema(RoomShownSchema):
     """The room of the hosts of a cluster."""
 
     cluster = String()
 
 
-class AggregateRoom(RoomShown):
+class AggregateRoomSchema(RoomShownSchema):
     """The room of the hosts with roots in an aggregate."""
 
     aggregate = Uuid()
 
 
-class HostRoomShown(_Counted):
+class HostRoomShownSchema(_CountedSchema):
     """The room of one host; `like`: the host is imagined, and like the host with this uuid."""
 
     uuid = Uuid()
@@ -274,16 +274,16 @@ class HostRoomShown(_Counted):
     like = Uuid(metadata=OPTIONAL)
 
 
-class KindRoomShown(Answer):
+class KindRoomShownSchema(AnswerSchema):
     """The room for a kind, summed as was asked for."""
 
-    total = Object(RoomShown)
-    clusters = Sequence(Object(ClusterRoom), metadata=OPTIONAL)
-    aggregates = Sequence(Object(AggregateRoom), metadata=OPTIONAL)
-    hosts = Sequence(Object(HostRoomShown), metadata=OPTIONAL)
+    total = Object(RoomShownSchema)
+    clusters = Sequence(Object(ClusterRoomSchema), metadata=OPTIONAL)
+    aggregates = Sequence(Object(AggregateRoomSchema), metadata=OPTIONAL)
+    hosts = Sequence(Object(HostRoomShownSchema), metadata=OPTIONAL)
 
 
-class Capacities(Answer):
+class CapacitiesSchema(AnswerSchema):
     """The room for kinds by their names; the kind of a query string is called query."""
 
-    kinds = Mapping("^.*$", Object(KindRoomShown))
+    kinds = Mapping("^.*$", Object(KindRoomShownSchema))

@@ -21,7 +21,7 @@ from placement.pods.snapshot import NodeColumns
 from placement.providers.statements.clusters import find, unknown
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
-from placement.storage.feed import Look
+from placement.storage.feed import FeedBatch
 from placement.storage.follower import Follower
 
 # The clusters asked for last are kept, as many as have at most this number of nodes together.
@@ -227,7 +227,7 @@ class ClusterCache(Follower):
     def begin(self) -> None:
         """Do nothing: clusters are loaded when they are asked for."""
 
-    def apply(self, look: Look) -> bool:
+    def apply(self, look: FeedBatch) -> bool:
         """Drop clusters that changed; read nodes with changed providers again. Raises Unavailable."""
         for id_ in look.clusters:
             self._drop(id_)

@@ -9,7 +9,7 @@ from typing import Any
 
 from placement.allocations.orders import SCORING, candidates_order
 from placement.common.manifest import ManifestError, shown
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
 from placement.pods.koordinator.node import NodeImport, import_like, import_node
@@ -53,7 +53,7 @@ UNCHANGED = ImportedNode(False, TreeChange(), ())
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class NodeDocuments:
     """A node to import: the name that it must have, its Node and its NodeResourceTopology."""
 
     name: str
@@ -83,12 +83,12 @@ class NodeImports:
         warnings say what is held beyond that. Raises ManifestError (a BadRequest) with everything that is
         wrong, NotFound for the cluster, InTheWay if a provider above one of another caller disappears.
         """
-        (outcome,) = self._put(name, [Described(node_name, node, topology)], skip_known=False)
+        (outcome,) = self._put(name, [NodeDocuments(node_name, node, topology)], skip_known=False)
         if isinstance(outcome, PlacementError):
             raise outcome
         return outcome
 
-    def put_all(self, name: str, described: Sequence[Described]) -> list[ImportedNode | PlacementError]:
+    def put_all(self, name: str, described: Sequence[NodeDocuments]) -> list[ImportedNode | PlacementError]:
         """Import many nodes in one transaction; return the outcome of each, or why it was refused.
 
         A node with the manifests that were imported last is skipped, so manual changes of its providers stay.
@@ -98,7 +98,7 @@ class NodeImports:
         """
         return self._put(name, described, skip_known=True)
 
-    def _admitted(self, each: Described) -> Described:
+    def _admitted(self, each: NodeDocuments) -> NodeDocuments:
         """Return a node without the resources that no prefix admits, with a remark that names them."""
         if not self._prefixes:
             return each
@@ -112,10 +112,10 @@ class NodeImports:
             "Node.status.allocatable: resources without a prefix in [clusters] resource_prefixes are left "
             f"out, also of zones: {', '.join(named)}"
         )
-        return Described(each.name, node, topology, (remark,))
+        return NodeDocuments(each.name, node, topology, (remark,))
 
     def _put(
-        self, name: str, given: Sequence[Described], *, skip_known: bool
+        self, name: str, given: Sequence[NodeDocuments], *, skip_known: bool
     ) -> list[ImportedNode | PlacementError]:
         described = [self._admitted(each) for each in given]
         refused: dict[int, PlacementError] = {}
@@ -185,7 +185,7 @@ class NodeImports:
                 state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
                 host = {"resource_provider": state.root_uuid}
-                transaction.record(Action.DELETE, Kind.NODE, f"{name}/{node_name}", before=host)
+                transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
                 catalog.remove_unused_classes(transaction)
 
         patiently(once)
@@ -211,7 +211,7 @@ class NodeImports:
             stored = clusters.find_nodes(transaction, cluster.id, [row.name for row in some])
             for place, node in enumerate(stored.values()):
                 try:
-                    nodes[place] = reading.of(Described(node.name, node.manifest, node.topology_manifest))
+                    nodes[place] = reading.of(NodeDocuments(node.name, node.manifest, node.topology_manifest))
                 except BadRequest as error:
                     unread[node.name] = error
             if not unread:
@@ -249,7 +249,7 @@ def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, 
     )
 
 
-def _is_known(described: Described, known: Node | None, cluster: Cluster) -> bool:
+def _is_known(described: NodeDocuments, known: Node | None, cluster: Cluster) -> bool:
     """Return whether a node was imported from these very manifests, under the present settings."""
     if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
         return False
@@ -266,7 +266,7 @@ class _Reading:
         # Referenced here, as the loader forgets templates without a reference.
         self._templates: set[NodeTemplate] = set()
 
-    def of(self, described: Described) -> Importing:
+    def of(self, described: NodeDocuments) -> Importing:
         """Return what the manifests of a node say. Raises ManifestError, BadRequest."""
         node, topology = described.node, described.topology
         imported = self._like_others(node, topology) if self._many else None
@@ -370,7 +370,7 @@ class Clusters:
                 if former.settings != checked:
                     clusters.update_settings(transaction, id_, checked)
                     transaction.record(
-                        Action.UPDATE, Kind.CLUSTER, name, before=former.settings, after=checked
+                        Action.UPDATE, TargetKind.CLUSTER, name, before=former.settings, after=checked
                     )
                 if former.nodes and former.settings["profile"] != checked["profile"]:
                     if attributes is None or attributes.cluster_id != id_:
@@ -381,7 +381,7 @@ class Clusters:
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
                 if not clusters.insert(transaction, name, own, aggregate, checked):
                     raise TryAgain("Another writer created the cluster at the same moment.")
-                transaction.record(Action.CREATE, Kind.CLUSTER, name, after=checked)
+                transaction.record(Action.CREATE, TargetKind.CLUSTER, name, after=checked)
             return id_ is None, found(transaction, name)
 
         return ensure(self._database, once)
@@ -395,7 +395,7 @@ class Clusters:
             if cluster.nodes:
                 raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
             clusters.delete(transaction, cluster.id)
-            transaction.record(Action.DELETE, Kind.CLUSTER, name, before=cluster.settings)
+            transaction.record(Action.DELETE, TargetKind.CLUSTER, name, before=cluster.settings)
 
         attempt(self._database, work)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, numa_class
-from placement.engine.domain.explanation import Kind
+from placement.engine.domain.explanation import ConditionKind
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Shares
 from placement.engine.numa.demand import BindPolicy, NumaPolicy
 from placement.engine.numa.host import FACE_VALUE
@@ -23,7 +23,7 @@ from placement.pods.columns import (
     MOST,
     NUMA_NODES,
     VAST,
-    Table,
+    NodeTable,
     allocatable,
     cpu_cost,
     effective_policy,
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
         return max(0, int(self.free[row]) // self.unit)
 
 
-def has_room(table: Table, request: PodRequest | None) -> Mask:
+def has_room(table: NodeTable, request: PodRequest | None) -> Mask:
     """Return the nodes that may have what a pod requests."""
     enough = _fits_all(table, host_amounts(table, request))
     if request is not None and request.designated is None:
@@ -84,7 +84,7 @@ def has_room(table: Table, request: PodRequest | None) -> Mask:
     return enough | (table[VAST] > 0)
 
 
-def _fits_all(table: Table, amounts: Iterable[Asked]) -> Mask:
+def _fits_all(table: NodeTable, amounts: Iterable[Asked]) -> Mask:
     mask = np.ones(len(table), np.bool_)
     for asked in amounts:
         mask &= asked.fits
@@ -122,7 +122,7 @@ def _requirements(term: Term) -> Iterator[tuple[LabelKey, Requirement]]:
         yield LabelKey(requirement.key, is_field=True), requirement
 
 
-def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
+def host_amounts(table: NodeTable, request: PodRequest | None) -> Iterator[Asked]:
     """Yield what the host as a whole must have, with bound CPUs at their cost."""
     yield Asked(PODS_CLASS, _everywhere(table, 1), table[room(PODS_CLASS)])
     if request is None:
@@ -135,7 +135,7 @@ def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
         yield Asked(kind.name, wanted, table[room(kind.name)])
 
 
-def amplified_cpu(table: Table, request: PodRequest) -> Asked:
+def amplified_cpu(table: NodeTable, request: PodRequest) -> Asked:
     """Return the CPU that a pod costs on amplified hosts, counted as for the score; 0 on other hosts."""
     name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
     if not amplified.any():
@@ -145,7 +145,7 @@ def amplified_cpu(table: Table, request: PodRequest) -> Asked:
     return Asked(name, cost, free)
 
 
-def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
+def own_cpus(table: NodeTable, request: PodRequest, place: int | None = None) -> Asked:
     """Return the CPUs that a bound pod may be given on a host, or on one NUMA node; none for other pods."""
     wanted, free = _everywhere(table, 0), _everywhere(table, 0)
     for policy in BindPolicy:
@@ -159,16 +159,16 @@ def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Ask
     return Asked(CORE_CLASS, wanted, free)
 
 
-def _everywhere(table: Table, amount: int) -> Amounts:
+def _everywhere(table: NodeTable, amount: int) -> Amounts:
     return np.full(len(table), min(MOST, amount), np.int64)
 
 
-def _thinned_to(table: Table, request: PodRequest, policy: BindPolicy) -> Mask:
+def _thinned_to(table: NodeTable, request: PodRequest, policy: BindPolicy) -> Mask:
     """Return the nodes on which a bound pod can only have the CPUs that this policy leaves."""
     return table.where_kind(lambda kind: thinning(request, kind) is policy)
 
 
-def _has_numa_room(table: Table, request: PodRequest) -> Mask:
+def _has_numa_room(table: NodeTable, request: PodRequest) -> Mask:
     """Return the nodes with NUMA nodes, all together or a single one, that have room for an aligned pod."""
     mask = table.where_kind(lambda kind: effective_policy(request, kind) is not None)
     aligned = is_aligned(table, request)
@@ -179,13 +179,13 @@ def _has_numa_room(table: Table, request: PodRequest) -> Mask:
     return mask
 
 
-def is_aligned(table: Table, request: PodRequest) -> Mask:
+def is_aligned(table: NodeTable, request: PodRequest) -> Mask:
     """Return the nodes on which a pod has a NUMA policy, because of itself or because of the host."""
     policy = request.numa.policy
     return table.where_kind(lambda kind: {kind.numa_policy, policy} != {NumaPolicy.NONE})
 
 
-def _aligned_room(table: Table, request: PodRequest) -> Mask:
+def _aligned_room(table: NodeTable, request: PodRequest) -> Mask:
     mask = (table[NUMA_NODES] > 0) & _fits_all(table, on_all_numa_nodes(table, request))
     single = stays_on_one(table, request)
     if single.any():
@@ -194,7 +194,7 @@ def _aligned_room(table: Table, request: PodRequest) -> Mask:
     return mask
 
 
-def on_all_numa_nodes(table: Table, request: PodRequest) -> Iterator[Asked]:
+def on_all_numa_nodes(table: NodeTable, request: PodRequest) -> Iterator[Asked]:
     """Yield what all NUMA nodes of a host together must have, of resources that are reported there."""
     for resource, amount in request.amounts.items():
         free = _everywhere(table, 0)
@@ -203,7 +203,7 @@ def on_all_numa_nodes(table: Table, request: PodRequest) -> Iterator[Asked]:
         yield _on_numa_nodes(table, resource, amount, free)
 
 
-def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Asked]:
+def on_numa_node(table: NodeTable, request: PodRequest, place: int) -> Iterator[Asked]:
     """Yield what one NUMA node must have to serve the whole pod, as far as resources are reported there."""
     for resource, amount in request.amounts.items():
         yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
@@ -212,23 +212,23 @@ def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Aske
             yield cpus._replace(wanted=cpus.wanted * table[reported("cpu")])
 
 
-def _on_numa_nodes(table: Table, resource: str, amount: int, free: Amounts) -> Asked:
+def _on_numa_nodes(table: NodeTable, resource: str, amount: int, free: Amounts) -> Asked:
     kind = numa_class(resource)
     return Asked(kind.name, table[reported(resource)] * min(MOST, amount), free, kind.unit)
 
 
-def stays_on_one(table: Table, request: PodRequest) -> Mask:
+def stays_on_one(table: NodeTable, request: PodRequest) -> Mask:
     """Return the nodes on which a pod must stay on one NUMA node out of several."""
     single = NumaPolicy.SINGLE_NUMA_NODE
     return table.where_kind(lambda kind: effective_policy(request, kind) is single) & (table[NUMA_NODES] > 1)
 
 
-def numa_fits(table: Table, request: PodRequest, place: int) -> Mask:
+def numa_fits(table: NodeTable, request: PodRequest, place: int) -> Mask:
     """Return the nodes on which a NUMA node has room for the whole pod, as far as it reports resources."""
     return (table[NUMA_NODES] > place) & _fits_all(table, on_numa_node(table, request, place))
 
 
-def numa_left(table: Table, resource: str, place: int) -> Amounts:
+def numa_left(table: NodeTable, resource: str, place: int) -> Amounts:
     """Return what is left of a resource on one NUMA node."""
     left: Amounts = table[numa_capacity(resource, place)] - table[numa_requested(resource, place)]
     return np.maximum(left, np.int64(0))
@@ -237,20 +237,20 @@ def numa_left(table: Table, resource: str, place: int) -> Amounts:
 # What a pod asks of nodes that refused it for want of amounts: the comparisons of the filter once more.
 
 
-def asked_at(kind: Kind, table: Table, request: PodRequest | None) -> list[Asked]:
+def asked_at(kind: ConditionKind, table: NodeTable, request: PodRequest | None) -> list[Asked]:
     """Return the amounts that a condition of this kind compares; none if it is not about amounts."""
-    if kind is Kind.AMOUNT:
+    if kind is ConditionKind.AMOUNT:
         return list(host_amounts(table, request))
     if request is None:
         return []
-    if kind is Kind.AMPLIFIED_CPU:
+    if kind is ConditionKind.AMPLIFIED_CPU:
         return [amplified_cpu(table, request)]
-    if kind is Kind.CPUS:
+    if kind is ConditionKind.CPUS:
         return [own_cpus(table, request)]
-    return _of_numa_nodes(table, request) if kind is Kind.NUMA else []
+    return _of_numa_nodes(table, request) if kind is ConditionKind.NUMA else []
 
 
-def _of_numa_nodes(table: Table, request: PodRequest) -> list[Asked]:
+def _of_numa_nodes(table: NodeTable, request: PodRequest) -> list[Asked]:
     """Return what all NUMA nodes are asked for; where one must do, what is asked of the one lacking least."""
     asked = [*on_all_numa_nodes(table, request), own_cpus(table, request)]
     single = stays_on_one(table, request)

@@ -25,7 +25,7 @@ from placement.pods.columns import (
     NUMA_NODES,
     VAST,
     HostKind,
-    Table,
+    NodeTable,
     allocatable,
     binds,
     clean,
@@ -50,7 +50,7 @@ AmountOf = Callable[[str], Amounts]
 """An amount of a resource per node."""
 
 
-def highest_scores(table: Table, request: PodRequest | None, scoring: Order) -> Amounts:
+def highest_scores(table: NodeTable, request: PodRequest | None, scoring: Order) -> Amounts:
     """Return the highest score that a pod can have on each node, if it fits there."""
     if request is None:
         return np.zeros(len(table), np.int64)
@@ -94,7 +94,7 @@ class _Reach(NamedTuple):
 class _Asking:
     """A computation of the scores that one pod would have on all nodes."""
 
-    def __init__(self, table: Table, request: PodRequest, scoring: Order) -> None:
+    def __init__(self, table: NodeTable, request: PodRequest, scoring: Order) -> None:
         self._table = table
         self._request = request
         self._scoring = scoring
@@ -232,7 +232,7 @@ class _Asking:
 _STEPS = {ExclusiveLevel.NUMA_NODE_LEVEL: (0, STEPPED_DOWN)}
 
 
-def least_missed(table: Table, request: PodRequest | None, settings: SchedulerSettings) -> Amounts:
+def least_missed(table: NodeTable, request: PodRequest | None, settings: SchedulerSettings) -> Amounts:
     """Return what a pod misses on each node at least: CPUs are counted, not chosen.
 
     Source: koordinator.md, "Isolation".
@@ -252,7 +252,7 @@ def _has(request: PodRequest, preference: CpuPreference, kind: HostKind) -> bool
     return kind.bind.preference(request) == preference
 
 
-def _of_preference(table: Table, need: int, preference: CpuPreference) -> Amounts:
+def _of_preference(table: NodeTable, need: int, preference: CpuPreference) -> Amounts:
     missed: Amounts = np.full(len(table), MISSED, np.int64)
     for step in reversed(_STEPS.get(preference.exclusive, (0,))):
         missed = np.where(table[clean(preference.exclusive, step)] >= need, step, missed)

@@ -217,7 +217,7 @@ def effective_policy(request: PodRequest, kind: HostKind) -> NumaPolicy | None:
 GUARD, KIND = ColumnKey("guard"), ColumnKey("kind of host")
 
 
-class Guard(NamedTuple):
+class NodeTaints(NamedTuple):
     """A guard that keeps pods off a node unless they tolerate it."""
 
     taints: tuple[Taint, ...]
@@ -225,7 +225,7 @@ class Guard(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class NodeTable:
     """A table with the numbers of nodes, row by row, that never changes.
 
     `GUARD` and `KIND` are the places of a node's guard and kind among `guards` and `kinds`.
@@ -233,7 +233,7 @@ class Table:
 
     count: int = 0
     columns: Mapping[ColumnKey, Amounts] = field(default_factory=dict)
-    guards: Mapping[Guard, int] = field(default_factory=dict)
+    guards: Mapping[NodeTaints, int] = field(default_factory=dict)
     kinds: Mapping[HostKind, int] = field(default_factory=dict)
     places: Rows | None = None
     """The rows of the columns that are looked at; None if all are."""
@@ -253,7 +253,7 @@ class Table:
             return np.zeros(self.count, np.int64)
         return found if self.places is None else found[self.places]
 
-    def rows(self, rows: Rows) -> Table:
+    def rows(self, rows: Rows) -> NodeTable:
         """Return a table of some of the rows, in that order."""
         return replace(self, count=len(rows), places=rows if self.places is None else self.places[rows])
 
@@ -262,7 +262,7 @@ class Table:
         """Return the most NUMA nodes that any node has."""
         return int(self[NUMA_NODES].max(initial=0))
 
-    def where_guard(self, admits: Callable[[Guard], bool]) -> Mask:
+    def where_guard(self, admits: Callable[[NodeTaints], bool]) -> Mask:
         """Return the nodes with a guard that `admits` accepts; it is called once per distinct guard."""
         return np.array([admits(guard) for guard in self.guards], np.bool_)[self[GUARD]]
 
@@ -274,7 +274,7 @@ class Table:
         """Return a number that depends on the kind of a node alone, at most MOST."""
         return np.array([min(MOST, number(kind)) for kind in self.kinds], np.int64)[self[KIND]]
 
-    def rearranged(self, source: Rows) -> Table:
+    def rearranged(self, source: Rows) -> NodeTable:
         """Return the rows in another order; -1 stands for a node of which nothing is known yet."""
         moved = {
             column: np.where(source < 0, 0, self[column][source])
@@ -284,24 +284,24 @@ class Table:
         return replace(self, count=len(source), columns=moved, places=None)
 
 
-Written = tuple[int, Guard, HostKind, Numbers]
+Written = tuple[int, NodeTaints, HostKind, Numbers]
 """A row and its new content: the guard and the kind of the node, and its numbers."""
 
 
-def written(table: Table, rows: Iterable[Written]) -> Table:
+def written(table: NodeTable, rows: Iterable[Written]) -> NodeTable:
     """Return the table after some rows changed; columns in which nothing changes are shared."""
     if table.places is not None:
         table = table.rearranged(np.arange(table.count))
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
     own: set[ColumnKey] = set()
     # Like nodes have the same object for numbers.
-    alike: dict[tuple[Guard, HostKind, int], tuple[list[int], Numbers]] = {}
+    alike: dict[tuple[NodeTaints, HostKind, int], tuple[list[int], Numbers]] = {}
     for row, guard, kind, numbers in rows:
         alike.setdefault((guard, kind, id(numbers)), ([], numbers))[0].append(row)
     for (guard, kind, _), (group, numbers) in alike.items():
         codes = {GUARD: _code(guard, guards), KIND: _code(kind, kinds)}
         _write(columns, own, table.count, group, {**numbers, **codes})
-    return Table(table.count, columns, guards, kinds)
+    return NodeTable(table.count, columns, guards, kinds)
 
 
 def _write(
@@ -327,7 +327,7 @@ def _write(
             present[at] = number
 
 
-_Distinct = TypeVar("_Distinct", Guard, HostKind)
+_Distinct = TypeVar("_Distinct", NodeTaints, HostKind)
 
 
 def _code(value: _Distinct, codes: dict[_Distinct, int]) -> int:

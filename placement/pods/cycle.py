@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.allocations.kubernetes_resources import host_class
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.cpuset import mask_of
 from placement.engine.numa.demand import Refusal
-from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, Reservation, Reservations
+from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
 from placement.engine.scoring.order import Order
 from placement.engine.scoring.rule import BEST
 from placement.pods.column_filter import may_fit
@@ -30,7 +30,7 @@ from placement.pods.koordinator.pod import PodRequest
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.selection import NodeSelection
-from placement.pods.node_filter import FilterResult, PodJudge, lacking
+from placement.pods.node_filter import FilterResult, NodeFilter, lacking
 from placement.pods.node_info import NodeInfo
 from placement.pods.numa_fit import Fit
 from placement.pods.snapshot import NodeColumns, NodeMarks
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
         return self.held.keeps is not None and self.held.keeps.restricted
 
 
-class Look(NamedTuple):
+class ReservationMatch(NamedTuple):
     """A result of a look at a node with reservations that a pod may use.
 
     `kept` is the reservation that it would use, if it fits out of one. Of several such nodes, the one with
@@ -61,7 +61,7 @@ class Look(NamedTuple):
     """
 
     result: FilterResult
-    reservations: Reservations = NO_RESERVATIONS
+    reservations: HostReservations = NO_RESERVATIONS
     kept: Kept | None = None
     preference: tuple[int, int] = (0, 0)
 
@@ -75,11 +75,11 @@ class ReservationLooks:
     def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Order) -> None:
         self._request = request
         self._selection = selection
-        self._judge = PodJudge(request, scoring)
-        self._looks: dict[int, dict[tuple[frozenset[str], bool], Look]] = {}
+        self._judge = NodeFilter(request, scoring)
+        self._looks: dict[int, dict[tuple[frozenset[str], bool], ReservationMatch]] = {}
         self._opened: tuple[NodeColumns, NodeColumns] | None = None
 
-    def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> Look:
+    def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> ReservationMatch:
         """Return how a pod stands with a node if it may use the `matched` reservations there.
 
         `required`: the pod must use one. It can use a reservation if the host as a whole has enough with it.
@@ -110,17 +110,17 @@ class ReservationLooks:
             known = self._looks
             self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
 
-    def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> Look:
+    def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> ReservationMatch:
         refusal = self._selection.refusal(node.attributes)
         if refusal is not None:
-            return Look(FilterResult(refusal))
+            return ReservationMatch(FilterResult(refusal))
         lacks = [self._lacks(node, kept) for kept in matched]
         usable = [kept for kept, lack in zip(matched, lacks, strict=True) if lack is None]
         if usable:
             return self._judged(node, usable, required)
         found = [lack for lack in lacks if lack is not None]
         reasons = dict.fromkeys(f"{PREFIX}{reason}" for lack in found for reason in lack.reasons)
-        return Look(FilterResult(replace(found[0], reasons=tuple(reasons))))
+        return ReservationMatch(FilterResult(replace(found[0], reasons=tuple(reasons))))
 
     def _lacks(self, node: NodeInfo, kept: Kept) -> Refusal | None:
         request = self._request
@@ -134,21 +134,24 @@ class ReservationLooks:
             if not (bound and name == "cpu")
         ]
         if short:
-            obstacle = Obstacle(Kind.AMOUNT, host_class(short[0]).name)
+            obstacle = Obstacle(ConditionKind.AMOUNT, host_class(short[0]).name)
             return Refusal(tuple(f"Insufficient {name}" for name in short), obstacle=obstacle)
         opened = node.opened(frozenset({kept.held.consumer}))
         return lacking(opened.offers, opened.free, opened.left, amounts, bound=bound)
 
-    def _judged(self, node: NodeInfo, usable: Sequence[Kept], required: bool) -> Look:
+    def _judged(self, node: NodeInfo, usable: Sequence[Kept], required: bool) -> ReservationMatch:
         """Judge a pod on what a reservation has left, then on the rest of the node if that is allowed."""
         seen = as_seen(node, usable)
         alone = tuple(replace(each, restricted=True) for each in seen)
-        for reservations in (Reservations(alone, required=True), Reservations(seen, required=required)):
+        for reservations in (
+            HostReservations(alone, required=True),
+            HostReservations(seen, required=required),
+        ):
             result = self._judge.judge(node.host, node.totals, reservations)
             if not isinstance(result.answer, Refusal) and result.answer.nominated is not None:
                 kept = usable[result.answer.nominated]
-                return Look(result, reservations, kept, self._preference(kept))
-        return Look(result, reservations)
+                return ReservationMatch(result, reservations, kept, self._preference(kept))
+        return ReservationMatch(result, reservations)
 
     def _preference(self, kept: Kept) -> tuple[int, int]:
         assert kept.held.keeps is not None
@@ -212,7 +215,7 @@ class Ranked(NamedTuple):
     missed: int
     score: int
     fit: Fit
-    reservations: Reservations = NO_RESERVATIONS
+    reservations: HostReservations = NO_RESERVATIONS
     used: RecordedPod | None = None
     opened: NodeInfo | None = None
 
@@ -236,7 +239,7 @@ class Estimates:
         return Estimates(columns.order, columns.marks, fits, missed, highest)
 
 
-class Looked(NamedTuple):
+class Evaluation(NamedTuple):
     """A certain result for nodes: how a pod stands with each, and why it does not fit on some, by name."""
 
     standings: Estimates
@@ -249,8 +252,8 @@ class ShapeRanking:
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
         self._estimates: Estimates | None = None
-        self._looked: Looked | None = None
-        self._judge = PodJudge(shape.request, shape.settings.host_scoring)
+        self._looked: Evaluation | None = None
+        self._judge = NodeFilter(shape.request, shape.settings.host_scoring)
         self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
         self._results: dict[int, FilterResult] = {}
 
@@ -302,7 +305,7 @@ class ShapeRanking:
             # A pod that ignores reservations sees nodes without them.
             seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
             self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
-            self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
+            self._judge = NodeFilter(self.shape.request, self.shape.settings.host_scoring)
 
     @property
     def _ignores(self) -> bool:
@@ -324,7 +327,7 @@ class ShapeRanking:
             some = order[start : start + _AT_ONCE]
             yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
 
-    def _all_looked(self, columns: NodeColumns) -> Looked:
+    def _all_looked(self, columns: NodeColumns) -> Evaluation:
         """Return the results of looks at all these nodes.
 
         Only nodes that changed since the last call are looked at; each result is for the node in `columns`.
@@ -338,9 +341,9 @@ class ShapeRanking:
             kept = {**known.refusals}
             for row in rows:
                 kept.pop(columns.nodes[row].name, None)
-            made = Looked(known.standings.with_rows(columns, rows, part), kept | refusals)
+            made = Evaluation(known.standings.with_rows(columns, rows, part), kept | refusals)
         else:
-            made = Looked(*self._looked_at(columns, np.arange(len(columns.nodes))))
+            made = Evaluation(*self._looked_at(columns, np.arange(len(columns.nodes))))
         if known is None or 2 * len(columns.nodes) > known.standings.marks.count:
             self._looked = made
         return made

@@ -11,9 +11,9 @@ from placement.allocations.kubernetes_resources import CORE_CLASS, host_class
 from placement.engine.domain.explanation import (
     MOST_MISSES,
     Condition,
-    Counted,
+    ConditionKind,
+    CountedUnit,
     Explanation,
-    Kind,
     Miss,
     Obstacle,
     Reason,
@@ -28,8 +28,8 @@ from placement.engine.numa.demand import (
     Distribution,
     ExclusiveLevel,
     NumaPolicy,
+    PodRefused,
     Refusal,
-    Refused,
 )
 from placement.engine.search.shortages import amount
 from placement.pods.column_filter import asked_at
@@ -81,7 +81,7 @@ def _on_amplification(host: Host, request: PodRequest) -> Iterator[str]:
 def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
     try:
         policy = alignment_on(host, request).policy
-    except Refused:
+    except PodRefused:
         return
     distributes = host.state.rules.distribution is Distribution.OVER_ALL
     if distributes and policy is NumaPolicy.SINGLE_NUMA_NODE and demand_on(host, request).cpus is not None:
@@ -108,15 +108,17 @@ def _places(masks: str) -> str:
     return " or ".join(f"NUMA node{'s' * (len(ids) > 1)} {'+'.join(map(str, ids))}" for ids in sets)
 
 
-_FREE_OF_TAINTS = Condition(Kind.TAINTS, "no taint that the pod does not tolerate")
-_NOT_CORDONED = Condition(Kind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),))
+_FREE_OF_TAINTS = Condition(ConditionKind.TAINTS, "no taint that the pod does not tolerate")
+_NOT_CORDONED = Condition(
+    ConditionKind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),)
+)
 
 # Rules about other pods, in the order of the filter; the obstacle names the one that refused.
 _RULES = {
-    Kind.TOPOLOGY_SPREAD: "topology spread",
-    Kind.POD_AFFINITY: "pod affinity",
-    Kind.POD_ANTI_AFFINITY: "pod anti-affinity",
-    Kind.PLACED_ANTI_AFFINITY: "anti-affinity of placed pods",
+    ConditionKind.TOPOLOGY_SPREAD: "topology spread",
+    ConditionKind.POD_AFFINITY: "pod affinity",
+    ConditionKind.POD_ANTI_AFFINITY: "pod anti-affinity",
+    ConditionKind.PLACED_ANTI_AFFINITY: "anti-affinity of placed pods",
 }
 
 
@@ -146,7 +148,7 @@ def _stages(
 ) -> Iterator[Stage]:
     for obstacle, condition in conditions.items():
         passed = came - len(failed.get(obstacle, ()))
-        yield Stage(condition, Counted.NODES, came, passed, passed)
+        yield Stage(condition, CountedUnit.NODES, came, passed, passed)
         came = passed
 
 
@@ -156,19 +158,22 @@ def _stages(
 def _conditions(shape: PodShape, failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Condition]]:
     """Yield what the pod asks for in the order of the filter, and what else nodes failed."""
     yield from _of_selection(shape.selection)
-    yield Obstacle(Kind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
+    yield Obstacle(ConditionKind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
     request = shape.request
     if request is not None:
         for resource, base in request.amounts.items():
             kind = host_class(resource)
-            yield Obstacle(Kind.AMOUNT, kind.name), amount(kind.name, -(-base // kind.unit))
+            yield Obstacle(ConditionKind.AMOUNT, kind.name), amount(kind.name, -(-base // kind.unit))
         for condition, is_stated in _of_policies(request):
             obstacle = Obstacle(condition.kind)
             if is_stated or obstacle in failed:
                 yield obstacle, condition
     yield from _of_rules(failed)
-    if Obstacle(Kind.INVENTORIES) in failed:
-        yield Obstacle(Kind.INVENTORIES), Condition(Kind.INVENTORIES, "inventories as they were imported")
+    if Obstacle(ConditionKind.INVENTORIES) in failed:
+        yield (
+            Obstacle(ConditionKind.INVENTORIES),
+            Condition(ConditionKind.INVENTORIES, "inventories as they were imported"),
+        )
 
 
 def _of_rules(failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Condition]]:
@@ -179,29 +184,44 @@ def _of_rules(failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Conditio
 
 
 def _of_selection(selection: NodeSelection) -> Iterator[tuple[Obstacle, Condition]]:
-    yield Obstacle(Kind.CORDON), _NOT_CORDONED
-    yield Obstacle(Kind.TAINTS), _FREE_OF_TAINTS
+    yield Obstacle(ConditionKind.CORDON), _NOT_CORDONED
+    yield Obstacle(ConditionKind.TAINTS), _FREE_OF_TAINTS
     for key, value in selection.selector:
         label = f"{key}={value}"
-        yield Obstacle(Kind.LABELS, key), Condition(Kind.LABELS, f"label {label}", required=((label,),))
+        yield (
+            Obstacle(ConditionKind.LABELS, key),
+            Condition(ConditionKind.LABELS, f"label {label}", required=((label,),)),
+        )
     if selection.terms is not None:
         terms = tuple(map(str, selection.terms))
         text = f"node affinity: {' or '.join(terms)}"
-        yield Obstacle(Kind.AFFINITY), Condition(Kind.AFFINITY, text, required=(terms,))
+        yield Obstacle(ConditionKind.AFFINITY), Condition(ConditionKind.AFFINITY, text, required=(terms,))
 
 
 def _of_policies(request: PodRequest) -> Iterator[tuple[Condition, bool]]:
     """Yield the conditions beyond amounts, and whether the pod itself states them; otherwise nodes do."""
     need, aligned = request.need, request.numa.policy is not NumaPolicy.NONE
     cpu = host_class("cpu").name
-    yield Condition(Kind.NUMA_POLICY, f"NUMA policy {request.numa.policy}, or none"), aligned
-    yield Condition(Kind.WHOLE_CPUS, "whole CPUs, where nodes give all pods CPUs of their own"), False
-    yield Condition(Kind.AMPLIFIED_CPU, f"room for {cpu} at the ratio of the node", cpu), False
-    yield Condition(Kind.CPU_BINDING, "CPUs that can be bound as pod and node require"), request.bound
-    yield Condition(Kind.NUMA, "NUMA nodes to which the pod can be aligned"), aligned
-    yield Condition(Kind.CPUS, f"{need} free CPUs under the bind policy", CORE_CLASS, need), request.bound
+    yield Condition(ConditionKind.NUMA_POLICY, f"NUMA policy {request.numa.policy}, or none"), aligned
+    yield (
+        Condition(ConditionKind.WHOLE_CPUS, "whole CPUs, where nodes give all pods CPUs of their own"),
+        False,
+    )
+    yield Condition(ConditionKind.AMPLIFIED_CPU, f"room for {cpu} at the ratio of the node", cpu), False
+    yield (
+        Condition(ConditionKind.CPU_BINDING, "CPUs that can be bound as pod and node require"),
+        request.bound,
+    )
+    yield Condition(ConditionKind.NUMA, "NUMA nodes to which the pod can be aligned"), aligned
+    yield (
+        Condition(ConditionKind.CPUS, f"{need} free CPUs under the bind policy", CORE_CLASS, need),
+        request.bound,
+    )
     pool = request.burst_limit
-    yield Condition(Kind.SHARED_POOL, f"a shared pool of {pool} millicores", wanted=pool), pool is not None
+    yield (
+        Condition(ConditionKind.SHARED_POOL, f"a shared pool of {pool} millicores", wanted=pool),
+        pool is not None,
+    )
 
 
 # -- the near misses ------------------------------------------------------------------------------------
@@ -233,7 +253,7 @@ def _miss(
     condition: Condition,
 ) -> Miss:
     unwanted = condition.forbidden
-    if condition.kind is Kind.TAINTS:
+    if condition.kind is ConditionKind.TAINTS:
         unwanted = tuple(map(str, untolerated(node.attributes.taints, selection.tolerations)))
     return Miss(
         node.root_uuid,

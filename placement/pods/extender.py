@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import deadline
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
-from placement.engine.domain.explanation import Kind
+from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
 from placement.pods.documents import PodDocument, namespace_of
@@ -24,7 +24,7 @@ from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import without_unknown_namespaces
 from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.pods.rows import PodAnswer
-from placement.pods.scheduler import Taken
+from placement.pods.scheduler import PlacementResult
 from placement.pods.service import ClaimedElsewhere, Pods
 from placement.pods.writer import Precondition
 from placement.storage.database import utcnow
@@ -178,7 +178,7 @@ class BindAttempt:
             raise Conflict(f"{self._title} is assigned to node {node} already")
         return bool(node)
 
-    def _claimed(self, pod: Mapping[str, Any]) -> Taken:
+    def _claimed(self, pod: Mapping[str, Any]) -> PlacementResult:
         known = without_unknown_namespaces(pod)
         try:
             taken = self._placed(known)
@@ -196,7 +196,7 @@ class BindAttempt:
         ]
         return taken
 
-    def _placed(self, pod: Mapping[str, Any]) -> Taken:
+    def _placed(self, pod: Mapping[str, Any]) -> PlacementResult:
         binding = self._binding
         return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
 
@@ -223,7 +223,7 @@ class BindAttempt:
             raise Conflict(f"{self._title} is another one by now, with uid {uid}, not {self._binding.uid}")
         return pod
 
-    def _settle(self, error: PlacementError, taken: Taken) -> None:
+    def _settle(self, error: PlacementError, taken: PlacementResult) -> None:
         """Raise the error of a failed call unless the pod is on its node, as the call may have succeeded."""
         if isinstance(error, _Overtaken):
             raise error
@@ -421,7 +421,7 @@ def _where_pods_may_have_left(
     if fits:
         return
     others = [
-        (refusal.obstacle.kind is not Kind.AMOUNT, name)
+        (refusal.obstacle.kind is not ConditionKind.AMOUNT, name)
         for name, refusal in refusals.items()
         if refusal.status is RefusalClass.UNSCHEDULABLE and name != nominated
     ]

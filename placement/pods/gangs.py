@@ -18,11 +18,11 @@ from placement.engine.domain.errors import Conflict
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.gang import Gang, Membership, gang_of
-from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_writer import NodeChanged, NodeWriter
-from placement.pods.placing import Placed
+from placement.pods.placing import PlacedPod
 from placement.pods.rows import consumer_of, waits
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
@@ -45,7 +45,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GangStatus:
     """A state of gangs that must be whole together: members with places, the least, and members that wait.
 
     `ends` is when waiting ends for members, including members that left their places to come again.
@@ -77,7 +77,7 @@ class Standing:
 
 def standing_of(
     columns: NodeColumns, gang: Gang, coming: Iterable[Membership | None] = (), gone: Collection[str] = ()
-) -> Standing:
+) -> GangStatus:
     """Return how the gang stands when members come and these consumers are gone."""
     counts: Counter[str] = Counter()
     least: dict[str, int] = {gang.name: gang.least}
@@ -103,7 +103,7 @@ def standing_of(
     for each in coming:
         if each is not None and each.gang in gang.together:
             count(each)
-    return Standing(gang, counts, least, waiting, ends)
+    return GangStatus(gang, counts, least, waiting, ends)
 
 
 def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
@@ -181,8 +181,8 @@ def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dic
 
 
 def standing_with(
-    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
-) -> Standing | None:
+    view: ClusterSnapshot, incoming: PodSpec, place: PlacedPod, known: Sequence[StoredPod]
+) -> GangStatus | None:
     """Return how the gang of a pod stands when the pod has this place; None if it has no gang."""
     if incoming.gang is None or place.recorded.membership is None:
         return None
@@ -190,7 +190,7 @@ def standing_with(
     return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
 
 
-def waiting_there(place: Placed, standing: Standing) -> Placed:
+def waiting_there(place: PlacedPod, standing: GangStatus) -> PlacedPod:
     """Return the place of a pod that waits there for others of its gang."""
     membership = place.recorded.membership
     assert membership is not None

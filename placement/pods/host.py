@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, is_numa_only, numa_class
 from placement.common.pod_identity import canonical_uid
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.alignment import Alignment
 from placement.engine.numa.amounts import NumaAmounts, amplified
@@ -28,8 +28,8 @@ from placement.engine.numa.demand import (
     NumaStrategy,
     PickRules,
     PodDemand,
+    PodRefused,
     RefusalClass,
-    Refused,
 )
 from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
@@ -439,7 +439,7 @@ def demand_on(host: Host, request: PodRequest) -> PodDemand:
 
 
 def alignment_on(host: Host, request: PodRequest) -> Alignment:
-    """Return how a pod is aligned on a host. Raises Refused if their NUMA policies differ.
+    """Return how a pod is aligned on a host. Raises PodRefused if their NUMA policies differ.
 
     Source: koordinator.md, "Effective policy", "NUMA exclusivity".
     """
@@ -452,18 +452,20 @@ def alignment_on(host: Host, request: PodRequest) -> Alignment:
 
 
 def check_whole_cpus(host: Host, request: PodRequest) -> None:
-    """Raise Refused if a host binds every pod and this one does not request whole CPUs.
+    """Raise PodRefused if a host binds every pod and this one does not request whole CPUs.
 
     Source: koordinator.md, "Filter".
     """
     if host.bind.binds_all(request) and request.is_fractional:
-        raise Refused(
-            CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.WHOLE_CPUS)
+        raise PodRefused(
+            CPUS_MUST_BE_INTEGER,
+            status=RefusalClass.UNRESOLVABLE,
+            obstacle=Obstacle(ConditionKind.WHOLE_CPUS),
         )
 
 
 def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
-    """Raise Refused if a host would have to bind CPUs for this pod, but never can.
+    """Raise PodRefused if a host would have to bind CPUs for this pod, but never can.
 
     Source: koordinator.md, "Filter", "Recovery from pods".
     """
@@ -482,5 +484,5 @@ def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
         raise _unbindable(NOT_WHOLE_CORES)
 
 
-def _unbindable(words: str) -> Refused:
-    return Refused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.CPU_BINDING))
+def _unbindable(words: str) -> PodRefused:
+    return PodRefused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.CPU_BINDING))

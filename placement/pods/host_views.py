@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.allocations.statements import lists
-from placement.allocations.statements.lists import Held
+from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import scope
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.pods.node_info import NodeInfo
@@ -41,7 +41,7 @@ class HostView:
     root: TreeMember
     members: Sequence[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
-    held: Sequence[Held]
+    held: Sequence[ListedHolding]
     node: HostedNode | None
     view: NodeView | None
 

@@ -45,11 +45,11 @@ from placement.pods.placing import Unschedulable
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.rows import arrived
 from placement.pods.running_pods import new_arrival, repeated_arrival
-from placement.pods.scheduler import PodScheduler, Refusing, Taken
+from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import Arrival, bearers_of, keeps_off, pod_values
+from placement.pods.writer import PodPlacement, bearers_of, keeps_off, pod_values
 from placement.providers.statements import clusters, providers
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import Faster
@@ -67,7 +67,9 @@ class RepeatedPods:
         self._database = database
         self._cluster_cache = cluster_cache
 
-    def record(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, Taken]:
+    def record(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+    ) -> dict[int, PlacementResult]:
         """Return the outcomes of the pods that were recorded; each other pod must be looked at by itself.
 
         If nothing is known of any of them, the database is not asked. Raises Unavailable.
@@ -80,7 +82,9 @@ class RepeatedPods:
         }
         return patiently(lambda: self._recorded(view, known)) if known else {}
 
-    def _recorded(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, Taken]:
+    def _recorded(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+    ) -> dict[int, PlacementResult]:
         with self._database.write() as transaction:
             arrivals = _repeated(transaction, view, documents)
             pods.update_all(
@@ -90,7 +94,9 @@ class RepeatedPods:
             transaction.records.extend(
                 arrived(view.facts.name, arrival.answer, same) for same, arrival in arrivals.values()
             )
-        return {number: Taken(False, False, arrival.answer) for number, (_, arrival) in arrivals.items()}
+        return {
+            number: PlacementResult(False, False, arrival.answer) for number, (_, arrival) in arrivals.items()
+        }
 
 
 def reported_once(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
@@ -108,12 +114,12 @@ def reported_once(documents: Mapping[int, PodDocument]) -> dict[int, PodDocument
 
 def _repeated(
     transaction: Transaction, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
-) -> dict[int, tuple[StoredPod, Arrival]]:
+) -> dict[int, tuple[StoredPod, PodPlacement]]:
     """Return the pods that stay as they are, each with its row, on locked nodes that are as in the view."""
     roots = {number: view.by_name[document.host].root_id for number, document in documents.items()}
     stamps = nodes.lock(transaction, set(roots.values()), view.facts.id)
     stored = _rows(transaction, view, documents)
-    found: dict[int, tuple[StoredPod, Arrival]] = {}
+    found: dict[int, tuple[StoredPod, PodPlacement]] = {}
     for number, same in stored.items():
         root_id = roots[number]
         if same.root_id != root_id or stamps.get(root_id) != view.nodes[root_id].revision:
@@ -147,7 +153,7 @@ _AT_ONCE = 200
 # So often they are decided together before each comes by itself, or with its gang.
 _TRIES_TOGETHER = 3
 
-PodOutcome = Taken | PlacementError
+PodOutcome = PlacementResult | PlacementError
 """What became of a pod, or why it was refused."""
 
 
@@ -162,7 +168,7 @@ class _Decided:
     before: ClusterSnapshot
     after: ClusterSnapshot
     refusing: Refusing
-    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    arrivals: dict[int, PodPlacement] = field(default_factory=dict)
     refused: dict[int, PlacementError] = field(default_factory=dict)
     freed: list[Waiting] = field(default_factory=list)
 
@@ -186,7 +192,7 @@ class ManyPods:
         writer: NodeWriter,
         ends: ReservationEnds,
         scheduler: PodScheduler,
-        place: Callable[[str, PodDocument], Taken],
+        place: Callable[[str, PodDocument], PlacementResult],
     ) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
@@ -214,7 +220,7 @@ class ManyPods:
             for some in in_portions(documents, _AT_ONCE):
                 self._put(cluster, some, outcomes)
         except Unavailable as error:
-            if not any(isinstance(outcome, Taken) for outcome in outcomes.values()):
+            if not any(isinstance(outcome, PlacementResult) for outcome in outcomes.values()):
                 raise
             outcomes |= {number: error for number in documents if number not in outcomes}
         return [outcomes[number] for number in range(len(manifests))]
@@ -326,7 +332,7 @@ class ManyPods:
         for number, arrival in decided.arrivals.items():
             is_placed = not arrival.document.host
             answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
-            outcomes[number] = Taken(True, is_placed, answer)
+            outcomes[number] = PlacementResult(True, is_placed, answer)
         for number, outcome in outcomes.items():
             if documents[number].host:
                 continue
@@ -430,7 +436,7 @@ class ManyPods:
                 )
                 decided.refused[number] = GangWaits(words)
 
-    def _arrival(self, decided: _Decided, document: PodDocument) -> Arrival:
+    def _arrival(self, decided: _Decided, document: PodDocument) -> PodPlacement:
         if document.host:
             return new_arrival(decided.after, document)
         return self._scheduler.arrival(decided.after, document, decided.refusing)

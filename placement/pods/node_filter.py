@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from placement.allocations.kubernetes_resources import host_class, numa_class
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.alignment import Alignment, favour_idle
 from placement.engine.numa.allocator import Allocation
 from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost
 from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import NumaPolicy, PodDemand, Refusal, Refused
+from placement.engine.numa.demand import NumaPolicy, PodDemand, PodRefused, Refusal
 from placement.engine.numa.host import MISSED, HostTotals, Scorer, host_scorer, missed, score_on_numa_nodes
-from placement.engine.numa.reservations import NO_RESERVATIONS, Reservations
+from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations
 from placement.engine.scoring.order import POD_SCORING, Order
 from placement.pods.host import PODS_CLASS, Host, NodeOffers, Place, alignment_on, demand_on
 from placement.pods.koordinator.pod import PodRequest
@@ -38,7 +38,7 @@ def rate_host(
     request: PodRequest,
     answer: Fit | Refusal,
     scoring: Order,
-    reservations: Reservations = NO_RESERVATIONS,
+    reservations: HostReservations = NO_RESERVATIONS,
 ) -> Rating:
     """Return the rating of a host from its answer to a pod: a score of 0 if the pod cannot go there.
 
@@ -56,7 +56,7 @@ def rate_host(
         if not isolates and not is_aligned:
             return Rating(host_scorer(host.state, demand, scoring))
         allocation = answer.designated or try_allocate(host, demand, alignment, answer, reservations)
-    except Refused:
+    except PodRefused:
         return Rating(worst)
     return Rating(
         _rate_aligned(host, demand, alignment, allocation, scoring)
@@ -112,7 +112,7 @@ def lacking(
     lacks = list(_lacking(offers, free, left, requests, bound))
     if not lacks:
         return None
-    return Refusal(tuple(words for _, words in lacks), obstacle=Obstacle(Kind.AMOUNT, lacks[0][0]))
+    return Refusal(tuple(words for _, words in lacks), obstacle=Obstacle(ConditionKind.AMOUNT, lacks[0][0]))
 
 
 def _lacking(
@@ -182,7 +182,7 @@ class _HostResult(NamedTuple):
     rating: Rating
 
 
-class PodJudge:
+class NodeFilter:
     """The filter and score phases for one pod; its request is None if it requests nothing.
 
     Equal hosts are evaluated once; only what depends on their totals is evaluated for each.
@@ -195,7 +195,7 @@ class PodJudge:
         self._host_results: dict[Host, _HostResult] = {}
 
     def judge(
-        self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS
+        self, host: Host, totals: HostTotals, reservations: HostReservations = NO_RESERVATIONS
     ) -> FilterResult:
         """Return whether the pod can go to a host with these totals, and how well the host suits it."""
         if self._request is None:
@@ -210,7 +210,7 @@ class PodJudge:
             self._host_results[host] = found
         return _filter_result(host, totals, reservations, found)
 
-    def _host_result(self, request: PodRequest, host: Host, reservations: Reservations) -> _HostResult:
+    def _host_result(self, request: PodRequest, host: Host, reservations: HostReservations) -> _HostResult:
         demand, at_once = demand_on(host, request), screen_host(host, request)
         answer = at_once or fit_host(host, request, reservations)
         rating = rate_host(host, request, answer, self._scoring, reservations)
@@ -218,12 +218,12 @@ class PodJudge:
 
 
 def _filter_result(
-    host: Host, totals: HostTotals, reservations: Reservations, found: _HostResult
+    host: Host, totals: HostTotals, reservations: HostReservations, found: _HostResult
 ) -> FilterResult:
     answer = found.answer
     if found.at_once is None:
         try:
             check_amplified(host, totals, found.demand, reservations)
-        except Refused as refused:
+        except PodRefused as refused:
             return FilterResult(refused.refusal)
     return FilterResult(answer, found.rating.scorer(totals), found.rating.missed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
 from placement.pods.accounts import NodeAllocations, accounts_with, beyond_offers, counted, holders, shrunk
 from placement.pods.koordinator.node import NodeImport
@@ -299,7 +299,7 @@ class NodeImporting:
             "providers_changed": len(each.change.changed),
             "providers_deleted": len(each.change.deleted),
         }
-        self._transaction.record(action, Kind.NODE, f"{self._cluster.name}/{each.name}", after=after)
+        self._transaction.record(action, TargetKind.NODE, f"{self._cluster.name}/{each.name}", after=after)
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:

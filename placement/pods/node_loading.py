@@ -32,7 +32,7 @@ from placement.storage.node_parts import HostRecord, NodeParts, NodeRow, PodRow
 # What nodes as a whole have left, by their inventories and by the holders on them.
 
 
-class WhatIsLeft:
+class RemainingCapacity:
     """A memory of what nodes have left as a whole; like nodes without holders share an entry."""
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ class NodeLoader:
         for record in parts.records:
             records[record.root_id].append(record)
         others = _others(cluster, parts)
-        left = WhatIsLeft()
+        left = RemainingCapacity()
         states = {}
         for row in parts.nodes:
             description = descriptions.get(row.root_id)

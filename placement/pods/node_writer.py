@@ -12,9 +12,9 @@ from functools import cached_property
 
 from placement.allocations.replacement import changes_of
 from placement.allocations.statements import allocations, consumers
-from placement.allocations.statements.allocations import Held
+from placement.allocations.statements.allocations import HeldAllocation
 from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict
 from placement.pods.accounts import NodeAllocations
 from placement.pods.host import Place
@@ -233,7 +233,7 @@ class _Writing:
                     Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
                 )
                 self._transaction.record(
-                    action, Kind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
+                    action, TargetKind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
                 )
 
     def _write_shares(self, existing: set[str], class_ids: ClassIds) -> None:
@@ -282,6 +282,8 @@ class _Places:
         self._classes = class_ids(transaction, {place.resource_class for _, place in places})
         self.nodes = {id_: uuids[uuid][0].place.node_id for uuid, id_ in held.items()}
 
-    def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> Held:
+    def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> HeldAllocation:
         """Return what a consumer holds of a node, by ids."""
-        return Held(consumer, self._ids[change, place.path], self._classes[place.resource_class], amount)
+        return HeldAllocation(
+            consumer, self._ids[change, place.path], self._classes[place.resource_class], amount
+        )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.alignment import Alignment, choose_affinity
 from placement.engine.numa.allocator import Allocation, allocate_designated
 from placement.engine.numa.amounts import NumaAmounts, bound_cost, host_cpu_requested
@@ -18,12 +18,12 @@ from placement.engine.numa.demand import (
     ExclusiveLevel,
     NumaPolicy,
     PodDemand,
+    PodRefused,
     Refusal,
-    Refused,
 )
 from placement.engine.numa.hints import Fits
 from placement.engine.numa.host import FACE_VALUE, Holding, HostState, HostTotals
-from placement.engine.numa.reservations import NO_RESERVATIONS, Placing, Reservation, Reservations
+from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations, Reservation, ReservedPlacing
 from placement.pods.host import Host, alignment_on, check_binding, check_whole_cpus, demand_on
 from placement.pods.koordinator.annotations import (
     NOTHING_GIVEN,
@@ -49,13 +49,13 @@ def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
 def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
     """Return the NUMA node with the smallest, or by strategy the largest, LS pool that covers the limit.
 
-    Raises Refused if there is none. Source: koordinator.md, "ConstrainedBurst".
+    Raises PodRefused if there is none. Source: koordinator.md, "ConstrainedBurst".
     """
     sign = 1 if host.rules.fullest_first else -1
     sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))
     chosen = min(sizes, default=None)
     if chosen is None:
-        raise Refused(POOLS_TOO_SMALL, obstacle=Obstacle(Kind.SHARED_POOL))
+        raise PodRefused(POOLS_TOO_SMALL, obstacle=Obstacle(ConditionKind.SHARED_POOL))
     return chosen[1]
 
 
@@ -89,7 +89,7 @@ def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
         if request.designated is not None:
             return Fit(designated=_designated(host, request.designated, demand_on(host, request)))
         check_whole_cpus(host, request)
-    except Refused as refused:
+    except PodRefused as refused:
         return refused.refusal
     return None
 
@@ -97,7 +97,7 @@ def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
 def fit_host(
     host: Host,
     request: PodRequest,
-    reservations: Reservations = NO_RESERVATIONS,
+    reservations: HostReservations = NO_RESERVATIONS,
 ) -> Fit | Refusal:
     """Return whether a host has the CPUs and NUMA amounts for a pod; the host's totals are not looked at.
 
@@ -108,7 +108,7 @@ def fit_host(
     try:
         demand, alignment = demand_on(host, request), alignment_on(host, request)
         check_binding(host, request, demand)
-        placing = Placing(host.state, demand, reservations)
+        placing = ReservedPlacing(host.state, demand, reservations)
         limit = request.burst_limit if demand.cpus is None else None
         affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
@@ -122,15 +122,15 @@ def fit_host(
             nominated = 0
         if limit is not None:
             choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
-    except Refused as refused:
+    except PodRefused as refused:
         return refused.refusal
     return Fit(affinity, nominated=nominated)
 
 
 def check_amplified(
-    host: Host, totals: HostTotals, demand: PodDemand, reservations: Reservations = NO_RESERVATIONS
+    host: Host, totals: HostTotals, demand: PodDemand, reservations: HostReservations = NO_RESERVATIONS
 ) -> None:
-    """Raise Refused if an amplified host has too little CPU, where bound CPUs cost the ratio.
+    """Raise PodRefused if an amplified host has too little CPU, where bound CPUs cost the ratio.
 
     CPUs that the pod may take out of reservations are returned first.
     Source: koordinator.md, "CPU amplification".
@@ -144,10 +144,10 @@ def check_amplified(
         totals.requested.get("cpu", 0) - milli_back, host.state.use.held.bit_count() - cpus_back, ratio
     )
     if cost > totals.allocatable.get("cpu", 0) - requested:
-        raise Refused(AMPLIFIED, obstacle=Obstacle(Kind.AMPLIFIED_CPU))
+        raise PodRefused(AMPLIFIED, obstacle=Obstacle(ConditionKind.AMPLIFIED_CPU))
 
 
-def _returned(reservations: Reservations) -> tuple[int, int]:
+def _returned(reservations: HostReservations) -> tuple[int, int]:
     """Return the CPUs and the millicores of the host as a whole that reservations give back to a pod."""
     return max(map(_size, reservations.matched), default=(0, 0))
 
@@ -161,16 +161,18 @@ def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Alloca
     return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
 
 
-def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> int | None:
-    """Try a strict policy; otherwise count, as any free CPU is good enough. Raises Refused."""
+def _explore_free_cpus(
+    cpus: CpuDemand, placing: ReservedPlacing, reservations: HostReservations
+) -> int | None:
+    """Try a strict policy; otherwise count, as any free CPU is good enough. Raises PodRefused."""
     if cpus.strict or reservations != NO_RESERVATIONS:
         return placing.explore(None).reservation
     if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
-        raise Refused(NOT_ENOUGH_CPUS)
+        raise PodRefused(NOT_ENOUGH_CPUS)
     return None
 
 
-def _covering(host: Host, limit: int, placing: Placing) -> Fits:
+def _covering(host: Host, limit: int, placing: ReservedPlacing) -> Fits:
     """Return a check that a pod fits on NUMA nodes, one of them with a shared pool that covers its limit."""
     return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
 
@@ -215,11 +217,11 @@ def allocate_on_host(
     host: Host,
     request: PodRequest | None,
     fit: Fit,
-    reservations: Reservations = NO_RESERVATIONS,
+    reservations: HostReservations = NO_RESERVATIONS,
 ) -> PodAllocation:
     """Return what a pod gets on a host on which it fits; nothing if nothing has to be remembered.
 
-    Raises Refused if it does not fit after all. Source: koordinator.md, "Reserve".
+    Raises PodRefused if it does not fit after all. Source: koordinator.md, "Reserve".
     """
     if request is None:
         return PodAllocation()
@@ -233,14 +235,14 @@ def allocate_on_host(
 
 
 def try_allocate(
-    host: Host, demand: PodDemand, alignment: Alignment, fit: Fit, reservations: Reservations
+    host: Host, demand: PodDemand, alignment: Alignment, fit: Fit, reservations: HostReservations
 ) -> Allocation:
-    """Return the allocation of the pod, and nothing to write about it. Raises Refused."""
+    """Return the allocation of the pod, and nothing to write about it. Raises PodRefused."""
     if alignment.policy is NumaPolicy.NONE and demand.cpus is None:
         return Allocation()
     if reservations.nominated is None:
         reservations = replace(reservations, nominated=fit.nominated)
-    placing = Placing(host.state, demand, reservations)
+    placing = ReservedPlacing(host.state, demand, reservations)
     affinity = fit.affinity
     if alignment.policy is NumaPolicy.BEST_EFFORT and affinity is None:
         affinity = choose_affinity(placing.widest_allocator, alignment, placing.fits)

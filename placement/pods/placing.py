@@ -16,14 +16,14 @@ from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
 from placement.engine.domain.explanation import Explanation
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import Refusal, Refused
+from placement.engine.numa.demand import PodRefused, Refusal
 from placement.pods.cycle import PodShape, Ranked
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod, remarks_on
 from placement.pods.host import foreign_cpus, ledger_of
 from placement.pods.host_pools import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
 from placement.pods.koordinator.gang import Membership
-from placement.pods.koordinator.pod import PodImport, reading_of
+from placement.pods.koordinator.pod import PodSpec, reading_of
 from placement.pods.koordinator.records import RecordedPod, pool_class
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import NO_AFFINITY
@@ -36,7 +36,7 @@ from placement.pods.statements.pods import PodHead, StoredPod
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedPod:
     """A pod on a node: its record, the answer about it, and the reservation that it takes from."""
 
     state: NodeInfo
@@ -45,8 +45,8 @@ class Placed:
     used: RecordedPod | None = None
 
 
-def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
-    """Return what the pod gets on the node. Raises Refused if it does not fit after all.
+def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PlacedPod:
+    """Return what the pod gets on the node. Raises PodRefused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
     """
@@ -76,10 +76,10 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
     answer = replace(answer, node=state.name, resource_provider=state.root_uuid)
     answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
-    return Placed(state, recorded, answer if used is None else using(answer, used), used)
+    return PlacedPod(state, recorded, answer if used is None else using(answer, used), used)
 
 
-def _membership(incoming: PodImport) -> Membership | None:
+def _membership(incoming: PodSpec) -> Membership | None:
     return None if incoming.gang is None else Membership(incoming.gang.name, incoming.gang.least)
 
 
@@ -103,20 +103,20 @@ def as_of_now(
 
 def best_place(
     best_first: Iterable[Ranked],
-    incoming: PodImport,
+    incoming: PodSpec,
     document: PodDocument,
     unplaced: dict[str, Refusal],
-) -> Placed | None:
+) -> PlacedPod | None:
     """Return the pod on the best node that takes it, or None; `unplaced`: refusals where it seemed to fit."""
     for ranked in best_first:
         try:
             return placed(ranked, incoming, document)
-        except Refused as refused:
+        except PodRefused as refused:
             unplaced[ranked.node.name] = refused.refusal
     return None
 
 
-def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: SchedulerSettings) -> bool:
+def asks_for_the_same(stored: StoredPod, incoming: PodSpec, settings: SchedulerSettings) -> bool:
     """Return whether a pod has the demands with which it got its place."""
     manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
     try:
@@ -163,7 +163,7 @@ _MOST_EQUALS = 64
 _LOSS_LASTS_SECONDS = 1.0
 
 
-class Contention:
+class ActivePlacements:
     """The nodes on which this process is placing pods, and whether other processes do; threads share it."""
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ class Preview:
     `columns` are the nodes that were looked at.
     """
 
-    places: Sequence[Placed]
+    places: Sequence[PlacedPod]
     fitting: int
     refusals: Mapping[str, Refusal]
     warnings: tuple[str, ...]

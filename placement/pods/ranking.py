@@ -13,10 +13,10 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.demand import Refusal
-from placement.engine.numa.reservations import NO_MATCH, PREFIX, Reservations
+from placement.engine.numa.reservations import NO_MATCH, PREFIX, HostReservations
 from placement.engine.scoring.rule import BEST
-from placement.pods.cycle import Estimates, Look, PodShape, Ranked, ShapeRanking, as_seen, kept_on
-from placement.pods.koordinator.pod import PodImport
+from placement.pods.cycle import Estimates, PodShape, Ranked, ReservationMatch, ShapeRanking, as_seen, kept_on
+from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import PodRules, WeightedTerm
 from placement.pods.node_info import NodeInfo
@@ -50,7 +50,7 @@ class ReservationRanking:
     def __init__(
         self,
         ranking: ShapeRanking,
-        incoming: PodImport,
+        incoming: PodSpec,
         document: Mapping[str, Any],
         nodes: Sequence[str],
         now: datetime.datetime,
@@ -109,7 +109,7 @@ class ReservationRanking:
                 fits[row], missed[row], scores[row] = True, USES_RESERVATION, look.result.score
         return replace(found, fits=fits, missed=missed, highest=scores)
 
-    def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Look]]:
+    def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, ReservationMatch]]:
         """Yield the nodes with reservations that the pod may use, and how it fits with these."""
         nodes, required = columns.by_name, self._affinity is not None
         for name in self._nodes:
@@ -126,13 +126,13 @@ class ReservationRanking:
         return self._affinity is None or self._affinity.accepts(reservation.name, terms.labels)
 
 
-def _key(node: NodeInfo, look: Look) -> tuple[int, int, int, int, str]:
+def _key(node: NodeInfo, look: ReservationMatch) -> tuple[int, int, int, int, str]:
     """Return the sort key of a node on which a pod uses a reservation: the lowest comes first."""
     order, fill = look.preference
     return order, look.result.missed, fill, -look.result.score, node.name
 
 
-def _ranked(node: NodeInfo, look: Look) -> Ranked:
+def _ranked(node: NodeInfo, look: ReservationMatch) -> Ranked:
     result, used = look.result, look.kept
     assert used is not None
     assert isinstance(result.answer, Fit)
@@ -173,7 +173,7 @@ def _ignoring(node: NodeInfo, ranked: Ranked) -> Ranked:
     """Return the node with its reservations, after it was ranked as if nothing were reserved there."""
     if node is ranked.node:
         return ranked
-    everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
+    everything = HostReservations(as_seen(node, kept_on(node)), ignored=True)
     return ranked._replace(node=node, reservations=everything, opened=ranked.node)
 
 

@@ -27,7 +27,7 @@ from placement.http.described import EMPTY, JSON_OR_YAML, Operation, Parameter, 
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
 from placement.http.responses import empty_response, error_document, json_response, list_response, status_of
-from placement.pods.clusters import Described
+from placement.pods.clusters import NodeDocuments
 from placement.pods.koordinator.lists import (
     node_manifests,
     nodes_manifests,
@@ -55,21 +55,21 @@ from placement.pods.schemas import (
     PODS,
     PREVIEW,
     RESERVATION,
-    Clusters,
-    ClusterSettings,
-    ClusterShown,
-    Node,
-    NodeImported,
-    Nodes,
-    NodesImported,
-    Pod,
-    PodError,
-    Pods,
-    PodsTaken,
-    PodTranslation,
-    Preview,
-    Reservation,
-    Reservations,
+    ClusterSettingsSchema,
+    ClusterShownSchema,
+    ClustersSchema,
+    NodeImportedSchema,
+    NodeSchema,
+    NodesImportedSchema,
+    NodesSchema,
+    PodErrorSchema,
+    PodSchema,
+    PodsSchema,
+    PodsTakenSchema,
+    PodTranslationSchema,
+    PreviewSchema,
+    ReservationSchema,
+    ReservationsSchema,
 )
 from placement.pods.writer import Precondition
 
@@ -105,7 +105,7 @@ _PRECONDITION = (
     "GET",
     f"{_RULE}list",
     gives_json=True,
-    described=Operation({200: Pods}, query=_FILTERS),
+    described=Operation({200: PodsSchema}, query=_FILTERS),
 )
 def list_pods(cluster: str) -> Response:
     """List pods by namespace, node and QoS class, page by page."""
@@ -124,7 +124,7 @@ def list_pods(cluster: str) -> Response:
     _ALL,
     "POST",
     f"{_RULE}update",
-    described=Operation({200: PodsTaken}, errors=[409], body=PODS, body_types=JSON_OR_YAML),
+    described=Operation({200: PodsTakenSchema}, errors=[409], body=PODS, body_types=JSON_OR_YAML),
 )
 def post(cluster: str) -> Response:
     """Place many pods, or record where they run, as a List or several documents.
@@ -147,7 +147,7 @@ def _outcome(cluster: str, pod: Mapping[str, Any], outcome: PodOutcome) -> dict[
     return {**who, "status": 201 if outcome.is_new else 200, "pod": pod_body(cluster, outcome.answer)}
 
 
-@route(pods_blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: Pod}))
+@route(pods_blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: PodSchema}))
 def show_pod(cluster: str, namespace: str, name: str) -> Response:
     """Show one pod with its place and what it was given."""
     return json_response(pod_body(cluster, use_cases().pods.get(cluster, namespace, name)))
@@ -159,7 +159,11 @@ def show_pod(cluster: str, namespace: str, name: str) -> Response:
     "PUT",
     f"{_RULE}update",
     described=Operation(
-        {200: Pod, 201: Pod}, errors=[409], error=PodError, body=POD, body_types=JSON_OR_YAML
+        {200: PodSchema, 201: PodSchema},
+        errors=[409],
+        error=PodErrorSchema,
+        body=POD,
+        body_types=JSON_OR_YAML,
     ),
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
@@ -192,7 +196,7 @@ def delete_pod(cluster: str, namespace: str, name: str) -> Response:
     f"{_RULE}preview",
     gives_json=True,
     reads=True,
-    described=Operation({200: Preview}, errors=[409], body=PREVIEW, body_types=JSON_OR_YAML),
+    described=Operation({200: PreviewSchema}, errors=[409], body=PREVIEW, body_types=JSON_OR_YAML),
 )
 def preview(cluster: str) -> Response:
     """Show where a pod would go, best first, and why not elsewhere; claims nothing."""
@@ -207,7 +211,7 @@ def preview(cluster: str) -> Response:
     f"{_RULE}translate",
     gives_json=True,
     reads=True,
-    described=Operation({200: PodTranslation}, body=PREVIEW, body_types=JSON_OR_YAML),
+    described=Operation({200: PodTranslationSchema}, body=PREVIEW, body_types=JSON_OR_YAML),
 )
 def translation(cluster: str) -> Response:
     """Translate a pod to queries for allocation candidates."""
@@ -260,7 +264,7 @@ _RESERVATIONS_FILTERS = (
     "GET",
     f"{_RESERVATIONS_RULE}list",
     gives_json=True,
-    described=Operation({200: Reservations}, query=_RESERVATIONS_FILTERS),
+    described=Operation({200: ReservationsSchema}, query=_RESERVATIONS_FILTERS),
 )
 def list_reservations(cluster: str) -> Response:
     """List reservations by node, page by page, also the ones that are over."""
@@ -277,7 +281,7 @@ def list_reservations(cluster: str) -> Response:
     "GET",
     f"{_RESERVATIONS_RULE}show",
     gives_json=True,
-    described=Operation({200: Reservation}),
+    described=Operation({200: ReservationSchema}),
 )
 def show_reservation(cluster: str, name: str) -> Response:
     """Show one reservation with its place, what it has left, and the pods that use it."""
@@ -290,9 +294,9 @@ def show_reservation(cluster: str, name: str) -> Response:
     "PUT",
     f"{_RESERVATIONS_RULE}update",
     described=Operation(
-        {200: Reservation, 201: Reservation},
+        {200: ReservationSchema, 201: ReservationSchema},
         errors=[409],
-        error=PodError,
+        error=PodErrorSchema,
         body=RESERVATION,
         body_types=JSON_OR_YAML,
     ),
@@ -334,7 +338,7 @@ _CLUSTERS_RULE = "placement:clusters:"
     f"{_CLUSTERS_RULE}list",
     gives_json=True,
     own_only=True,
-    described=Operation({200: Clusters}),
+    described=Operation({200: ClustersSchema}),
 )
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
@@ -349,7 +353,7 @@ def list_clusters() -> Response:
     "GET",
     f"{_CLUSTERS_RULE}show",
     gives_json=True,
-    described=Operation({200: ClusterShown}),
+    described=Operation({200: ClusterShownSchema}),
 )
 def show_cluster(cluster: str) -> Response:
     """Show one cluster."""
@@ -362,9 +366,9 @@ def show_cluster(cluster: str) -> Response:
     "PUT",
     f"{_CLUSTERS_RULE}update",
     described=Operation(
-        {200: ClusterShown, 201: ClusterShown},
+        {200: ClusterShownSchema, 201: ClusterShownSchema},
         errors=[409],
-        body=ClusterSettings,
+        body=ClusterSettingsSchema,
         body_required=False,
     ),
 )
@@ -396,7 +400,7 @@ def delete_cluster(cluster: str) -> Response:
     "GET",
     f"{_CLUSTERS_RULE}nodes:list",
     gives_json=True,
-    described=Operation({200: Nodes}),
+    described=Operation({200: NodesSchema}),
 )
 def nodes(cluster: str) -> Response:
     """List the nodes of a cluster."""
@@ -410,7 +414,7 @@ def nodes(cluster: str) -> Response:
     "GET",
     f"{_CLUSTERS_RULE}nodes:show",
     gives_json=True,
-    described=Operation({200: Node}),
+    described=Operation({200: NodeSchema}),
 )
 def show_node(cluster: str, node: str) -> Response:
     """Show one node with its tree, capacity and use."""
@@ -423,7 +427,7 @@ def show_node(cluster: str, node: str) -> Response:
     "PUT",
     f"{_CLUSTERS_RULE}nodes:update",
     described=Operation(
-        {200: NodeImported, 201: NodeImported},
+        {200: NodeImportedSchema, 201: NodeImportedSchema},
         errors=[409],
         body=NODE_AND_TOPOLOGY,
         body_types=JSON_OR_YAML,
@@ -442,7 +446,9 @@ def put_node(cluster: str, node: str) -> Response:
     _NODES,
     "POST",
     f"{_CLUSTERS_RULE}nodes:update",
-    described=Operation({200: NodesImported}, errors=[409], body=NODE_AND_TOPOLOGY, body_types=JSON_OR_YAML),
+    described=Operation(
+        {200: NodesImportedSchema}, errors=[409], body=NODE_AND_TOPOLOGY, body_types=JSON_OR_YAML
+    ),
 )
 def post_nodes(cluster: str) -> Response:
     """Import many Nodes with their NodeResourceTopologies, as a List or several documents.
@@ -451,7 +457,7 @@ def post_nodes(cluster: str) -> Response:
     manifests that were imported last are not looked at again.
     """
     described = [
-        Described(name, each.node, each.topology)
+        NodeDocuments(name, each.node, each.topology)
         for name, each in nodes_manifests(manifests(MOST_MANIFESTS)).items()
     ]
     outcomes = use_cases().nodes.put_all(cluster, described)

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from placement.common.manifest import Field, Report
+from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
-from placement.engine.domain.audit import Action, Kind, Record
+from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.annotations import ResourceSpec
 from placement.pods.koordinator.gang import Membership, gang_of
-from placement.pods.koordinator.pod import PodImport
+from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
 from placement.pods.numa_fit import PodAllocation
@@ -89,7 +89,7 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
 
 
 def scheduled_answer(
-    incoming: PodImport,
+    incoming: PodSpec,
     recorded: RecordedPod,
     allocation: PodAllocation,
     score: int,
@@ -315,7 +315,7 @@ def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> 
     """Return a pod with the labels, the affinity and the gang of its manifest, whatever these are."""
     if pod.keeps is not None:
         return pod
-    found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
+    found = pod_labels(Field("metadata", {"labels": labels}, ManifestReport(), soft=True))
     gang = gang_of({"metadata": {"labels": labels, "annotations": annotations}}, pod.namespace)
     return replace(
         pod,
@@ -345,13 +345,13 @@ def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> R
 _POD_AUDIT_TOLD = ("uid", "node", "qos", "cpuset", "phase")
 
 
-def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) -> Record:
+def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) -> AuditRecord:
     """Return the record of a pod that came or was reported; `before` is its row, if it had one.
 
     A pod that has ended is no consumer any more; what it held has a record of its own.
     """
     told = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
-    return Record(
+    return AuditRecord(
         Action.CREATE if before is None else Action.UPDATE,
         *_named(cluster, answer.namespace, answer.name),
         before=None if before is None else _described(before),
@@ -360,19 +360,21 @@ def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) ->
     )
 
 
-def changed(cluster: str, pod: StoredPod, **after: Any) -> Record:
+def changed(cluster: str, pod: StoredPod, **after: Any) -> AuditRecord:
     """Return the record of a stored pod or reservation in which something changed."""
     named = _named(cluster, pod.namespace, pod.name)
-    return Record(Action.UPDATE, *named, after=after, consumer=consumer_of(pod) or None)
+    return AuditRecord(Action.UPDATE, *named, after=after, consumer=consumer_of(pod) or None)
 
 
-def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> Record:
+def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> AuditRecord:
     """Return the record of a reservation that is over, and no consumer; what it held has its own record."""
     named = _named(cluster, reservation.namespace, reservation.name)
-    return Record(Action.UPDATE, *named, after={"phase": phase, "remark": remark})
+    return AuditRecord(Action.UPDATE, *named, after={"phase": phase, "remark": remark})
 
 
-def came_and_left(cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer | None) -> Iterator[Record]:
+def came_and_left(
+    cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer | None
+) -> Iterator[AuditRecord]:
     """Yield records of pods that left for good, and of the pod that came, which may have been here before."""
     before = None
     for pod in leaving:
@@ -380,15 +382,17 @@ def came_and_left(cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer 
             before = pod
         else:
             named = _named(cluster, pod.namespace, pod.name)
-            yield Record(Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None)
+            yield AuditRecord(
+                Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None
+            )
     if answer is not None:
         yield arrived(cluster, answer, before)
 
 
-def _named(cluster: str, namespace: str, name: str) -> tuple[Kind, str]:
+def _named(cluster: str, namespace: str, name: str) -> tuple[TargetKind, str]:
     if namespace == RESERVED:
-        return Kind.RESERVATION, f"{cluster}/{name}"
-    return Kind.POD, f"{cluster}/{namespace}/{name}"
+        return TargetKind.RESERVATION, f"{cluster}/{name}"
+    return TargetKind.POD, f"{cluster}/{namespace}/{name}"
 
 
 def _described(pod: StoredPod) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from placement.common.manifest import Field, Report
+from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpuset import format_cpu_list
@@ -39,7 +39,7 @@ from placement.pods.reservation_ends import ending
 from placement.pods.rows import PodAnswer, answer_of, arrived
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import Arrival, PodKey, PodWriting, pod_values
+from placement.pods.writer import PodKey, PodPlacement, PodWriting, pod_values
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
@@ -83,12 +83,12 @@ class Recording:
         return _host(self.view, self.document).root_id
 
 
-def new_arrival(view: ClusterSnapshot, document: PodDocument) -> Arrival:
+def new_arrival(view: ClusterSnapshot, document: PodDocument) -> PodPlacement:
     """Return the arrival of a pod that is not known yet. Raises ManifestError, BadRequest."""
     return _arrival(view.facts, document, None, _host(view, document))
 
 
-def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> Arrival | None:
+def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> PodPlacement | None:
     """Return the arrival of a pod reported on the node of its row; None if its record there changes.
 
     Raises ManifestError, BadRequest.
@@ -107,7 +107,7 @@ def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:
 
 def _arrival(
     facts: ClusterFacts, document: PodDocument, same: StoredPod | None, state: NodeInfo | None
-) -> Arrival:
+) -> PodPlacement:
     running = import_running_pod(
         document.manifest,
         facts.settings,
@@ -126,7 +126,7 @@ def _arrival(
         warnings=running.warnings,
     )
     if state is None:
-        return Arrival(document, answer)
+        return PodPlacement(document, answer)
     running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
@@ -147,7 +147,7 @@ def _arrival(
     answer = as_of_now(answer, state, present, recorded)
     used = (each for each in state.reservations if each.consumer == recorded.reservation)
     ends = ending(next(used, None), state, document)
-    return Arrival(document, answer, state.root_id, recorded, ends)
+    return PodPlacement(document, answer, state.root_id, recorded, ends)
 
 
 def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
@@ -187,7 +187,7 @@ def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedP
 
 def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
     """Return the consumer of the reservation that the pod says it takes from, if it is there for the pod."""
-    metadata = Field("Pod", document.manifest, Report(), soft=True).member("metadata")
+    metadata = Field("Pod", document.manifest, ManifestReport(), soft=True).member("metadata")
     allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
     uid = canonical_uid(allocated.member("uid").text() or "")
     for each in state.reservations:

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from placement.allocations.statements.allocations import Amount
+from placement.allocations.statements.allocations import InventoryAmount
 from placement.common.manifest import ManifestError
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.demand import Refusal
 from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterCache, ClusterSnapshot
@@ -22,12 +22,12 @@ from placement.pods.cycle import PodShape, ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.gangs import GangWaits, Waiting, overdue, rows_of, standing_with, waiting_there
-from placement.pods.koordinator.pod import PodImport, import_pod, reading_of
+from placement.pods.koordinator.pod import PodSpec, import_pod, reading_of
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_writer import NodeChanged, NodeRefused, NodeWriter, PodAttributes, ProviderGone
 from placement.pods.placing import (
-    Contention,
-    Placed,
+    ActivePlacements,
+    PlacedPod,
     Unschedulable,
     asks_for_the_same,
     best_place,
@@ -39,8 +39,8 @@ from placement.pods.reservation_ends import due_on, ending
 from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
-from placement.pods.statements.pods import PodArrival, StoredPod
-from placement.pods.writer import Arrival, PodKey, PodWriting, pod_values
+from placement.pods.statements.pods import PodInsert, StoredPod
+from placement.pods.writer import PodKey, PodPlacement, PodWriting, pod_values
 from placement.providers.statements import clusters
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, Transaction, utcnow
@@ -62,7 +62,7 @@ class Arrived(NamedTuple):
 
 
 def place_at_once(
-    database: Database, view: ClusterSnapshot, arrival: Arrival, attributes: PodAttributes
+    database: Database, view: ClusterSnapshot, arrival: PodPlacement, attributes: PodAttributes
 ) -> Arrived | None:
     """Write a pod to its node if no pod of its name or uid exists and the node is as it was in the view.
 
@@ -80,7 +80,7 @@ def place_at_once(
     places = after.accounts.shares[recorded.consumer]
     uuids = {path: before.identity.uuid(path) for path in {"", *(place.path for place in places)}}
     now = utcnow()
-    wanted = PodArrival(
+    wanted = PodInsert(
         cluster_id=before.cluster_id,
         values=pod_values(arrival, before.id),
         consumer=attributes.pod(recorded.consumer, recorded.namespace),
@@ -89,7 +89,7 @@ def place_at_once(
         used_below=before.due,
         providers=sorted(uuids.values()),
         amounts=[
-            Amount(recorded.consumer, uuids[place.path], place.resource_class, amount)
+            InventoryAmount(recorded.consumer, uuids[place.path], place.resource_class, amount)
             for place, amount in places.items()
         ],
         levels={
@@ -119,11 +119,12 @@ def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllo
 
 
 INVENTORIES_DIFFER = Refusal(
-    ("node(s) have inventories that differ from the imported node",), obstacle=Obstacle(Kind.INVENTORIES)
+    ("node(s) have inventories that differ from the imported node",),
+    obstacle=Obstacle(ConditionKind.INVENTORIES),
 )
 
 
-class Taken(NamedTuple):
+class PlacementResult(NamedTuple):
     """A pod that has its place; `is_placed`: it was given that just now.
 
     `before`: when it was last given its place, or claimed it, if it had one already. `waits` says how many of
@@ -163,7 +164,7 @@ class _Choice(NamedTuple):
     `alone`: its requirements are about other pods, so it is to be placed while no other pod can come.
     """
 
-    place: Placed | None
+    place: PlacedPod | None
     ranking: AnyRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
@@ -185,11 +186,11 @@ class PodScheduler:
         self._rankings = ShapeRankings()
         self._writer = writer
         self._writing = writing
-        self._contention = Contention()
+        self._contention = ActivePlacements()
 
     def looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, AnyRanking, NodeColumns]:
+    ) -> tuple[PodSpec, AnyRanking, NodeColumns]:
         """Return what a pod asks for, its ranking, and the nodes in question, without the pod on them."""
         incoming = reading_of(document.manifest, view.facts.settings)
         late = overdue(view.waiting) if view.waiting else ()
@@ -200,7 +201,7 @@ class PodScheduler:
         return incoming, ranking, columns
 
     def _ranking(
-        self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
+        self, incoming: PodSpec, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
     ) -> AnyRanking:
         """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them."""
         ranking = self._by_itself(incoming, document, view)
@@ -208,7 +209,7 @@ class PodScheduler:
             return ranking
         return RuledRanking(ranking, incoming.rules, view.placed, columns)
 
-    def _by_itself(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
+    def _by_itself(self, incoming: PodSpec, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
         ranking = self._rankings.of(view.facts.id, shape, view.columns)
         if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
@@ -226,7 +227,7 @@ class PodScheduler:
         refusing: Refusing,
         *,
         may_wait: bool = False,
-    ) -> Taken:
+    ) -> PlacementResult:
         """Place a pod, on one node if it is named; a repeated request returns what the pod has.
 
         `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
@@ -253,7 +254,7 @@ class PodScheduler:
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
             # It may be on its way there: a caller that means to move it releases that place first.
-            return Taken(False, False, told(view.nodes, same), same.changed_at)
+            return PlacementResult(False, False, told(view.nodes, same), same.changed_at)
         if same is not None or fresh is None:
             fresh = import_pod(document.manifest, settings, same.manifest if same else None)
         incoming = fresh
@@ -280,13 +281,13 @@ class PodScheduler:
         self,
         view: ClusterSnapshot,
         document: PodDocument,
-        incoming: PodImport,
+        incoming: PodSpec,
         node: str | None,
         refusing: Refusing,
         known: Sequence[StoredPod],
         same: StoredPod | None,
         may_wait: bool,
-    ) -> Taken:
+    ) -> PlacementResult:
         """Place a pod while no other can come to the cluster: what it requires is about all of them."""
         attributes = self.attributes(view, document)
         tried: list[NodeInfo] = []
@@ -311,7 +312,7 @@ class PodScheduler:
         return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
 
     @contextmanager
-    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: Refusing) -> Iterator[None]:
+    def _refused(self, view: ClusterSnapshot, place: PlacedPod, refusing: Refusing) -> Iterator[None]:
         """Note the node if it refuses the pod, and raise NodeChanged then."""
         try:
             yield
@@ -327,7 +328,7 @@ class PodScheduler:
 
     def arrival(
         self, view: ClusterSnapshot, document: PodDocument, refusing: Collection[NodeInfo] = ()
-    ) -> Arrival:
+    ) -> PodPlacement:
         """Return the arrival of a pod that is not known yet. Raises ManifestError, Unschedulable.
 
         `refusing` are nodes that refused pods before.
@@ -343,7 +344,7 @@ class PodScheduler:
         self,
         view: ClusterSnapshot,
         document: PodDocument,
-        incoming: PodImport,
+        incoming: PodSpec,
         node: str | None,
         refusing: Collection[NodeInfo],
         known: Sequence[StoredPod] = (),
@@ -362,13 +363,15 @@ class PodScheduler:
         alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
         return _Choice(place, ranking, columns, unplaced, alone)
 
-    def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
+    def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> PlacementResult:
         """Renew the claim for a repeated request: the place is still wanted, and the claim is its own now."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, False, told(view.nodes, pod), pod.changed_at)
+            return PlacementResult(False, False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return PlacementResult(
+            False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at
+        )
 
     def _claim(
         self,
@@ -376,7 +379,7 @@ class PodScheduler:
         view: ClusterSnapshot,
         document: PodDocument,
         known: Sequence[StoredPod],
-        place: Placed,
+        place: PlacedPod,
         attributes: PodAttributes,
         *,
         alone: bool = False,
@@ -430,19 +433,19 @@ def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
 
 
-def _arrival(document: PodDocument, place: Placed) -> Arrival:
+def _arrival(document: PodDocument, place: PlacedPod) -> PodPlacement:
     ends = ending(place.used, place.state, document)
-    return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
+    return PodPlacement(document, place.answer, place.state.root_id, place.recorded, ends)
 
 
 def _taken(
-    place: Placed,
+    place: PlacedPod,
     changed_at: datetime.datetime,
     known: Sequence[StoredPod] = (),
     same: StoredPod | None = None,
-) -> Taken:
+) -> PlacementResult:
     before = same.changed_at if same is not None and same.node is not None else None
-    return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
+    return PlacementResult(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
 def _without(

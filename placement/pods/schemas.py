@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placement.allocations.candidate_schemas import CapacityUsed, ExplanationShown
+from placement.allocations.candidate_schemas import CapacityUsedSchema, ExplanationShownSchema
 from placement.common.manifest import Profile
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, RefusalClass
 from placement.http import fields
@@ -20,9 +20,9 @@ from placement.http.fields import (
     String,
     Uuid,
 )
-from placement.http.schemas import OPTIONAL, Answer, Error, VersionedSchema, texts
+from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, texts
 from placement.pods.koordinator.qos import QosClass
-from placement.providers.schemas import InventoryRecord
+from placement.providers.schemas import InventoryRecordSchema
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.
 _SCORING = Given(
@@ -37,7 +37,7 @@ _SCORING = Given(
 )
 
 
-class ClusterSettings(VersionedSchema):
+class ClusterSettingsSchema(VersionedSchema):
     """PUT /ext/v1/clusters/{cluster}; what is left out, or null, has its default."""
 
     description = String()
@@ -130,22 +130,22 @@ _OWNERS = Given({"type": "array", "items": {"type": "object"}})
 _QUANTITIES = Mapping("", String(), shown_pattern="^.*$")
 
 
-class NumaAmounts(Answer):
+class NumaAmountsSchema(AnswerSchema):
     """Amounts on a NUMA node, as annotations of Koordinator have them."""
 
     node = Integer()
     resources = _QUANTITIES
 
 
-class Holding(Answer):
+class HoldingSchema(AnswerSchema):
     """A holding: CPUs, amounts on NUMA nodes, and amounts of the host as a whole."""
 
     cpuset = String()
-    numaNodeResources = Sequence(Object(NumaAmounts))
+    numaNodeResources = Sequence(Object(NumaAmountsSchema))
     resources = _QUANTITIES
 
 
-class PodReference(Answer):
+class PodReferenceSchema(AnswerSchema):
     """A pod that uses a reservation."""
 
     namespace = String()
@@ -153,7 +153,7 @@ class PodReference(Answer):
     uid = String()
 
 
-class Reservation(Answer):
+class ReservationSchema(AnswerSchema):
     """A place kept for pods to come."""
 
     cluster = String()
@@ -167,26 +167,26 @@ class Reservation(Answer):
     allocate_policy = Choice(["Default", "Aligned", "Restricted"])
     expires_at = String(nullable=True)
     owners = _OWNERS
-    held = Object(Holding)
-    left = Object(Holding, nullable=True)
-    current_owners = Sequence(Object(PodReference))
+    held = Object(HoldingSchema)
+    left = Object(HoldingSchema, nullable=True)
+    current_owners = Sequence(Object(PodReferenceSchema))
     score = Integer(nullable=True)
     warnings = texts()
     remarks = texts()
     unreadable = texts()
 
 
-class Reservations(Answer):
+class ReservationsSchema(AnswerSchema):
     """Reservations in the order in which they were made; `next` is the `marker` of the following page."""
 
-    reservations = Sequence(Object(Reservation))
+    reservations = Sequence(Object(ReservationSchema))
     next = Integer(nullable=True)
 
 
 # Answers about clusters and their nodes.
 
 
-class ClusterShown(Answer, ClusterSettings):
+class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
     """A cluster with the settings that were given."""
 
     name = String()
@@ -197,30 +197,30 @@ class ClusterShown(Answer, ClusterSettings):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        for name in ClusterSettings().fields:
+        for name in ClusterSettingsSchema().fields:
             self.fields[name].required = False
 
 
-class Clusters(Answer):
+class ClustersSchema(AnswerSchema):
     """The clusters that the caller may see."""
 
-    clusters = Sequence(Object(ClusterShown))
+    clusters = Sequence(Object(ClusterShownSchema))
 
 
-class NodeReference(Answer):
+class NodeReferenceSchema(AnswerSchema):
     """A node and the root of its tree."""
 
     name = String()
     resource_provider = Uuid()
 
 
-class Nodes(Answer):
+class NodesSchema(AnswerSchema):
     """The nodes of a cluster."""
 
-    nodes = Sequence(Object(NodeReference))
+    nodes = Sequence(Object(NodeReferenceSchema))
 
 
-class NodeImported(Answer):
+class NodeImportedSchema(AnswerSchema):
     """The names of the providers that an import created, changed and deleted."""
 
     cluster = String()
@@ -231,7 +231,7 @@ class NodeImported(Answer):
     warnings = texts()
 
 
-class NodeOutcome(Answer):
+class NodeOutcomeSchema(AnswerSchema):
     """The outcome for one of many nodes: what its import changed, or what is wrong."""
 
     name = String()
@@ -240,35 +240,35 @@ class NodeOutcome(Answer):
     changed = texts(metadata=OPTIONAL)
     deleted = texts(metadata=OPTIONAL)
     warnings = texts(metadata=OPTIONAL)
-    error = Object(Error, metadata=OPTIONAL)
+    error = Object(ErrorSchema, metadata=OPTIONAL)
 
 
-class NodesImported(Answer):
+class NodesImportedSchema(AnswerSchema):
     """The outcome for each of many nodes, in their order."""
 
     cluster = String()
-    nodes = Sequence(Object(NodeOutcome))
+    nodes = Sequence(Object(NodeOutcomeSchema))
 
 
-class CapacityRecord(InventoryRecord):
+class CapacityRecordSchema(InventoryRecordSchema):
     """An inventory with its capacity and use."""
 
     capacity = Integer()
     used = Integer()
 
 
-class ProviderTree(Answer):
+class ProviderTreeSchema(AnswerSchema):
     """A provider of a node with the providers below it."""
 
     uuid = Uuid()
     name = String()
     generation = Integer()
     traits = texts()
-    resources = Mapping(fields.NAME, Object(CapacityRecord))
+    resources = Mapping(fields.NAME, Object(CapacityRecordSchema))
     children = Given({"type": "array", "items": {"$ref": "#/components/schemas/ProviderTree"}})
 
 
-class Cpu(Answer):
+class CpuSchema(AnswerSchema):
     """A logical CPU and its owner."""
 
     cpu = Integer()
@@ -284,7 +284,7 @@ class Cpu(Answer):
     consumer_uuid = Uuid(metadata=OPTIONAL)
 
 
-class Pool(Answer):
+class PoolSchema(AnswerSchema):
     """CPUs that are shared on a NUMA node."""
 
     socket = Integer()
@@ -292,7 +292,7 @@ class Pool(Answer):
     cpuset = String()
 
 
-class ReportedPod(Answer):
+class ReportedPodSchema(AnswerSchema):
     """A pod that is known by report."""
 
     namespace = String()
@@ -302,57 +302,57 @@ class ReportedPod(Answer):
     cpuset = String()
 
 
-class NodePod(ReportedPod):
+class NodePodSchema(ReportedPodSchema):
     """A pod that is recorded."""
 
     qos_class = String(nullable=True)
     container_cpus = String(nullable=True)
 
 
-class Takeover(Answer):
+class TakeoverSchema(AnswerSchema):
     """The state of taking CPUs over from kubelet, and a warning about it."""
 
     state = String()
     warning = String(nullable=True)
 
 
-class Quarantine(Answer):
+class QuarantineSchema(AnswerSchema):
     """A pod with a resource-status or row that cannot be read, so that no pod is bound on its node."""
 
     pod = String()
     unreadable = texts()
 
 
-class KeptOnNode(Answer):
+class KeptOnNodeSchema(AnswerSchema):
     """A reservation on a node: what it holds, and what of it is left."""
 
     name = String()
     uid = String()
     consumer_uuid = Uuid()
-    held = Object(Holding)
-    left = Object(Holding)
+    held = Object(HoldingSchema)
+    left = Object(HoldingSchema)
 
 
-class Node(Answer):
+class NodeSchema(AnswerSchema):
     """A node with its tree, its CPUs, its pods and its pools."""
 
     cluster = String()
     name = String()
     imported_at = String()
-    resources = Mapping(fields.NAME, Object(CapacityUsed))
-    tree = Object(ProviderTree)
-    cpus = Sequence(Object(Cpu))
-    ls_pools = Sequence(Object(Pool))
-    be_pools = Sequence(Object(Pool))
-    reported_ls_pools = Sequence(Object(Pool))
-    reported_be_pools = Sequence(Object(Pool))
-    kubelet_pods = Sequence(Object(ReportedPod))
-    reported_pods = Sequence(Object(ReportedPod))
+    resources = Mapping(fields.NAME, Object(CapacityUsedSchema))
+    tree = Object(ProviderTreeSchema)
+    cpus = Sequence(Object(CpuSchema))
+    ls_pools = Sequence(Object(PoolSchema))
+    be_pools = Sequence(Object(PoolSchema))
+    reported_ls_pools = Sequence(Object(PoolSchema))
+    reported_be_pools = Sequence(Object(PoolSchema))
+    kubelet_pods = Sequence(Object(ReportedPodSchema))
+    reported_pods = Sequence(Object(ReportedPodSchema))
     remarks = texts()
-    takeover = Object(Takeover)
-    pods = Sequence(Object(NodePod))
-    quarantine = Sequence(Object(Quarantine))
-    reservations = Sequence(Object(KeptOnNode), metadata=OPTIONAL)
+    takeover = Object(TakeoverSchema)
+    pods = Sequence(Object(NodePodSchema))
+    quarantine = Sequence(Object(QuarantineSchema))
+    reservations = Sequence(Object(KeptOnNodeSchema), metadata=OPTIONAL)
 
 
 # Answers about pods, also of the scheduler extender.
@@ -361,7 +361,7 @@ class Node(Answer):
 _ANNOTATIONS = Mapping("", String(), shown_pattern="^.*$")
 
 
-class Container(Answer):
+class ContainerSchema(AnswerSchema):
     """A container of a pod, and its CPUs if it has a node; null if they are not known."""
 
     name = String()
@@ -369,7 +369,7 @@ class Container(Answer):
     cpuset = String(nullable=True, metadata=OPTIONAL)
 
 
-class Pod(Answer):
+class PodSchema(AnswerSchema):
     """A pod, its place and what it was given."""
 
     cluster = String()
@@ -385,7 +385,7 @@ class Pod(Answer):
     scheduled = Boolean()
     cpuset = String()
     annotations = _ANNOTATIONS
-    containers = Sequence(Object(Container))
+    containers = Sequence(Object(ContainerSchema))
     score = Integer(nullable=True)
     warnings = texts()
     remarks = texts()
@@ -394,31 +394,31 @@ class Pod(Answer):
     changed_at = String(metadata=OPTIONAL)
 
 
-class PodOutcome(Answer):
+class PodOutcomeSchema(AnswerSchema):
     """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
     status = Integer(200, 599)
     namespace = String(nullable=True)
     name = String(nullable=True)
-    pod = Object(Pod, metadata=OPTIONAL)
-    error = Object(Error, metadata=OPTIONAL)
+    pod = Object(PodSchema, metadata=OPTIONAL)
+    error = Object(ErrorSchema, metadata=OPTIONAL)
 
 
-class PodsTaken(Answer):
+class PodsTakenSchema(AnswerSchema):
     """The outcome for each of many pods, in their order."""
 
     cluster = String()
-    pods = Sequence(Object(PodOutcome))
+    pods = Sequence(Object(PodOutcomeSchema))
 
 
-class Pods(Answer):
+class PodsSchema(AnswerSchema):
     """Pods in the order in which they were recorded; `next` is the `marker` of the following page."""
 
-    pods = Sequence(Object(Pod))
+    pods = Sequence(Object(PodSchema))
     next = Integer(nullable=True)
 
 
-class PossiblePlace(Answer):
+class PossiblePlaceSchema(AnswerSchema):
     """A node on which a pod would fit."""
 
     name = String()
@@ -429,7 +429,7 @@ class PossiblePlace(Answer):
     remarks = texts()
 
 
-class RefusingNode(Answer):
+class RefusingNodeSchema(AnswerSchema):
     """A node that refuses a pod, and why."""
 
     node = String()
@@ -437,36 +437,36 @@ class RefusingNode(Answer):
     status = Choice(list(RefusalClass))
 
 
-class Preview(Answer):
+class PreviewSchema(AnswerSchema):
     """A preview of where a pod would go, best first, and why not elsewhere."""
 
     cluster = String()
     message = String()
-    nodes = Sequence(Object(PossiblePlace))
+    nodes = Sequence(Object(PossiblePlaceSchema))
     fitting = Integer()
-    rejected = Sequence(Object(RefusingNode))
-    explanation = Object(ExplanationShown)
+    rejected = Sequence(Object(RefusingNodeSchema))
+    explanation = Object(ExplanationShownSchema)
     warnings = texts()
 
 
-class MeantQuery(Answer):
+class MeantQuerySchema(AnswerSchema):
     """A query, and what it stands for."""
 
     meaning = String()
     query = String()
 
 
-class PodTranslation(Answer):
+class PodTranslationSchema(AnswerSchema):
     """A pod as queries, best first, and what they leave out."""
 
-    queries = Sequence(Object(MeantQuery))
+    queries = Sequence(Object(MeantQuerySchema))
     not_expressed = texts()
     warnings = texts()
 
 
-class PodError(Error):
+class PodErrorSchema(ErrorSchema):
     """An error; for a pod that no node can take, with the reasons of the nodes."""
 
-    nodes = Sequence(Object(RefusingNode), metadata=OPTIONAL)
+    nodes = Sequence(Object(RefusingNodeSchema), metadata=OPTIONAL)
     nodes_omitted = Integer(metadata=OPTIONAL)
-    explanation = Object(ExplanationShown, metadata=OPTIONAL)
+    explanation = Object(ExplanationShownSchema, metadata=OPTIONAL)

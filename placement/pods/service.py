@@ -26,7 +26,7 @@ from placement.pods.ranking import priorities
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.running_pods import Recording
-from placement.pods.scheduler import PodScheduler, Refusing, Taken
+from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodHead, StoredPod
 from placement.pods.writer import PodKey, Precondition
@@ -187,7 +187,7 @@ class Pods:
 
     def bind(
         self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
-    ) -> Taken:
+    ) -> PlacementResult:
         """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does.
 
         Raises ClaimedElsewhere if it is on another node, unless it waits for its gang there: then it moves.
@@ -250,7 +250,7 @@ class Pods:
 
     def place(
         self, cluster: str, document: PodDocument, node: str | None = None, *, may_wait: bool = False
-    ) -> Taken:
+    ) -> PlacementResult:
         """Place a pod or a reservation, on one node if it is given, or record where it runs.
 
         `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
@@ -259,7 +259,7 @@ class Pods:
         """
         refusing = Refusing()
 
-        def once() -> Taken:
+        def once() -> PlacementResult:
             view = self._ends.current(cluster)
             return self._scheduler.place(view, document, node, refusing, may_wait=may_wait)
 
@@ -268,9 +268,9 @@ class Pods:
         kind = "pod" if document.keeps is None else "reservation"
         return attempted(kind, lambda: patiently(once), lambda taken: not taken.is_placed)
 
-    def _record(self, cluster: str, document: PodDocument) -> Taken:
+    def _record(self, cluster: str, document: PodDocument) -> PlacementResult:
         view = self._ends.current(cluster)
         recording = Recording(self._writing, view, document, self._scheduler.attributes(view, document))
         with self._database.write() as transaction:
             is_new, answer = recording.run(transaction)
-        return Taken(is_new, False, answer)
+        return PlacementResult(is_new, False, answer)

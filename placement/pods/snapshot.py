@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from placement.engine.forest.arrays import Indices, Mask, Rows
-from placement.pods.columns import Guard, NodeNumbers, Table, Written, kind_of, written
+from placement.pods.columns import NodeNumbers, NodeTable, NodeTaints, Written, kind_of, written
 from placement.pods.manifests.selection import NodeAttributes, Requirement
 from placement.pods.node_info import NodeInfo
 
@@ -161,15 +161,15 @@ _SPARE = 64
 class NodeCounts:
     """The table that was counted last, shared by all snapshots with the same rows, and by threads."""
 
-    def __init__(self, marks: NodeMarks, table: Callable[[], Table]) -> None:
+    def __init__(self, marks: NodeMarks, table: Callable[[], NodeTable]) -> None:
         """Keep `table`, which returns the table of the nodes with these marks, and is called at most once."""
         self._marks = marks
-        self._first: Callable[[], Table] | None = table
-        self._table = Table()
+        self._first: Callable[[], NodeTable] | None = table
+        self._table = NodeTable()
         self._behind = 0
         self._lock = threading.Lock()
 
-    def of(self, nodes: NodeRows) -> Table:
+    def of(self, nodes: NodeRows) -> NodeTable:
         """Return the table of exactly these nodes: never of older or newer pictures of them."""
         with self._lock:
             if self._first is not None:
@@ -188,11 +188,11 @@ class NodeCounts:
             self.of(nodes)
 
 
-def recounted(table: Table, nodes: NodeRows, rows: Iterable[int]) -> Table:
+def recounted(table: NodeTable, nodes: NodeRows, rows: Iterable[int]) -> NodeTable:
     """Return the table after the nodes in some rows changed."""
     after = written(table, _counted(nodes, rows))
     if max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE:
-        return written(Table(len(nodes)), _counted(nodes, range(len(nodes))))
+        return written(NodeTable(len(nodes)), _counted(nodes, range(len(nodes))))
     return after
 
 
@@ -201,7 +201,7 @@ def _counted(nodes: NodeRows, rows: Iterable[int]) -> list[Written]:
     found: list[Written] = []
     for row in rows:
         node = nodes[row]
-        guard = Guard(node.attributes.taints, node.attributes.unschedulable)
+        guard = NodeTaints(node.attributes.taints, node.attributes.unschedulable)
         found.append((row, guard, kind_of(node.host), numbers.of(node)))
     return found
 
@@ -297,12 +297,12 @@ class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
     nodes: NodeRows = field(default_factory=NodeRows)
-    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, Table))
+    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, NodeTable))
     _places: NodePlaces = field(default_factory=lambda: NodePlaces(()))
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> NodeTable:
         """Return the table of the nodes; changed nodes are counted at this request."""
         return self._counts.of(self.nodes)
 

@@ -17,7 +17,7 @@ from placement.engine.numa.host import FACE_VALUE
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.host_policies import HostBindPolicy
-from placement.pods.koordinator.pod import PodImport, PodRequest, import_pod
+from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
 from placement.pods.koordinator.settings import node_labels
 from placement.pods.koordinator.tree import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
 from placement.pods.manifests.affinity import PodRules
@@ -137,7 +137,7 @@ def _policies(request: PodRequest, shape: ClusterShape) -> list[NumaPolicy]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cores:
+class _CoreThreads:
     """One way to take CPUs: threads by core, and whether each of them is another core."""
 
     meaning: str
@@ -200,10 +200,10 @@ class _Fallbacks:
         if self.policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT):
             yield 0
 
-    def _ways(self, parts: int) -> Iterator[list[_Cores]]:
+    def _ways(self, parts: int) -> Iterator[list[_CoreThreads]]:
         """Yield the ways to take the CPUs on each of so many NUMA nodes, best first."""
         if not (self.request.bound and self.request.need):
-            yield [_Cores("CPUs of a pool", ())] * parts
+            yield [_CoreThreads("CPUs of a pool", ())] * parts
             return
         full = (self.request.required_bind or self.request.preferred_bind) is BindPolicy.FULL_PCPUS
         strict = bool(self.request.required_bind)
@@ -211,16 +211,18 @@ class _Fallbacks:
         if full and not (strict and need % threads):
             grain = threads if strict or need % (threads * parts) == 0 else 1
             shares = _even(need, parts, grain)
-            yield [_Cores("whole cores", _whole(share, threads)) for share in shares]
+            yield [_CoreThreads("whole cores", _whole(share, threads)) for share in shares]
         if full and strict:
             return
-        spread = [_Cores("a thread each of different cores", (1,) * share) for share in _even(need, parts, 1)]
+        spread = [
+            _CoreThreads("a thread each of different cores", (1,) * share) for share in _even(need, parts, 1)
+        ]
         if not full:
             yield spread
         if not strict:
             yield [replace(each, meaning="any free threads", group_policy="none") for each in spread]
 
-    def _fallback(self, base: FallbackQuery, numa_nodes: int, ways: Sequence[_Cores]) -> FallbackQuery:
+    def _fallback(self, base: FallbackQuery, numa_nodes: int, ways: Sequence[_CoreThreads]) -> FallbackQuery:
         groups: list[QueryGroup] = []
         subtrees = []
         for part, way in enumerate(ways):
@@ -248,7 +250,7 @@ class _Fallbacks:
             group_policy=ways[0].group_policy,
         )
 
-    def _numa_share(self, way: _Cores, part: int, parts: int) -> tuple[tuple[str, int], ...]:
+    def _numa_share(self, way: _CoreThreads, part: int, parts: int) -> tuple[tuple[str, int], ...]:
         shares = dict(self._numa_amounts(self.shape.on_numa, part, parts))
         if way.counts:
             shares[CPU_CLASS] = 1000 * sum(way.counts)
@@ -261,7 +263,7 @@ class _Fallbacks:
                 kind = numa_class(name)
                 yield kind.name, -(-share // kind.unit)
 
-    def _meaning(self, numa_nodes: int, way: _Cores) -> str:
+    def _meaning(self, numa_nodes: int, way: _CoreThreads) -> str:
         where = {0: "anywhere on a host", 1: "on one NUMA node"}.get(
             numa_nodes, f"evenly on {numa_nodes} NUMA nodes"
         )
@@ -413,7 +415,7 @@ class PodTranslation:
         return PodQueries(ordered, gaps, incoming.warnings)
 
 
-def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodImport) -> ClusterShape:
+def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodSpec) -> ClusterShape:
     kinds = {state.template: state for state in view.nodes.values()}
     most_cpus: dict[int, int] = {}
     for kind in kinds:

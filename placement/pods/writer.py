@@ -76,7 +76,7 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class PodPlacement:
     """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing.
 
     `ends` is the reservation that is over when the pod comes.
@@ -179,7 +179,7 @@ class PodWriting:
         facts: ClusterFacts,
         locked: LockedNodes,
         leaving: Sequence[StoredPod],
-        arrival: Arrival | None,
+        arrival: PodPlacement | None,
         attributes: PodAttributes,
         ending: Sequence[Ending] = (),
         *,
@@ -232,12 +232,12 @@ class PodWriting:
             pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
 
 
-def keeps_off(arrival: Arrival) -> bool:
+def keeps_off(arrival: PodPlacement) -> bool:
     """Return whether a pod comes that keeps others off by required anti-affinity."""
     return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
 
 
-def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+def pod_values(arrival: PodPlacement, node_id: int | None, before: StoredPod | None = None) -> PodValues:
     """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
     document = arrival.document
     return PodValues(

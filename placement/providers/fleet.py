@@ -20,7 +20,7 @@ COMMON_REQUEST = (4, 16384)
 """Cores and MiB of the request for which stranded cores are of no use (docs/packing.md)."""
 
 
-class Figure(StrEnum):
+class FleetFigure(StrEnum):
     """A figure that is shown of each host, as a part of a whole."""
 
     USE = "use"
@@ -28,14 +28,14 @@ class Figure(StrEnum):
     STRANDED = "stranded"
 
 
-class Group(NamedTuple):
+class HostGroup(NamedTuple):
     """Hosts that are counted together: a cluster, the members of an aggregate, or hosts in neither."""
 
     name: str
     kind: str
 
 
-_NEITHER = Group("neither", "none")
+_NEITHER = HostGroup("neither", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class HeatMap:
     """
 
     count: int
-    groups: list[Group]
+    groups: list[HostGroup]
     id_bytes: bytes
     narrow_ids: bool
     group_bytes: bytes
@@ -61,7 +61,7 @@ class HostFigure(NamedTuple):
     id: int
     uuid: str
     name: str
-    group: Group
+    group: HostGroup
     part: int
     whole: int
     level: int | None
@@ -84,7 +84,7 @@ class Hosts:
         self._database = database
         self._forest = forest
 
-    def look(self, cluster: str | None = None) -> Look:
+    def look(self, cluster: str | None = None) -> FleetSnapshot:
         """Return all hosts, or the hosts of a cluster, as they are now. Raises BadRequest, Unavailable."""
         view = self._forest.current()
         with self._database.read() as connection:
@@ -96,17 +96,17 @@ class Hosts:
                 raise BadRequest(f"cluster: No cluster {cluster} found")
         of_clusters = frozenset(id_ for id_, _, name in aggregates if name)
         known = {
-            id_: Group(name, "cluster") if name else Group(uuid, "aggregate")
+            id_: HostGroup(name, "cluster") if name else HostGroup(uuid, "aggregate")
             for id_, uuid, name in aggregates
         }
-        return Look(self._database, view, known, totals.fleet_of(view.forest, of_clusters, only))
+        return FleetSnapshot(self._database, view, known, totals.fleet_of(view.forest, of_clusters, only))
 
 
-class Look:
+class FleetSnapshot:
     """Hosts as of one moment, in groups."""
 
     def __init__(
-        self, database: Database, view: View, known: Mapping[int, Group], all_: totals.Fleet
+        self, database: Database, view: View, known: Mapping[int, HostGroup], all_: totals.Fleet
     ) -> None:
         self._database = database
         self._view = view
@@ -121,13 +121,13 @@ class Look:
 
     def most_offered(self, classes: Sequence[str]) -> str:
         """Return the class, of these, that the most hosts have; the first of several."""
-        return max(classes, key=lambda name: self._shares(Figure.USE, name).holders)
+        return max(classes, key=lambda name: self._shares(FleetFigure.USE, name).holders)
 
-    def counted(self) -> list[tuple[Group, int]]:
+    def counted(self) -> list[tuple[HostGroup, int]]:
         """Return how many hosts each group has."""
         return [(self._known.get(group, _NEITHER), count) for group, count in self._all.counts()]
 
-    def heat_map(self, figure: Figure, resource_class: str) -> HeatMap:
+    def heat_map(self, figure: FleetFigure, resource_class: str) -> HeatMap:
         """Return the figures of all hosts. Raises BadRequest for an unknown class, as `of` does."""
         shares = self._shares(figure, resource_class)
         part, whole = shares.totals()
@@ -142,13 +142,13 @@ class Look:
             whole=whole,
         )
 
-    def of(self, ids: Sequence[int], figure: Figure, resource_class: str) -> list[HostFigure]:
+    def of(self, ids: Sequence[int], figure: FleetFigure, resource_class: str) -> list[HostFigure]:
         """Return the hosts with these storage ids that are there. Raises BadRequest."""
         places = [place for place in totals.places_of(self._all, ids) if place is not None]
         return self._told(self._shares(figure, resource_class), places)
 
     def ranked(
-        self, figure: Figure, resource_class: str, start: int, count: int, *, rising: bool = False
+        self, figure: FleetFigure, resource_class: str, start: int, count: int, *, rising: bool = False
     ) -> tuple[list[HostFigure], int]:
         """Return some hosts in the order of their figures, and how many there are. Raises BadRequest."""
         shares = self._shares(figure, resource_class)
@@ -188,14 +188,14 @@ class Look:
         with self._database.read() as connection:
             return providers.named(connection, ids)
 
-    def _shares(self, figure: Figure, resource_class: str) -> Shares:
+    def _shares(self, figure: FleetFigure, resource_class: str) -> Shares:
         view, all_ = self._view, self._all
         ids = view.names.class_ids
-        if figure is Figure.USE:
+        if figure is FleetFigure.USE:
             if resource_class not in ids:
                 raise BadRequest(f"class: No such resource class {resource_class}.")
             return totals.used(view.forest, all_, ids[resource_class])
-        if figure is Figure.CORES:
+        if figure is FleetFigure.CORES:
             return totals.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
         return totals.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
 
@@ -220,7 +220,7 @@ class CapacityGroup(NamedTuple):
     used: float
 
 
-class Capacity:
+class FleetCapacity:
     """Sums as of the last look at the database, which is seconds old at most."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:

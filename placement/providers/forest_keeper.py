@@ -21,7 +21,7 @@ from placement.providers import scoping
 from placement.providers.statements import names
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database
-from placement.storage.feed import Look
+from placement.storage.feed import FeedBatch
 from placement.storage.follower import Follower
 from placement.storage.history import Horizon
 
@@ -121,7 +121,7 @@ class ForestKeeper(Follower):
         # Only now: a failure in between must not leave a forest that believes itself current.
         self.horizon = horizon
 
-    def apply(self, look: Look) -> bool:
+    def apply(self, look: FeedBatch) -> bool:
         """Apply what changed; return False if loading is cheaper, or if a parent is still missing.
 
         Raises Unavailable.

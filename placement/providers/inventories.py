@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse, NotFound
 from placement.engine.domain.inventories import Inventory
 from placement.providers.service import lock, missing
@@ -190,7 +190,7 @@ def record_inventories(
     """Record a change of what a provider offers."""
     former = {stored.class_name: asdict(stored.inventory) for stored in before}
     later = {name: asdict(inventory) for name, inventory in after.items()}
-    transaction.record(action, Kind.INVENTORIES, uuid, before=former or None, after=later or None)
+    transaction.record(action, TargetKind.INVENTORIES, uuid, before=former or None, after=later or None)
 
 
 def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:

@@ -17,7 +17,12 @@ from placement.http.microversions import Feature
 from placement.http.responses import empty_response, json_response, newest, path
 from placement.http.schemas import load
 from placement.providers.names import TraitFilter
-from placement.providers.schemas import ResourceClass, ResourceClasses, ResourceClassShown, Traits
+from placement.providers.schemas import (
+    ResourceClassesSchema,
+    ResourceClassSchema,
+    ResourceClassShownSchema,
+    TraitsSchema,
+)
 
 blueprint = Blueprint("names", __name__)
 _CLASSES = "/resource_classes"
@@ -50,7 +55,7 @@ def _class_body(name: str) -> dict[str, Any]:
     "placement:resource_classes:list",
     since=Feature.RESOURCE_CLASSES,
     gives_json=True,
-    described=Operation({200: ResourceClasses}),
+    described=Operation({200: ResourceClassesSchema}),
 )
 def classes() -> Response:
     """Return all resource classes."""
@@ -66,7 +71,7 @@ def classes() -> Response:
     "placement:resource_classes:create",
     since=Feature.RESOURCE_CLASSES,
     takes_json=True,
-    described=Operation({201: EMPTY}, errors=[409], body=ResourceClass),
+    described=Operation({201: EMPTY}, errors=[409], body=ResourceClassSchema),
 )
 def create_class() -> Response:
     """Create a custom class."""
@@ -83,7 +88,7 @@ def create_class() -> Response:
     "placement:resource_classes:show",
     since=Feature.RESOURCE_CLASSES,
     gives_json=True,
-    described=Operation({200: ResourceClassShown}),
+    described=Operation({200: ResourceClassShownSchema}),
 )
 def show_class(name: str) -> Response:
     """Return one resource class."""
@@ -99,19 +104,19 @@ def show_class(name: str) -> Response:
     since=Feature.RESOURCE_CLASSES,
     described=Operation(
         {
-            200: ByVersion({None: ResourceClassShown, Feature.PUT_CREATES_CLASS: None}),
+            200: ByVersion({None: ResourceClassShownSchema, Feature.PUT_CREATES_CLASS: None}),
             201: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
             204: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
         },
         errors=[409],
-        body=ByVersion({None: ResourceClass, Feature.PUT_CREATES_CLASS: None}),
+        body=ByVersion({None: ResourceClassSchema, Feature.PUT_CREATES_CLASS: None}),
     ),
 )
 def put_class(name: str) -> Response:
     """Create or confirm a custom class; before 1.7: rename it."""
     if not context.offers(Feature.PUT_CREATES_CLASS):
         return _rename_class(name)
-    load(ResourceClass, context.version(), {"name": name}, "JSON does not validate: ")
+    load(ResourceClassSchema, context.version(), {"name": name}, "JSON does not validate: ")
     created = use_cases().resource_classes.create(name)
     return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
 
@@ -144,7 +149,7 @@ def delete_class(name: str) -> Response:
     "placement:traits:list",
     since=Feature.TRAITS,
     gives_json=True,
-    described=Operation({200: Traits}, query=_FILTERS),
+    described=Operation({200: TraitsSchema}, query=_FILTERS),
 )
 def traits() -> Response:
     """Return the traits that pass the filters."""

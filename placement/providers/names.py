@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import os_resource_classes
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.providers.statements import names
 from placement.providers.statements.names import KnownName
@@ -46,7 +46,7 @@ class ResourceClasses:
                 raise Conflict(f"Resource class already exists: {new}")
             if new != name:
                 transaction.record(
-                    Action.UPDATE, Kind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
+                    Action.UPDATE, TargetKind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
                 )
 
         attempt(self._database, work)
@@ -61,7 +61,7 @@ class ResourceClasses:
                 raise BadRequest(f"{prefix}standard resource class {name}.")
             if not names.delete_class(transaction, entry.id):
                 raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
-            transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
+            transaction.record(Action.DELETE, TargetKind.RESOURCE_CLASS, name)
 
         attempt(self._database, work)
 
@@ -131,6 +131,6 @@ class Traits:
                 raise BadRequest(f"Cannot delete standard trait {name}.")
             if not names.delete_trait(transaction, entry.id):
                 raise Conflict(f"The trait {name} is in use by a resource provider.")
-            transaction.record(Action.DELETE, Kind.TRAIT, name)
+            transaction.record(Action.DELETE, TargetKind.TRAIT, name)
 
         attempt(self._database, work)

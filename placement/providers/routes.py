@@ -23,26 +23,24 @@ from placement.http.query_grammar import grammar_of
 from placement.http.responses import empty_response, json_response, list_response, newest, now
 from placement.providers.schemas import (
     AGGREGATES_LIST,
-    AllInventories,
-    ChangedProvider,
-    Inventories,
-    NewInventory,
-    NewProvider,
-    OneInventory,
-    Provider,
-    ProviderAggregates,
-    ProviderAggregatesShown,
-    Providers,
-    ProviderTraits,
-    ProviderTraitsShown,
-    ProviderUsages,
+    AllInventoriesSchema,
+    ChangedProviderSchema,
+    InventoriesSchema,
+    InventorySchema,
+    NewInventorySchema,
+    NewProviderSchema,
+    OneInventorySchema,
+    ProviderAggregatesSchema,
+    ProviderAggregatesShownSchema,
+    ProviderSchema,
+    ProvidersSchema,
+    ProviderTraitsSchema,
+    ProviderTraitsShownSchema,
+    ProviderUsagesSchema,
     inventory_body,
     inventory_from,
     provider_body,
     provider_renderer,
-)
-from placement.providers.schemas import (
-    Inventory as InventoryShown,
 )
 from placement.providers.service import Parent
 
@@ -76,7 +74,7 @@ _FILTERS = (
     "GET",
     f"{_RULE}list",
     gives_json=True,
-    described=Operation({200: Providers}, query=_FILTERS),
+    described=Operation({200: ProvidersSchema}, query=_FILTERS),
 )
 def list_providers() -> Response:
     """Return the providers that satisfy all filters, each judged alone."""
@@ -116,11 +114,11 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     takes_json=True,
     described=Operation(
         {
-            200: ByVersion({Feature.POST_PROVIDER_BODY: Provider}),
+            200: ByVersion({Feature.POST_PROVIDER_BODY: ProviderSchema}),
             201: ByVersion({None: EMPTY, Feature.POST_PROVIDER_BODY: None}),
         },
         errors=[409],
-        body=NewProvider,
+        body=NewProviderSchema,
     ),
 )
 def create_provider() -> Response:
@@ -143,7 +141,7 @@ def create_provider() -> Response:
     "GET",
     f"{_RULE}show",
     gives_json=True,
-    described=Operation({200: Provider}),
+    described=Operation({200: ProviderSchema}),
 )
 def show_provider(uuid: str) -> Response:
     """Return one provider."""
@@ -157,7 +155,7 @@ def show_provider(uuid: str) -> Response:
     "PUT",
     f"{_RULE}update",
     takes_json=True,
-    described=Operation({200: Provider}, errors=[409], body=ChangedProvider),
+    described=Operation({200: ProviderSchema}, errors=[409], body=ChangedProviderSchema),
 )
 def update(uuid: str) -> Response:
     """Rename a provider, or move it below another parent."""
@@ -201,7 +199,7 @@ _AGGREGATES = "/resource_providers/<uuid>/aggregates"
     f"{_RULE}traits:list",
     since=Feature.TRAITS,
     gives_json=True,
-    described=Operation({200: ProviderTraitsShown}),
+    described=Operation({200: ProviderTraitsShownSchema}),
 )
 def traits(uuid: str) -> Response:
     """Return the traits of a provider."""
@@ -217,7 +215,7 @@ def traits(uuid: str) -> Response:
     f"{_RULE}traits:update",
     since=Feature.TRAITS,
     takes_json=True,
-    described=Operation({200: ProviderTraitsShown}, errors=[409], body=ProviderTraits),
+    described=Operation({200: ProviderTraitsShownSchema}, errors=[409], body=ProviderTraitsSchema),
 )
 def replace_traits(uuid: str) -> Response:
     """Replace the traits of a provider."""
@@ -256,7 +254,7 @@ def _aggregates_body(members: list[str], generation: int) -> dict[str, Any]:
     since=Feature.AGGREGATES,
     gives_json=True,
     media_types_first=True,
-    described=Operation({200: ProviderAggregatesShown}),
+    described=Operation({200: ProviderAggregatesShownSchema}),
 )
 def aggregates(uuid: str) -> Response:
     """Return the aggregates of a provider."""
@@ -273,9 +271,9 @@ def aggregates(uuid: str) -> Response:
     takes_json=True,
     media_types_first=True,
     described=Operation(
-        {200: ProviderAggregatesShown},
+        {200: ProviderAggregatesShownSchema},
         errors=[409],
-        body=ByVersion({None: AGGREGATES_LIST, Feature.AGGREGATES_GENERATION: ProviderAggregates}),
+        body=ByVersion({None: AGGREGATES_LIST, Feature.AGGREGATES_GENERATION: ProviderAggregatesSchema}),
     ),
 )
 def replace_aggregates(uuid: str) -> Response:
@@ -323,7 +321,7 @@ def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
     "GET",
     f"{_INVENTORIES_RULE}list",
     gives_json=True,
-    described=Operation({200: Inventories}),
+    described=Operation({200: InventoriesSchema}),
 )
 def list_inventories(uuid: str) -> Response:
     """Return all records of a provider."""
@@ -339,7 +337,7 @@ def list_inventories(uuid: str) -> Response:
     "POST",
     f"{_INVENTORIES_RULE}create",
     takes_json=True,
-    described=Operation({201: InventoryShown}, errors=[409], body=NewInventory),
+    described=Operation({201: InventorySchema}, errors=[409], body=NewInventorySchema),
 )
 def create_inventory(uuid: str) -> Response:
     """Add one record."""
@@ -357,7 +355,7 @@ def create_inventory(uuid: str) -> Response:
     "PUT",
     f"{_INVENTORIES_RULE}update",
     takes_json=True,
-    described=Operation({200: Inventories}, errors=[409], body=AllInventories),
+    described=Operation({200: InventoriesSchema}, errors=[409], body=AllInventoriesSchema),
 )
 def replace_all(uuid: str) -> Response:
     """Replace all records."""
@@ -391,7 +389,7 @@ def delete_all(uuid: str) -> Response:
     "GET",
     f"{_INVENTORIES_RULE}show",
     gives_json=True,
-    described=Operation({200: InventoryShown}),
+    described=Operation({200: InventorySchema}),
 )
 def show_inventory(uuid: str, resource_class: str) -> Response:
     """Return one record."""
@@ -405,7 +403,7 @@ def show_inventory(uuid: str, resource_class: str) -> Response:
     "PUT",
     f"{_INVENTORIES_RULE}update",
     takes_json=True,
-    described=Operation({200: InventoryShown}, errors=[409], body=OneInventory),
+    described=Operation({200: InventorySchema}, errors=[409], body=OneInventorySchema),
 )
 def replace(uuid: str, resource_class: str) -> Response:
     """Replace one record."""
@@ -441,7 +439,7 @@ def delete_inventory(uuid: str, resource_class: str) -> Response:
     "GET",
     "placement:resource_providers:usages",
     gives_json=True,
-    described=Operation({200: ProviderUsages}),
+    described=Operation({200: ProviderUsagesSchema}),
 )
 def usages(uuid: str) -> Response:
     """Return what is used of each record, zero included."""

@@ -12,14 +12,14 @@ from placement.http import context, fields
 from placement.http.fields import Integer, Mapping, NullableUuid, Number, Object, Sequence, String, Uuid
 from placement.http.microversions import Feature
 from placement.http.responses import path
-from placement.http.schemas import Answer, Link, VersionedSchema, amounts, since, texts
+from placement.http.schemas import AnswerSchema, LinkSchema, VersionedSchema, amounts, since, texts
 
 _LONGEST_NAME = 200
 _NESTED = {"since": Feature.NESTED_PROVIDERS}
 AGGREGATES_LIST = Sequence(Uuid(), unique=True)
 
 
-class NewProvider(VersionedSchema):
+class NewProviderSchema(VersionedSchema):
     """POST /resource_providers."""
 
     name = String(0, _LONGEST_NAME, required=True)
@@ -27,28 +27,28 @@ class NewProvider(VersionedSchema):
     parent_provider_uuid = NullableUuid(metadata=_NESTED)
 
 
-class ChangedProvider(VersionedSchema):
+class ChangedProviderSchema(VersionedSchema):
     """PUT /resource_providers/{uuid}."""
 
     name = String(0, _LONGEST_NAME, required=True)
     parent_provider_uuid = NullableUuid(metadata=_NESTED)
 
 
-class ProviderTraits(VersionedSchema):
+class ProviderTraitsSchema(VersionedSchema):
     """PUT /resource_providers/{uuid}/traits."""
 
     traits = Sequence(String(1, 255), required=True)
     resource_provider_generation = Integer(required=True)
 
 
-class ProviderAggregates(VersionedSchema):
+class ProviderAggregatesSchema(VersionedSchema):
     """PUT /resource_providers/{uuid}/aggregates from 1.19 on; before, the bare list."""
 
     aggregates = Sequence(Uuid(), unique=True, required=True)
     resource_provider_generation = Integer(required=True)
 
 
-class _Record(VersionedSchema):
+class _RecordSchema(VersionedSchema):
     """The six fields of a record; omitted ones take their defaults, also on replacement."""
 
     total = Integer(1, MAX_INT, required=True)
@@ -59,31 +59,33 @@ class _Record(VersionedSchema):
     allocation_ratio = Number(0, MAX_FLOAT)
 
 
-class NewInventory(_Record):
+class NewInventorySchema(_RecordSchema):
     """POST .../inventories. The generation is accepted for old clients and ignored."""
 
     resource_class = String(pattern=fields.NAME, required=True)
     resource_provider_generation = Integer()
 
 
-class OneInventory(_Record):
+class OneInventorySchema(_RecordSchema):
     """PUT .../inventories/{class}."""
 
     resource_provider_generation = Integer(required=True)
 
 
-class _RecordInMap(_Record):
+class _RecordInMapSchema(_RecordSchema):
     """A record among others; its own generation is ignored."""
 
     resource_provider_generation = Integer()
 
 
-class AllInventories(VersionedSchema):
+class AllInventoriesSchema(VersionedSchema):
     """PUT .../inventories, and each provider of POST /reshaper."""
 
     resource_provider_generation = Integer(required=True)
     # Any key: one that is no name is answered like a class that does not exist.
-    inventories = Mapping(fields.ANYTHING, Object(_RecordInMap), shown_pattern=fields.NAME, required=True)
+    inventories = Mapping(
+        fields.ANYTHING, Object(_RecordInMapSchema), shown_pattern=fields.NAME, required=True
+    )
 
 
 def inventory_from(data: dict[str, Any]) -> InventoriesInventory:
@@ -92,7 +94,7 @@ def inventory_from(data: dict[str, Any]) -> InventoriesInventory:
     return InventoriesInventory(**{**given, "allocation_ratio": float(data.get("allocation_ratio", 1))})
 
 
-class ResourceClass(VersionedSchema):
+class ResourceClassSchema(VersionedSchema):
     """POST /resource_classes, and the renaming PUT before 1.7."""
 
     name = String(0, fields.LONGEST_NAME, fields.CUSTOM_NAME, required=True)
@@ -101,24 +103,24 @@ class ResourceClass(VersionedSchema):
 # Answers about resource providers and what belongs to them.
 
 
-class Provider(Answer):
+class ProviderSchema(AnswerSchema):
     """One resource provider."""
 
     uuid = Uuid()
     name = String()
     generation = Integer()
-    links = Sequence(Object(Link))
+    links = Sequence(Object(LinkSchema))
     parent_provider_uuid = NullableUuid(metadata=since(Feature.NESTED_PROVIDERS))
     root_provider_uuid = Uuid(metadata=since(Feature.NESTED_PROVIDERS))
 
 
-class Providers(Answer):
+class ProvidersSchema(AnswerSchema):
     """Resource providers."""
 
-    resource_providers = Sequence(Object(Provider))
+    resource_providers = Sequence(Object(ProviderSchema))
 
 
-class InventoryRecord(Answer):
+class InventoryRecordSchema(AnswerSchema):
     """An inventory record: what a provider offers of one class."""
 
     total = Integer()
@@ -129,90 +131,90 @@ class InventoryRecord(Answer):
     allocation_ratio = Number()
 
 
-class Inventory(InventoryRecord):
+class InventorySchema(InventoryRecordSchema):
     """An inventory record with the generation of the provider."""
 
     resource_provider_generation = Integer()
 
 
-class Inventories(Answer):
+class InventoriesSchema(AnswerSchema):
     """All that a provider offers."""
 
     resource_provider_generation = Integer()
-    inventories = Mapping(fields.NAME, Object(InventoryRecord))
+    inventories = Mapping(fields.NAME, Object(InventoryRecordSchema))
 
 
-class ProviderUsages(Answer):
+class ProviderUsagesSchema(AnswerSchema):
     """The use of a provider by resource class."""
 
     resource_provider_generation = Integer()
     usages = amounts()
 
 
-class ProviderTraitsShown(Answer):
+class ProviderTraitsShownSchema(AnswerSchema):
     """The traits of a provider."""
 
     traits = texts()
     resource_provider_generation = Integer()
 
 
-class ProviderAggregatesShown(Answer):
+class ProviderAggregatesShownSchema(AnswerSchema):
     """The aggregates of a provider."""
 
     aggregates = Sequence(Uuid())
     resource_provider_generation = Integer(metadata=since(Feature.AGGREGATES_GENERATION))
 
 
-class ConsumerOnProvider(Answer):
+class ConsumerOnProviderSchema(AnswerSchema):
     """The amounts that one consumer holds of a provider."""
 
     resources = amounts()
     consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS))
 
 
-class ProviderAllocations(Answer):
+class ProviderAllocationsSchema(AnswerSchema):
     """The allocations on a provider, by consumer."""
 
-    allocations = Mapping(fields.UUID, Object(ConsumerOnProvider))
+    allocations = Mapping(fields.UUID, Object(ConsumerOnProviderSchema))
     resource_provider_generation = Integer()
 
 
 # Answers about resource classes, traits and versions.
 
 
-class ResourceClassShown(Answer):
+class ResourceClassShownSchema(AnswerSchema):
     """One resource class."""
 
     name = String(pattern=fields.NAME)
-    links = Sequence(Object(Link))
+    links = Sequence(Object(LinkSchema))
 
 
-class ResourceClasses(Answer):
+class ResourceClassesSchema(AnswerSchema):
     """All resource classes."""
 
-    resource_classes = Sequence(Object(ResourceClassShown))
+    resource_classes = Sequence(Object(ResourceClassShownSchema))
 
 
-class Traits(Answer):
+class TraitsSchema(AnswerSchema):
     """Names of traits."""
 
     traits = Sequence(String(pattern=fields.NAME))
 
 
-class Version(Answer):
+class VersionSchema(AnswerSchema):
     """The microversions that the service speaks."""
 
     id = String()
     max_version = String()
     min_version = String()
     status = String()
-    links = Sequence(Object(Link))
+    links = Sequence(Object(LinkSchema))
 
 
-class Versions(Answer):
+class VersionsSchema(AnswerSchema):
     """The version document."""
 
-    versions = Sequence(Object(Version))
+    versions = Sequence(Object(VersionSchema))
 
 
 # Bodies of resource providers and what belongs to them.
@@ -227,7 +229,7 @@ _LINKS = (
 )
 
 
-class Described(Protocol):
+class ProviderFields(Protocol):
     """A provider as rendering reads it."""
 
     @property
@@ -244,18 +246,18 @@ class Described(Protocol):
     def changed_at(self) -> datetime.datetime: ...
 
 
-def provider_body(provider: Described) -> dict[str, Any]:
+def provider_body(provider: ProviderFields) -> dict[str, Any]:
     """Return one provider, with the links of the request's version."""
     return provider_renderer()(provider)
 
 
-def provider_renderer() -> Callable[[Described], dict[str, Any]]:
+def provider_renderer() -> Callable[[ProviderFields], dict[str, Any]]:
     """Return a renderer with the links of the request's version, which outlives the request."""
     root = path("/resource_providers")
     rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
     nested = context.offers(Feature.NESTED_PROVIDERS)
 
-    def render(provider: Described) -> dict[str, Any]:
+    def render(provider: ProviderFields) -> dict[str, Any]:
         own = f"{root}/{provider.uuid}"
         body: dict[str, Any] = {
             "uuid": provider.uuid,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, Conflict, NotFound
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import normalize_uuid
@@ -96,7 +96,7 @@ class Providers:
                 raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
             created = providers.find(transaction, uuid)
             assert created is not None
-            transaction.record(Action.CREATE, Kind.PROVIDER, uuid, after=_described(created))
+            transaction.record(Action.CREATE, TargetKind.PROVIDER, uuid, after=_described(created))
             return created
 
         return attempt(self._database, work)
@@ -123,7 +123,9 @@ class Providers:
             updated = providers.find(transaction, uuid)
             assert updated is not None
             before = {**_described(former or updated), "name": locked.name}
-            transaction.record(Action.UPDATE, Kind.PROVIDER, uuid, before=before, after=_described(updated))
+            transaction.record(
+                Action.UPDATE, TargetKind.PROVIDER, uuid, before=before, after=_described(updated)
+            )
             return updated
 
         return attempt(self._database, work)
@@ -235,7 +237,7 @@ def _move(
 _STALE = "Resource provider's generation already changed. Please update the generation and try again."
 
 
-class Memberships:
+class ProviderMemberships:
     """A use case that reads and writes the traits and aggregates of a provider."""
 
     def __init__(self, database: Database) -> None:
@@ -273,7 +275,7 @@ class Memberships:
             replaced = contents.replace_traits(transaction, locked.id, ids.values())
             if replaced.changed:
                 providers.touch(transaction, [locked.id])
-                _record(transaction, Kind.TRAITS, uuid, replaced, wanted)
+                _record(transaction, TargetKind.TRAITS, uuid, replaced, wanted)
             return self._present(contents.traits_of(transaction, uuid), uuid)
 
         return attempt(self._database, work)
@@ -286,7 +288,7 @@ class Memberships:
             replaced = contents.replace_traits(transaction, locked.id, ())
             if replaced.changed:
                 providers.touch(transaction, [locked.id])
-                _record(transaction, Kind.TRAITS, uuid, replaced, ())
+                _record(transaction, TargetKind.TRAITS, uuid, replaced, ())
 
         attempt(self._database, work)
 
@@ -302,7 +304,7 @@ class Memberships:
             if generation is not None:
                 _check_generation(locked, generation)
             replaced = contents.replace_aggregates(transaction, locked.id, wanted)
-            _record(transaction, Kind.AGGREGATES, uuid, replaced, wanted)
+            _record(transaction, TargetKind.AGGREGATES, uuid, replaced, wanted)
             raised = [] if generation is None else [locked.id]
             providers.touch(transaction, raised, [] if raised else [locked.id])
             return locked.generation + len(raised)
@@ -311,7 +313,7 @@ class Memberships:
 
 
 def _record(
-    transaction: Transaction, kind: Kind, uuid: str, replaced: Replaced, wanted: Collection[str]
+    transaction: Transaction, kind: TargetKind, uuid: str, replaced: Replaced, wanted: Collection[str]
 ) -> None:
     transaction.record(
         Action.UPDATE, kind, uuid, before={kind: replaced.before}, after={kind: sorted(wanted)}

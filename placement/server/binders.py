@@ -12,7 +12,7 @@ from placement.sync.api_server import ApiServer, ApiServerError, object_path, pr
 from placement.sync.store import ALL_PODS, pods_path
 
 
-class Binder:
+class ApiServerBinder:
     """The calls to one API server that binding needs. Each of them raises PlacementError."""
 
     def __init__(self, api_server: ApiServer) -> None:
@@ -45,23 +45,23 @@ class Binder:
             self._api_server.post(f"{_path(namespace, name)}/binding", body)
 
 
-class Binders:
+class KubeconfigBinders:
     """A binder for each context of a kubeconfig, named like its cluster, and one for the own cluster."""
 
     def __init__(self, kubeconfig: str | None, own_cluster: str | None = None) -> None:
         """Take `own_cluster` for the cluster that this process runs in, as a pod with an account there."""
         self._kubeconfig = kubeconfig
         self._own_cluster = own_cluster
-        self._found: dict[str, Binder] = {}
+        self._found: dict[str, ApiServerBinder] = {}
         # The first pods to be bound shall not wait for the import, nor kube-scheduler with them.
         preload()
 
-    def of(self, cluster: str) -> Binder:
+    def of(self, cluster: str) -> ApiServerBinder:
         """Return the binder of that cluster. Raises PlacementError that says what is missing."""
         found = self._found.get(cluster)
         if found is None:
             # Two threads may do this at the same time; either of the two is as good as the other.
-            found = self._found[cluster] = Binder(self._api_server(cluster))
+            found = self._found[cluster] = ApiServerBinder(self._api_server(cluster))
         return found
 
     def _api_server(self, cluster: str) -> ApiServer:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from placement.common.manifest import ManifestError
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.pods.accounts import CpuOwner, NodeAllocations
 from placement.pods.host import Place
 from placement.pods.koordinator.tree import HostIdentity
@@ -15,8 +15,8 @@ from placement.pods.statements import nodes
 from placement.providers.statements import clusters
 from placement.providers.statements.clusters import Cluster
 from placement.server import checks, schema
-from placement.server.checks import Violation
-from placement.server.online_migrations import Owner
+from placement.server.checks import InvariantViolation
+from placement.server.online_migrations import MigrationOwner
 from placement.storage.database import Database, Executor, Transaction
 from placement.storage.node_parts import NodeRow
 from placement.storage.transactions import attempt
@@ -28,7 +28,7 @@ _AT_ONCE = 500
 _NAME = "pods-hold-what-follows-from-them"
 
 
-def violations(connection: Executor) -> Iterator[Violation]:
+def violations(connection: Executor) -> Iterator[InvariantViolation]:
     """Yield every disagreement of every node, in a connection that sees one state."""
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
@@ -39,7 +39,7 @@ def violations(connection: Executor) -> Iterator[Violation]:
 
 def _of_nodes(
     connection: Executor, loader: NodeLoader, cluster: Cluster, rows: Sequence[NodeRow]
-) -> Iterator[Violation]:
+) -> Iterator[InvariantViolation]:
     try:
         states = loader.load(connection, facts_of(cluster), [row.root_id for row in rows])
     except ManifestError as error:
@@ -49,11 +49,11 @@ def _of_nodes(
                 yield from _of_nodes(connection, loader, cluster, [row])
             return
         sentence = f"node {rows[0].name} of cluster {cluster.name} cannot be read: {error}"
-        yield Violation(_NAME, False, sentence)
+        yield InvariantViolation(_NAME, False, sentence)
         return
     for state in states.values():
         for sentence in disagreements(state.identity, stored_accounts(connection, state), state.accounts):
-            yield Violation(_NAME, False, f"node {state.name} of cluster {cluster.name}: {sentence}")
+            yield InvariantViolation(_NAME, False, f"node {state.name} of cluster {cluster.name}: {sentence}")
 
 
 def disagreements(identity: HostIdentity, stored: NodeAllocations, due: NodeAllocations) -> Iterator[str]:
@@ -85,22 +85,22 @@ def _excess(identity: HostIdentity, consumer: str, place: Place, amount: int, al
     )
 
 
-__all__ = ["Findings", "Violation", "check", "check_database", "repair"]
+__all__ = ["Findings", "InvariantViolation", "check", "check_database", "repair"]
 
 
 class Findings(NamedTuple):
     """The violations, and whether the pods of nodes were compared, for which the rest must be well."""
 
-    violations: list[Violation]
+    violations: list[InvariantViolation]
     are_pods_compared: bool
 
     @property
-    def errors(self) -> list[Violation]:
+    def errors(self) -> list[InvariantViolation]:
         """Return the violations that cannot come about in ordinary use."""
         return [one for one in self.violations if not one.is_warning]
 
 
-def check(connection: str, owner: Owner) -> Findings:
+def check(connection: str, owner: MigrationOwner) -> Findings:
     """Return everything that does not hold in the database at `connection` at one moment; it may be in use.
 
     A repair would give consumers without a record to `owner`. Raises SchemaOutdated, Unavailable.
@@ -110,7 +110,7 @@ def check(connection: str, owner: Owner) -> Findings:
         return check_database(database, owner)
 
 
-def check_database(database: Database, owner: Owner) -> Findings:
+def check_database(database: Database, owner: MigrationOwner) -> Findings:
     """Check a database that is known to have the current schema, as `check` does."""
     with database.snapshot() as connection:
         database.backend.take_time(connection)
@@ -121,14 +121,14 @@ def check_database(database: Database, owner: Owner) -> Findings:
     return Findings(found, is_well)
 
 
-def repair(connection: str, owner: Owner) -> None:
+def repair(connection: str, owner: MigrationOwner) -> None:
     """Repair what can be, in one transaction, while others write. Raises SchemaOutdated, Unavailable."""
 
     def work(transaction: Transaction) -> None:
         database.backend.take_time(transaction.connection)
         mended = checks.mend(transaction, owner.project_id, owner.user_id)
         if mended:
-            transaction.record(Action.UPDATE, Kind.DATABASE, "db check --repair", after=mended)
+            transaction.record(Action.UPDATE, TargetKind.DATABASE, "db check --repair", after=mended)
 
     with schema.opened(connection) as database:
         schema.require(database)

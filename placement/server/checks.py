@@ -22,7 +22,7 @@ from placement.storage.database import Executor, Transaction
 _MENDED_AT_ONCE = 1000
 
 
-class Violation(NamedTuple):
+class InvariantViolation(NamedTuple):
     """A row or group of rows that breaks an invariant: which one, a sentence on it, and what would mend it.
 
     A warning may come about in ordinary use. `remedy` is empty where an operator has to decide.
@@ -55,12 +55,12 @@ class Invariant:
     is_warning: bool = False
     repair: Repair | None = None
 
-    def violations(self, connection: Executor) -> Iterator[Violation]:
+    def violations(self, connection: Executor) -> Iterator[InvariantViolation]:
         """Yield every violation, in the order of the query."""
         for row in connection.execute(self.query):
             said = row._asdict()
             remedy = self.repair.sentence.format_map(said) if self.repair else ""
-            yield Violation(self.name, self.is_warning, self.sentence.format_map(said), remedy)
+            yield InvariantViolation(self.name, self.is_warning, self.sentence.format_map(said), remedy)
 
     def mend(self, transaction: Transaction) -> int:
         """Mend what can be mended, and return how many rows were looked at for that."""
@@ -486,7 +486,7 @@ def invariants(project: str, user: str) -> list[Invariant]:
     ]
 
 
-def violations(connection: Executor, project: str, user: str) -> Iterator[Violation]:
+def violations(connection: Executor, project: str, user: str) -> Iterator[InvariantViolation]:
     """Yield every violation in a connection that sees one state; holders without a record get this owner."""
     for invariant in invariants(project, user):
         yield from invariant.violations(connection)

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placement.client.display import PROSE, Action, Prose, argument, port_number, positive
+from placement.client.display import PROSE, ActionCommand, Prose, argument, port_number, positive
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from placement.server.checking import Findings, Violation
+    from placement.server.checking import Findings, InvariantViolation
 
 
 # The options that say which database a command works on.
@@ -77,7 +77,7 @@ _EVERYBODY = (
 )
 
 
-class Serve(Action):
+class Serve(ActionCommand):
     """Run the service."""
 
     arguments = (
@@ -197,7 +197,7 @@ def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
 _COLUMNS = ("severity", "invariant", "finding", "repair")
 
 
-class Check(Prose):
+class CheckCommand(Prose):
     """Find what must not be in a database: sums that differ, dangling rows, loops, CPUs with two owners.
 
     The service may be running. Ends with 1 if there are errors; warnings may come about in ordinary use.
@@ -216,13 +216,15 @@ class Check(Prose):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
         """Look, repair if that is asked for, and look again."""
         from placement.server import checking, settings
-        from placement.server.online_migrations import Owner
+        from placement.server.online_migrations import MigrationOwner
 
         if parsed_args.yes and not parsed_args.repair:
             raise PlacementError("--yes: it says that --repair shall be done, and --repair is not there")
         loaded = configure(parsed_args)
         incomplete = loaded.placement
-        owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
+        owner = MigrationOwner(
+            incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id
+        )
         url = settings.connection_of(loaded)
         findings = checking.check(url, owner)
         if parsed_args.yes and any(one.remedy for one in findings.violations):
@@ -241,7 +243,7 @@ class Check(Prose):
         ]
 
 
-def _severity(violation: Violation) -> str:
+def _severity(violation: InvariantViolation) -> str:
     return "warning" if violation.is_warning else "error"
 
 
@@ -268,7 +270,7 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class Upgrade(Action):
+class Upgrade(ActionCommand):
     """Bring the database schema to the newest version."""
 
     arguments = OPTIONS
@@ -282,7 +284,7 @@ class Upgrade(Action):
         print(schema.version(url))
 
 
-class Version(Action):
+class VersionCommand(ActionCommand):
     """Print the version of the database schema."""
 
     arguments = OPTIONS

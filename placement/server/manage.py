@@ -14,7 +14,7 @@ from placement.client.formats import table
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
 from placement.server.commands import tell
-from placement.server.online_migrations import Batch, OnlineMigrations, Owner
+from placement.server.online_migrations import MigrationBatch, MigrationOwner, OnlineMigrations
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
@@ -55,7 +55,7 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
     """Return the migrations of the configured database."""
     incomplete = loaded.placement
-    owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
+    owner = MigrationOwner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
     return OnlineMigrations(settings.open_database(loaded), owner)
 
 
@@ -98,7 +98,7 @@ def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) 
         return _BAD_COUNT
     if count is None:
         print(f"Running batches of {_BATCH} until complete")
-    rounds: list[list[Batch]] = []
+    rounds: list[list[MigrationBatch]] = []
     failed = False
     while not rounds or (count is None and any(batch.completed for batch in rounds[-1])):
         try:
@@ -115,7 +115,7 @@ def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) 
     return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
 
 
-def _show(rounds: list[list[Batch]]) -> None:
+def _show(rounds: list[list[MigrationBatch]]) -> None:
     totals: dict[str, list[int]] = {}
     for batch in (batch for one in rounds for batch in one):
         total = totals.setdefault(batch.name, [0, 0])

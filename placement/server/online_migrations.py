@@ -8,7 +8,7 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.providers.statements import names
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction
@@ -101,7 +101,7 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class MigrationOwner:
     """The project and the user that consumers without a record get."""
 
     project_id: str
@@ -109,7 +109,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MigrationBatch:
     """The numbers of rows that one migration found in one go, and completed."""
 
     name: str
@@ -120,19 +120,19 @@ class Batch:
 class OnlineMigrations:
     """The migrations, which complete rows in batches, and find none once all are complete."""
 
-    def __init__(self, database: Database, owner: Owner) -> None:
+    def __init__(self, database: Database, owner: MigrationOwner) -> None:
         self._database = database
         self._owner = owner
 
-    def run(self, most: int) -> list[Batch]:
+    def run(self, most: int) -> list[MigrationBatch]:
         """Run one batch of at most `most` rows, over all migrations together. Raises Unavailable."""
-        batches: list[Batch] = []
+        batches: list[MigrationBatch] = []
         for name, count, complete in self._migrations():
             left = most - sum(batch.completed for batch in batches)
             with self._database.read() as connection:
                 found = min(count(connection), left)
             completed = self._completed(name, partial(complete, most=found)) if found else 0
-            batches.append(Batch(name, found, completed))
+            batches.append(MigrationBatch(name, found, completed))
         return batches
 
     def _completed(self, name: str, complete: Callable[[Transaction], int]) -> int:
@@ -141,7 +141,7 @@ class OnlineMigrations:
         def work(transaction: Transaction) -> int:
             completed = complete(transaction)
             if completed:
-                transaction.record(Action.UPDATE, Kind.DATABASE, name, after={"completed": completed})
+                transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
             return completed
 
         return attempt(self._database, work)

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from placement.engine.domain.audit import KEPT_DAYS
 from placement.engine.domain.claims import UNKNOWN_OWNER
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 
 DEFAULT = [
     cfg.BoolOpt("log_options", default=True, help="Write all options to the log at start, at level debug."),
@@ -98,7 +98,7 @@ DATABASE = [
     cfg.IntOpt("max_pool_size", default=_POOL_SIZE, min=1, help="Connections kept open per process."),
     cfg.IntOpt(
         "max_overflow",
-        default=Limits().connections - _POOL_SIZE,
+        default=WorkerLimits().connections - _POOL_SIZE,
         min=0,
         help="Connections opened beyond the pool under load. With less, all together, than the default, "
         "threads of a process wait for each other's connections.",

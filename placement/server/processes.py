@@ -23,7 +23,7 @@ from gunicorn.util import import_app
 
 from placement.common.probes import LIVE
 from placement.engine.domain.errors import PlacementError
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls
 from placement.metrics.sharing import forget
 
@@ -220,7 +220,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self,
         listener: socket.socket,
         workers: int,
-        read_limits: Callable[[], Limits],
+        read_limits: Callable[[], WorkerLimits],
         greet: Callable[[], None] = lambda: None,
         tls: Tls | None = None,
     ) -> None:

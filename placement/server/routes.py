@@ -18,14 +18,14 @@ from placement.http.microversions import NEWEST, OLDEST
 from placement.http.responses import json_response, now
 from placement.metrics.sharing import exposition
 from placement.planning.capacity import Watch
-from placement.providers.fleet import Capacity
-from placement.providers.schemas import Versions
+from placement.providers.fleet import FleetCapacity
+from placement.providers.schemas import VersionsSchema
 
 root_blueprint = Blueprint("root", __name__)
 
 
 @root_blueprint.get("/")
-@describes(Operation({200: Versions}))
+@describes(Operation({200: VersionsSchema}))
 def versions() -> Response:
     """Return the versions that this service speaks; needs no token."""
     return json_response(
@@ -132,7 +132,7 @@ class _WatchCollector:
 class _CapacityCollector:
     """A collector of capacity and use of groups of hosts, left out while the database cannot name them."""
 
-    def __init__(self, capacity: Capacity, *, per_host: bool) -> None:
+    def __init__(self, capacity: FleetCapacity, *, per_host: bool) -> None:
         self._capacity = capacity
         self._per_host = per_host
 

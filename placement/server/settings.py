@@ -16,7 +16,7 @@ from oslo_policy import opts
 
 from placement.common.secrets import warn_if_readable, with_password_of
 from placement.engine.domain.errors import PlacementError
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from placement.server import schema
 from placement.server.options import GROUPS
@@ -274,9 +274,9 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
     )
 
 
-def limits_of(settings: cfg.ConfigOpts) -> Limits:
+def limits_of(settings: cfg.ConfigOpts) -> WorkerLimits:
     """Return the limits for clients of the HTTP server."""
-    return Limits(
+    return WorkerLimits(
         largest_body_bytes=settings.api.max_request_body_bytes,
         request_seconds=settings.api.request_timeout,
         requests_per_caller=settings.api.max_requests_per_caller,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from placement.engine.domain.audit import Initiator, Kind, Record, initiator
+from placement.engine.domain.audit import AuditRecord, Initiator, TargetKind, initiator
 from placement.engine.domain.errors import PlacementError
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -82,7 +82,7 @@ _LONGEST_DOCUMENT = 4000
 _LONGEST_ID = 64
 # Made once: making the encoder takes longer than encoding a claim.
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
-_OF_PODS = (Kind.POD, Kind.RESERVATION)
+_OF_PODS = (TargetKind.POD, TargetKind.RESERVATION)
 _COLUMNS = ("action", "kind", "target", "consumer_id", "before", "after")
 _WHO = ("user_id", "project_id", "roles", "request_id", "global_request_id", "address")
 
@@ -98,7 +98,7 @@ def _insert(backend: type[Backend]) -> sa.TextClause:
     return sa.text(text).bindparams(sa.bindparam("now", type_=sa.DateTime))
 
 
-def store(transaction: Transaction, records: Sequence[Record]) -> None:
+def store(transaction: Transaction, records: Sequence[AuditRecord]) -> None:
     """Write the records of a transaction, of which there must be some; it is committed next."""
     # The record of a pod covers its allocations.
     told = {record.consumer for record in records if record.kind in _OF_PODS}
@@ -110,13 +110,13 @@ def store(transaction: Transaction, records: Sequence[Record]) -> None:
     rows = [
         {**dict(zip(_COLUMNS, _values(record), strict=True)), **alike}
         for record in records
-        if record.kind is not Kind.ALLOCATIONS or record.consumer not in told
+        if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in told
     ]
     statement = _insert(type(transaction.backend))
     transaction.backend.run_last(transaction.connection, statement, rows)
 
 
-def _values(record: Record) -> tuple[str | None, ...]:
+def _values(record: AuditRecord) -> tuple[str | None, ...]:
     """Return the values of `_COLUMNS`."""
     return (*record[:3], record.consumer, document(record.before), document(record.after))
 

@@ -15,7 +15,7 @@ import orjson
 import sqlalchemy as sa
 
 from placement.engine.domain import deadline
-from placement.engine.domain.audit import KEPT_DAYS, Action, Kind, Record
+from placement.engine.domain.audit import KEPT_DAYS, Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES
 from placement.storage import audit, failures, history
@@ -34,7 +34,7 @@ _LAST_USE = "placement_last_use"
 _OPENED = "placement_opened"
 
 
-class Pool(sa.QueuePool):
+class DeadlinePool(sa.QueuePool):
     """A pool that waits for a connection no longer than until the deadline of the request."""
 
     @property
@@ -48,7 +48,7 @@ class Pool(sa.QueuePool):
 
 # Its debug lines show whole connection strings, with whatever secrets are in them; the others tell operators
 # nothing, and would be printed by every command.
-logging.getLogger(f"{Pool.__module__}.{Pool.__name__}").setLevel(logging.WARNING)
+logging.getLogger(f"{DeadlinePool.__module__}.{DeadlinePool.__name__}").setLevel(logging.WARNING)
 
 
 def note_opening(info: dict[Any, Any]) -> None:
@@ -121,12 +121,12 @@ class Transaction:
         self.backend = backend
         self.now = utcnow()
         self.doubt = doubt
-        self.records: list[Record] = []
+        self.records: list[AuditRecord] = []
 
     def record(
         self,
         action: Action,
-        kind: Kind,
+        kind: TargetKind,
         target: str,
         *,
         before: Mapping[str, Any] | None = None,
@@ -134,7 +134,7 @@ class Transaction:
         consumer: str | None = None,
     ) -> None:
         """Have this change recorded with the transaction; see placement.engine.domain.audit."""
-        self.records.append(Record(action, kind, target, before, after, consumer))
+        self.records.append(AuditRecord(action, kind, target, before, after, consumer))
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
@@ -205,7 +205,7 @@ class Database:
         self._recycle_seconds = recycle_seconds
         self.engine = sa.create_engine(
             self.url,
-            poolclass=Pool,
+            poolclass=DeadlinePool,
             pool_timeout=pool_timeout,
             pool_size=pool_size,
             max_overflow=max_overflow,

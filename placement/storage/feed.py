@@ -87,7 +87,7 @@ class Changed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Look:
+class FeedBatch:
     """A look: providers that may have changed, ids of deleted ones, and the horizon.
 
     `clusters` are the ids of clusters that were created, deleted or given other settings. `rules_generations`
@@ -114,7 +114,7 @@ class Feed:
         self._lookout: Lookout | None = None
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
-    def look(self, horizon: int, clusters: Sequence[int] = ()) -> Look | None:
+    def look(self, horizon: int, clusters: Sequence[int] = ()) -> FeedBatch | None:
         """Return what may have changed since `horizon`; None if nothing has. Raises Unavailable.
 
         The look also reports the generation of rules of the `clusters`, given by their ids.
@@ -130,7 +130,7 @@ class Feed:
             self.close()
         return self._look_anew(horizon, clusters)
 
-    def _look_anew(self, horizon: int, clusters: Sequence[int]) -> Look | None:
+    def _look_anew(self, horizon: int, clusters: Sequence[int]) -> FeedBatch | None:
         """Look over a new connection. A failure there is not tried again: that would take too long."""
         try:
             with self._database.translating():
@@ -139,13 +139,13 @@ class Feed:
             self.close()
             raise
 
-    def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Look | None:
+    def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> FeedBatch | None:
         self._connected()
         assert self._lookout is not None
         rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
         return None if rows is None else self._within_history(_read_look(rows), horizon)
 
-    def _within_history(self, look: Look, horizon: int) -> Look:
+    def _within_history(self, look: FeedBatch, horizon: int) -> FeedBatch:
         """Return the look, made too late if the horizon is of another history than the connection."""
         assert self._connection is not None
         server = self._connection.info[history.KEY]
@@ -257,8 +257,8 @@ class Feed:
             yield self.horizon(connection), provider_records.snapshot(connection)
 
 
-def _read_look(rows: Iterable[Any]) -> Look:
-    look = Look()
+def _read_look(rows: Iterable[Any]) -> FeedBatch:
+    look = FeedBatch()
     is_late = False
     for kind, reference, revision, root_id, cluster_id in rows:
         if kind == "horizon":

@@ -17,7 +17,7 @@ from placement.engine.domain import deadline
 from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import FEED_ROWS, LOOK_SECONDS, RELOADS
 from placement.storage.database import Database
-from placement.storage.feed import Feed, Look
+from placement.storage.feed import Feed, FeedBatch
 from placement.storage.history import Horizon
 
 # Longer than any look, shorter than callers wait; a first load may take longer.
@@ -96,7 +96,7 @@ class Follower(ABC):
         """Return the ids of clusters with generations of rules that every look should report."""
         return ()
 
-    def _take_over(self, look: Look) -> bool:
+    def _take_over(self, look: FeedBatch) -> bool:
         try:
             return self.apply(look)
         except BaseException:
@@ -113,7 +113,7 @@ class Follower(ABC):
         """Load what is always remembered, and set the horizon if that is anything. Raises Unavailable."""
 
     @abstractmethod
-    def apply(self, look: Look) -> bool:
+    def apply(self, look: FeedBatch) -> bool:
         """Take over what changed; return False if another look or loading everything has to bring more.
 
         Raises Unavailable.

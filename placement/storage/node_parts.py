@@ -26,7 +26,7 @@ _COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
 )
 
 
-class Together:
+class UnionQuery:
     """A union of queries that has a column for each that any of them needs."""
 
     def __init__(self, *queries: sa.Select[Any]) -> None:
@@ -210,7 +210,7 @@ OTHER_USES = _SOME_USES.join(_consumers, _consumers.c.uuid == _allocations.c.con
 
 def together(
     is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]], cluster: sa.ColumnElement[int]
-) -> Together:
+) -> UnionQuery:
     """Return the queries for the parts of some nodes of a cluster, in the order of NodeParts.
 
     `is_given` is the condition that an id is one of their host providers.
@@ -225,7 +225,7 @@ def together(
         .where(_consumers.c.uuid == _allocations.c.consumer_id)
         .scalar_subquery()
     )
-    return Together(
+    return UnionQuery(
         _SOME_NODES.where(is_given(_nodes.c.resource_provider_id)),
         _SOME_PODS.where(IsSelected(_pods.c.node_id, nodes)),
         _SOME_HOST_RECORDS.where(is_given(_record.resource_provider_id)),

@@ -6,7 +6,7 @@ import argparse
 import re
 import signal
 
-from placement.client.display import Action, argument, port_number
+from placement.client.display import ActionCommand, argument, port_number
 from placement.engine.domain.errors import PlacementError
 from placement.sync.leadership import LEASE_SECONDS, LONGEST_LEASE_SECONDS, SHORTEST_LEASE_SECONDS, LeaseName
 from placement.sync.pods import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
@@ -43,7 +43,7 @@ def _lease_seconds(text: str) -> int:
     return int(text)
 
 
-class SyncKubernetes(Action):
+class SyncKubernetes(ActionCommand):
     """Keep a cluster as its Kubernetes is: nodes, their topologies, and pods.
 
     Lists and watches Kubernetes and sends the service what differs, until it is stopped. What the service

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import EVENTS
 from placement.sync.service import CONFLICT
-from placement.sync.store import Key, Kind
+from placement.sync.store import Key, ObjectKind
 
 # The lines that the command prints for the person at the terminal.
 
@@ -149,7 +149,7 @@ class RejectionEvents(threading.Thread):
 def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
     metadata = manifest["metadata"]
     # kubelet names nodes by their names in Events, and kubectl looks for that.
-    uid = key.name if key.kind is Kind.NODE else str(metadata.get("uid") or "")
+    uid = key.name if key.kind is ObjectKind.NODE else str(metadata.get("uid") or "")
     found = {
         "apiVersion": manifest["apiVersion"],
         "kind": manifest["kind"],

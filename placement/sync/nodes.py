@@ -10,7 +10,7 @@ from placement.engine.domain.identifiers import portions
 from placement.sync.pods import ReconciledPods
 from placement.sync.sending import Sending
 from placement.sync.service import Sent, ServiceCluster
-from placement.sync.store import RESERVATIONS, InformerStore, Key, Kind, WatchedObject, lasting_part
+from placement.sync.store import RESERVATIONS, InformerStore, Key, ObjectKind, WatchedObject, lasting_part
 
 # Reservations of the service, kept equal to the ones of Kubernetes.
 
@@ -96,7 +96,7 @@ class ReconciledReservations:
 
 
 def _reconciled_reservations_key(name: str) -> Key:
-    return Key(Kind.RESERVATION, "", name)
+    return Key(ObjectKind.RESERVATION, "", name)
 
 
 # How many nodes are sent in one call, and how many calls at a time.
@@ -105,7 +105,7 @@ _BATCH, _AT_ONCE = 50, 2
 _Mark = tuple[bytes, bytes | None]
 
 
-class _Held(NamedTuple):
+class _HeldNode(NamedTuple):
     # The mark it was sent with, if this process sent it.
     mark: _Mark | None = None
     uid: str | None = None
@@ -140,7 +140,7 @@ class ReconciledNodes:
         self._sending = sending
         self._pods = pods
         self._reservations = reservations
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldNode] = {}
         self._due: set[str] = set()
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class ReconciledNodes:
 
     def compare(self) -> None:
         """Look at what the service holds. Raises ServiceError."""
-        self._held = {name: self._held.get(name, _Held()) for name in self._service.nodes()}
+        self._held = {name: self._held.get(name, _HeldNode()) for name in self._service.nodes()}
         self._due.update(self._held)
 
     def delete_gone(self) -> int:
@@ -208,7 +208,7 @@ class ReconciledNodes:
         node = self._store.get(_key(name))
         if node is None:
             return None
-        topology = self._store.get(Key(Kind.TOPOLOGY, "", name))
+        topology = self._store.get(Key(ObjectKind.TOPOLOGY, "", name))
         mark = (node.mark, topology.mark if topology else None)
         held = self._held.get(name)
         if (held and held.mark == mark) or self._sending.rejections.holds_back(_key(name), mark):
@@ -228,10 +228,10 @@ class ReconciledNodes:
             self._sending.rejected(_key(node.name), node.mark, sent.refusal)
             return False
         self._sending.took(_key(node.name), sent.warnings)
-        self._held[node.name] = _Held(node.mark, node.seen.uid)
+        self._held[node.name] = _HeldNode(node.mark, node.seen.uid)
         self._pods.arrived(node.name)
         return True
 
 
 def _key(name: str) -> Key:
-    return Key(Kind.NODE, "", name)
+    return Key(ObjectKind.NODE, "", name)

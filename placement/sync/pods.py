@@ -12,7 +12,7 @@ from placement.sync.events import Journal
 from placement.sync.figures import WRITES
 from placement.sync.sending import Sending
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
-from placement.sync.store import InformerStore, Key, Kind, WatchedObject
+from placement.sync.store import InformerStore, Key, ObjectKind, WatchedObject
 
 # How many pods are sent in one call.
 _BATCH = 200
@@ -20,7 +20,7 @@ _BATCH = 200
 GATHERED_SECONDS = 0.1
 
 
-class _Held(NamedTuple):
+class _HeldPod(NamedTuple):
     uid: str
     node: str | None
     # The mark it was sent with, if this process sent it.
@@ -48,7 +48,7 @@ class ReconciledPods:
         self._sending = sending
         self._lives = lives
         self._namespaces = namespaces
-        self._held: dict[Key, _Held] = {}
+        self._held: dict[Key, _HeldPod] = {}
         self._waiting: dict[Key, str] = {}
         self._due: set[Key] = set()
         self._ended: set[PodId] = set()
@@ -82,11 +82,11 @@ class ReconciledPods:
         self._due.update(self._held)
         self.end(pod.id for pod in listed if self.has_ended(pod.id))
 
-    def _still(self, listed: HeldPod) -> _Held:
+    def _still(self, listed: HeldPod) -> _HeldPod:
         """Return what is held of a listed pod, with its mark if uid and node are still the same."""
         known = self._held.get(key_of(listed.id))
         same = known is not None and known[:2] == (listed.uid, listed.node)
-        return known if known is not None and same else _Held(listed.uid, listed.node)
+        return known if known is not None and same else _HeldPod(listed.uid, listed.node)
 
     def is_ours(self, pod: HeldPod) -> bool:
         """Return whether the pod is in one of the namespaces that are looked after."""
@@ -174,13 +174,13 @@ class ReconciledPods:
             self._sending.rejected(key, seen.mark, sent.refusal)
             return False
         self._sending.took(key, sent.warnings)
-        self._held[key] = _Held(seen.uid, seen.node, seen.mark)
+        self._held[key] = _HeldPod(seen.uid, seen.node, seen.mark)
         return True
 
 
 def key_of(pod: PodId) -> Key:
     """Return the key of a pod in the store."""
-    return Key(Kind.POD, pod.namespace, pod.name)
+    return Key(ObjectKind.POD, pod.namespace, pod.name)
 
 
 # Claims of the service for pods that are not reported on their nodes: kept for a while, then released.

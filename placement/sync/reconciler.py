@@ -9,7 +9,7 @@ from placement.sync.nodes import ReconciledNodes, ReconciledReservations
 from placement.sync.pods import ExpiringClaims, ReconciledPods
 from placement.sync.sending import Sending
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.store import InformerStore, Key, Kind
+from placement.sync.store import InformerStore, Key, ObjectKind
 
 
 class Reconciler:
@@ -79,9 +79,9 @@ class Reconciler:
     def look_at(self, keys: Iterable[Key]) -> None:
         """Note objects that may have changed."""
         found = set(keys)
-        pods = {key for key in found if key.kind is Kind.POD}
+        pods = {key for key in found if key.kind is ObjectKind.POD}
         self._pods.look_at(pods)
-        reservations = {key for key in found if key.kind is Kind.RESERVATION}
+        reservations = {key for key in found if key.kind is ObjectKind.RESERVATION}
         self._reservations.look_at(key.name for key in reservations)
         self._nodes.look_at(key.name for key in found - pods - reservations)
 

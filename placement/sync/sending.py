@@ -11,7 +11,7 @@ from placement.client.client import ServiceError
 from placement.sync.events import Journal, RejectionEvents
 from placement.sync.figures import WRITES
 from placement.sync.service import CONFLICT, is_refusal
-from placement.sync.store import InformerStore, Key, Kind
+from placement.sync.store import InformerStore, Key, ObjectKind
 from placement.sync.watching import Pause
 
 Thing = TypeVar("Thing", bound=Hashable)
@@ -140,6 +140,6 @@ class Sending:
 
 
 def _title(key: Key) -> str:
-    if key.kind is Kind.POD:
+    if key.kind is ObjectKind.POD:
         return f"pod {key.namespace}/{key.name}"
-    return f"reservation {key.name}" if key.kind is Kind.RESERVATION else f"node {key.name}"
+    return f"reservation {key.name}" if key.kind is ObjectKind.RESERVATION else f"node {key.name}"

@@ -31,7 +31,7 @@ _VOLATILE_STATUS = frozenset(
 )
 
 
-class Kind(StrEnum):
+class ObjectKind(StrEnum):
     """The kinds of objects that are watched."""
 
     NODE = "Node"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 class Key(NamedTuple):
     """An object; the namespace is empty if the object is in none."""
 
-    kind: Kind
+    kind: ObjectKind
     namespace: str
     name: str
 
@@ -80,9 +80,9 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
     over = lasting["status"].get("phase") in ENDED_PHASES
-    if manifest["kind"] == Kind.RESERVATION:
+    if manifest["kind"] == ObjectKind.RESERVATION:
         return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
-    if manifest["kind"] != Kind.POD:
+    if manifest["kind"] != ObjectKind.POD:
         return WatchedObject(orjson.dumps(manifest), mark, uid)
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
     return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
@@ -91,7 +91,7 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
 def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest without what changes all the time and decides nothing; a resize in place stays."""
     status = _without(manifest, "status", _VOLATILE_STATUS)
-    if manifest["kind"] == Kind.POD:
+    if manifest["kind"] == ObjectKind.POD:
         status |= resize_status(manifest)
     return {
         **manifest,
@@ -159,7 +159,7 @@ class InformerStore:
             self._seen[key] = seen
         if (before and before.mark) != (seen and seen.mark):
             self._changed.add(key)
-        if key.kind is Kind.POD and before is not None and before.has_ended_as(seen):
+        if key.kind is ObjectKind.POD and before is not None and before.has_ended_as(seen):
             self._ended.add(PodId(key.namespace, key.name, before.uid))
 
     def changed(self, timeout: float) -> set[Key]:
@@ -217,7 +217,7 @@ class Collection(NamedTuple):
     """
 
     title: str
-    kind: Kind
+    kind: ObjectKind
     api_version: str
     path: str
     absent: frozenset[int] = frozenset()
@@ -247,15 +247,15 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
     reservations = f"/apis/{API_VERSION}/reservations"
     topologies = f"/apis/{_TOPOLOGY_GROUP}/noderesourcetopologies"
     pods = [
-        Collection(f"pods of {namespace}", Kind.POD, "v1", pods_path(namespace))
+        Collection(f"pods of {namespace}", ObjectKind.POD, "v1", pods_path(namespace))
         for namespace in dict.fromkeys(namespaces)
     ]
     return [
-        Collection("nodes", Kind.NODE, "v1", f"{_CORE}/nodes"),
-        Collection("topologies", Kind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, _UNKNOWN, _NO_TOPOLOGIES),
+        Collection("nodes", ObjectKind.NODE, "v1", f"{_CORE}/nodes"),
+        Collection("topologies", ObjectKind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, _UNKNOWN, _NO_TOPOLOGIES),
         # Roles of clusters without that kind need not name it, and then the answer is 403.
-        Collection(RESERVATIONS, Kind.RESERVATION, API_VERSION, reservations, _UNKNOWN | {_FORBIDDEN}),
-        *(pods or [Collection("pods", Kind.POD, "v1", ALL_PODS)]),
+        Collection(RESERVATIONS, ObjectKind.RESERVATION, API_VERSION, reservations, _UNKNOWN | {_FORBIDDEN}),
+        *(pods or [Collection("pods", ObjectKind.POD, "v1", ALL_PODS)]),
     ]
 
 

@@ -22,7 +22,7 @@ from placement.sync.leadership import Leadership, NotLeading
 from placement.sync.pods import GATHERED_SECONDS, LOOK_EVERY_SECONDS, PATIENCE_SECONDS
 from placement.sync.reconciler import Reconciler
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.store import InformerStore, Kind, WatchedObject, collections, pods_path
+from placement.sync.store import InformerStore, ObjectKind, WatchedObject, collections, pods_path
 from placement.sync.watching import SOURCE, UNKNOWN_KIND, Pause, Watching, list_into
 
 # How far the synchronization is, for its operator: its checks and its figures.
@@ -106,7 +106,7 @@ class Synchronization:
         """Prepare a synchronization; with `leadership` it sends only while this process leads."""
         self._api_server = api_server
         self._collections = collections(namespaces)
-        self._pods = next(found for found in self._collections if found.kind is Kind.POD)
+        self._pods = next(found for found in self._collections if found.kind is ObjectKind.POD)
         self._journal = journal
         self.progress = Progress(journal)
         self._store = InformerStore([collection.title for collection in self._collections])

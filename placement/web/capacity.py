@@ -14,10 +14,10 @@ from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
 from placement.planning import routes
-from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Kind, Question
-from placement.planning.plan import Limits, Plan
+from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
+from placement.planning.plan import Plan, PlanLimits
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, PlanRequest
-from placement.planning.room import HostRoom, KindRoom, Room
+from placement.planning.room import CapacityCount, HostRoom, KindRoom
 from placement.planning.routes import capacity_body, kind_of, plan_body
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
@@ -89,14 +89,14 @@ def _query(given: Mapping[str, str]) -> Question:
 
 
 def _flavor(given: Mapping[str, str]) -> Question:
-    return _asked(Kind(flavor=flavor_document(given)), given.get("cluster") or None, given)
+    return _asked(RequestKind(flavor=flavor_document(given)), given.get("cluster") or None, given)
 
 
 def _pod(given: Mapping[str, str]) -> Question:
-    return _asked(Kind(pod=manifest_of(given)), cluster_of_pod(given), given)
+    return _asked(RequestKind(pod=manifest_of(given)), cluster_of_pod(given), given)
 
 
-def _asked(kind: Kind, cluster: str | None, given: Mapping[str, str]) -> Question:
+def _asked(kind: RequestKind, cluster: str | None, given: Mapping[str, str]) -> Question:
     without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
     by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
     return Question({"it": kind}, cluster, by, WorldRequest(without), place=lambda _: "")
@@ -147,7 +147,7 @@ def _groups(found: KindRoom | None) -> list[list[str]]:
     )
 
 
-def number_of(room: Room | HostRoom) -> str:
+def number_of(room: CapacityCount | HostRoom) -> str:
     """Return as text how many fit, or between which numbers that is."""
     lower, upper = units.number(room.lower), units.number(room.upper)
     return lower if lower == upper else f"{lower} to {upper}"
@@ -163,8 +163,8 @@ def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
         yield _row("host", host.name, host.uuid, host)
 
 
-def _row(of: str, name: str | None, uuid: str | None, room: Room | HostRoom) -> tuple[Any, ...]:
-    share = room.fragmentation if isinstance(room, Room) else None
+def _row(of: str, name: str | None, uuid: str | None, room: CapacityCount | HostRoom) -> tuple[Any, ...]:
+    share = room.fragmentation if isinstance(room, CapacityCount) else None
     return of, name, uuid, room.lower, room.upper, room.runs_out_first, share
 
 
@@ -221,7 +221,7 @@ def _moves() -> Response:
 
 
 def _made(goal: str, kind: str, cluster: str | None, given: Mapping[str, str]) -> Plan:
-    limits = Limits(_number(given, "moves", _USUAL_MOVES))
+    limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
     return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster), parsed)
 
 
@@ -237,14 +237,14 @@ def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:
     return Goal(goal, _KINDS[kind](given), _number(given, "count", 1) if goal == FIT else 1)
 
 
-def _moves_query(given: Mapping[str, str]) -> Kind:
+def _moves_query(given: Mapping[str, str]) -> RequestKind:
     return kind_of({"querystring": given.get("query", "").strip().lstrip("?")}, "query")
 
 
-_KINDS: dict[str, Callable[[Mapping[str, str]], Kind]] = {
+_KINDS: dict[str, Callable[[Mapping[str, str]], RequestKind]] = {
     "query": _moves_query,
-    "flavor": lambda given: Kind(flavor=flavor_document(given)),
-    "pod": lambda given: Kind(pod=manifest_of(given)),
+    "flavor": lambda given: RequestKind(flavor=flavor_document(given)),
+    "pod": lambda given: RequestKind(pod=manifest_of(given)),
 }
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, request
 
-from placement.engine.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
+from placement.engine.domain.audit import Action, AuditFilter, RecordHead, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.metrics.sharing import counts
 from placement.pods.rendering import reservations_body
 from placement.pods.writer import AVAILABLE
-from placement.providers.fleet import Look, Overfull
+from placement.providers.fleet import FleetSnapshot, Overfull
 from placement.web.templating import (
     HTML,
     address,
@@ -30,17 +30,17 @@ from placement.web.templating import (
 
 _PAGE = 50
 _HISTORY = 20
-_KINDS = [str(each) for each in Kind]
+_KINDS = [str(each) for each in TargetKind]
 _COLUMNS = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
 # How the address of the page of what a record is about begins.
 _PLACES: dict[str, str] = {
-    Kind.PROVIDER: "/hosts/",
-    Kind.INVENTORIES: "/hosts/",
-    Kind.TRAITS: "/hosts/",
-    Kind.AGGREGATES: "/hosts/",
-    Kind.ALLOCATIONS: "/consumers/",
-    Kind.NODE: "/nodes/",
-    Kind.POD: "/pods/",
+    TargetKind.PROVIDER: "/hosts/",
+    TargetKind.INVENTORIES: "/hosts/",
+    TargetKind.TRAITS: "/hosts/",
+    TargetKind.AGGREGATES: "/hosts/",
+    TargetKind.ALLOCATIONS: "/consumers/",
+    TargetKind.NODE: "/nodes/",
+    TargetKind.POD: "/pods/",
 }
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
@@ -122,7 +122,7 @@ def _changes() -> Response:
     targets = tuple(filter(None, request.args.getlist("target")))
     kind = given["kind"]
     if kind is not None and kind not in _KINDS:
-        raise BadRequest(f"kind: {kind!r} is none of {', '.join(Kind)}")
+        raise BadRequest(f"kind: {kind!r} is none of {', '.join(TargetKind)}")
     marker = request.args.get("marker")
     if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise BadRequest("marker: must be the one of the page before")
@@ -185,7 +185,7 @@ def _refusals() -> Response:
     return shown("refusals.html", document, (("what", "name", "why"), rows))
 
 
-def refused_now(look: Look | None = None) -> dict[str, Any]:
+def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
     """Return the overfull inventories that the caller may see, and how often claims were refused so far."""
     overfull: list[Overfull] = []
     count = 0

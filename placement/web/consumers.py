@@ -23,7 +23,7 @@ from placement.pods.placing import PodFilter
 from placement.pods.rendering import page_body, pod_body
 from placement.web import units
 from placement.web.changes import history_of, rows_of, since_and_last
-from placement.web.host_drawing import Drawing, drawing_of
+from placement.web.host_drawing import HostDrawing, drawing_of
 from placement.web.hosts import seen
 from placement.web.templating import (
     HTML,
@@ -144,7 +144,7 @@ def _consumer(uuid: str) -> Response:
 class Drawn(NamedTuple):
     """Some hosts as they are drawn, and how many more there are than a page has room for."""
 
-    hosts: list[tuple[HostView, Drawing]]
+    hosts: list[tuple[HostView, HostDrawing]]
     more: int
 
 

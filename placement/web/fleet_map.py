@@ -23,10 +23,10 @@ from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
 from placement.providers.fleet import (
     COMMON_REQUEST,
-    Figure,
+    FleetFigure,
+    FleetSnapshot,
     HeatMap,
     HostFigure,
-    Look,
 )
 from placement.providers.fleet import (
     CapacityGroup as Group,
@@ -43,9 +43,9 @@ _MOST_ASKED = 200
 _ID = re.compile("[0-9]{1,15}")
 _ALIGNED = 8
 _SAID = {
-    Figure.USE: "use of {unit}",
-    Figure.CORES: "free whole cores",
-    Figure.STRANDED: f"stranded cores: free, but not {COMMON_REQUEST[0]} with "
+    FleetFigure.USE: "use of {unit}",
+    FleetFigure.CORES: "free whole cores",
+    FleetFigure.STRANDED: f"stranded cores: free, but not {COMMON_REQUEST[0]} with "
     f"{COMMON_REQUEST[1] // 1024} GiB beside them",
 }
 
@@ -62,31 +62,31 @@ def register(blueprint: Blueprint) -> None:
         route(blueprint, f"{PAGES}{path}", "GET", _RULE, target=cluster_of_query)(page)
 
 
-def chosen(look: Look, cluster: str | None = None) -> dict[str, Any]:
+def chosen(look: FleetSnapshot, cluster: str | None = None) -> dict[str, Any]:
     """Return what the query asks to see, what else there is, and the words for it. Raises BadRequest."""
     classes = look.classes()
-    name = request.args.get("by") or Figure.USE
-    if name not in list(Figure):
-        raise BadRequest(f"by: {name!r} is none of {', '.join(Figure)}")
+    name = request.args.get("by") or FleetFigure.USE
+    if name not in list(FleetFigure):
+        raise BadRequest(f"by: {name!r} is none of {', '.join(FleetFigure)}")
     resource_class = request.args.get("class") or _usual_class(look, classes)
-    figure = Figure(name)
+    figure = FleetFigure(name)
     return {
         "by": str(figure),
         "class": resource_class,
         "cluster": request.args.get("cluster") or cluster,
         "classes": classes,
-        "figures": {str(each): _name(each, resource_class) for each in Figure},
+        "figures": {str(each): _name(each, resource_class) for each in FleetFigure},
         "said": _name(figure, resource_class),
     }
 
 
-def _asked() -> tuple[Look, dict[str, Any]]:
+def _asked() -> tuple[FleetSnapshot, dict[str, Any]]:
     """Return the hosts that the query asks for, and what to see of them. Raises BadRequest."""
     look = use_cases().hosts.look(request.args.get("cluster") or None)
     return look, chosen(look)
 
 
-def _usual_class(look: Look, classes: list[str]) -> str:
+def _usual_class(look: FleetSnapshot, classes: list[str]) -> str:
     """Return the class to begin with: of the usual ones, the one that most hosts offer."""
     usual = [name for name in _USUAL_CLASSES if name in classes]
     if len(usual) < 2:
@@ -94,14 +94,14 @@ def _usual_class(look: Look, classes: list[str]) -> str:
     return look.most_offered(usual)
 
 
-def _name(figure: Figure, resource_class: str) -> str:
+def _name(figure: FleetFigure, resource_class: str) -> str:
     return _SAID[figure].format(unit=units.plain(resource_class))
 
 
 def _map() -> Response:
     """Show the fleet in one picture."""
     look, given = _asked()
-    figures, count = look.ranked(Figure(given["by"]), given["class"], 0, 20)
+    figures, count = look.ranked(FleetFigure(given["by"]), given["class"], 0, 20)
     document: dict[str, Any] = {
         "by": given["by"],
         "class": given["class"],
@@ -127,7 +127,7 @@ def _table() -> Response:
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and int(text)):
         raise BadRequest(f"page: must be a number from 1 on, not {text!r}")
     start = (int(text) - 1) * _PAGE
-    figures, count = look.ranked(Figure(given["by"]), given["class"], start, _PAGE, rising=rising)
+    figures, count = look.ranked(FleetFigure(given["by"]), given["class"], start, _PAGE, rising=rising)
     document: dict[str, Any] = {"count": count, "hosts": [_told(each, given) for each in figures]}
     following = same_page(page=int(text) + 1) if start + _PAGE < count else None
     before = same_page(page=int(text) - 1) if start else None
@@ -152,7 +152,7 @@ def _as_table(figures: list[HostFigure]) -> Any:
 
 
 def _told(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
-    resource_class = given["class"] if given["by"] == Figure.USE else "PCPU"
+    resource_class = given["class"] if given["by"] == FleetFigure.USE else "PCPU"
     words = units.share(each.part, each.whole, resource_class) if each.whole else "nothing of it"
     return {
         "id": each.id,
@@ -162,7 +162,7 @@ def _told(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
         "part": each.part,
         "whole": each.whole,
         "percent": each.level,
-        "text": words if given["by"] == Figure.USE else words.replace("CPU", "cores"),
+        "text": words if given["by"] == FleetFigure.USE else words.replace("CPU", "cores"),
         "address": address(f"/hosts/{each.uuid}"),
     }
 
@@ -185,7 +185,7 @@ def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _data() -> Response:
     """Return the numbers of all hosts."""
     look, given = _asked()
-    found = look.heat_map(Figure(given["by"]), given["class"])
+    found = look.heat_map(FleetFigure(given["by"]), given["class"])
     return Response(_packed(found, given), content_type="application/octet-stream")
 
 
@@ -220,7 +220,7 @@ def _who() -> Response:
     if len(texts) > _MOST_ASKED or not all(_ID.fullmatch(text) for text in texts):
         raise BadRequest(f"ids: must be up to {_MOST_ASKED} numbers, with commas between them")
     ids = [int(text) for text in texts]
-    found = look.of(ids, Figure(given["by"]), given["class"])
+    found = look.of(ids, FleetFigure(given["by"]), given["class"])
     body = orjson.dumps({"hosts": [_told(each, given) for each in found]})
     return Response(body, content_type="application/json")
 
@@ -229,7 +229,7 @@ def _go(text: str) -> Response:
     """Send the browser on to the page of the host with this storage id. Raises NotFound."""
     look, given = _asked()
     ids = [int(text)] if _ID.fullmatch(text) else []
-    found = look.of(ids, Figure(given["by"]), given["class"])
+    found = look.of(ids, FleetFigure(given["by"]), given["class"])
     if not found:
         raise NotFound(
             "This host is gone: it was deleted after the map was drawn. Go back and reload the map."
@@ -281,7 +281,7 @@ def _overview() -> Response:
     )
 
 
-def _groups(look: Look) -> list[dict[str, Any]]:
+def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[Group]] = defaultdict(list)

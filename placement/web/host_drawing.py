@@ -21,7 +21,7 @@ from placement.web import units
 
 
 @dataclass(slots=True)
-class Owner:
+class DrawnOwner:
     """A consumer that holds something here, with a letter and a colour for the drawing."""
 
     consumer: str
@@ -45,7 +45,7 @@ class Thread:
     state: str
     sign: str
     title: str
-    owner: Owner | None = None
+    owner: DrawnOwner | None = None
     pooled: bool = False
 
     @property
@@ -92,7 +92,7 @@ class Bar:
     total: int
     reserved: int
     ratio: float
-    shares: Sequence[tuple[Owner, float, float]]
+    shares: Sequence[tuple[DrawnOwner, float, float]]
     lacks: str | None = None
 
     @property
@@ -120,18 +120,18 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class HostDrawing:
     """A drawing of a host, with the owners of what is held there."""
 
     root: Box
-    owners: Sequence[Owner]
+    owners: Sequence[DrawnOwner]
     threads: int
     free_threads: int
     cores: int
     free_cores: int
 
 
-def plain(drawing: Drawing) -> dict[str, Any]:
+def plain(drawing: HostDrawing) -> dict[str, Any]:
     """Return the owners with what they hold, and the counts of CPUs and cores, as data."""
     return {
         "owners": [
@@ -184,7 +184,7 @@ Lacks = Mapping[str, Mapping[str, str]]
 """What is missing, in words, by provider and class; the class is empty for what is no amount."""
 
 
-def drawing_of(host: HostView, lacks: Lacks | None = None) -> Drawing:
+def drawing_of(host: HostView, lacks: Lacks | None = None) -> HostDrawing:
     """Return the host as boxes."""
     return _Artist(host, lacks or {}).drawn()
 
@@ -198,13 +198,13 @@ class _Artist:
         for member in host.members:
             if member.parent_id is not None:
                 self._below.setdefault(member.parent_id, []).append(member)
-        self._held: dict[tuple[str, str], list[tuple[Owner, int]]] = {}
-        self._owners: dict[str, Owner] = {}
+        self._held: dict[tuple[str, str], list[tuple[DrawnOwner, int]]] = {}
+        self._owners: dict[str, DrawnOwner] = {}
         self._note_owners()
         self._core_uuids = {member.name: member.uuid for member in host.members}
         self._counts = [0, 0, 0, 0]
 
-    def drawn(self) -> Drawing:
+    def drawn(self) -> HostDrawing:
         root = self._box(self._host.root, "host")
         if self._view is not None and self._view.cpus:
             self._place_cpus(root, self._view)
@@ -212,7 +212,7 @@ class _Artist:
             for core in box.cores:
                 self._count(core)
         owners = sorted(self._owners.values(), key=lambda owner: (len(owner.sign), owner.sign))
-        return Drawing(root, owners, *self._counts)
+        return HostDrawing(root, owners, *self._counts)
 
     def _count(self, core: Core) -> None:
         free = [thread.state == FREE for thread in core.threads]
@@ -241,9 +241,9 @@ class _Artist:
             owner.amounts[resource_class] = owner.amounts.get(resource_class, 0) + row.amount
             self._held.setdefault((uuids[row.provider_id], resource_class), []).append((owner, row.amount))
 
-    def _new_owner(self, consumer: str, title: str) -> Owner:
+    def _new_owner(self, consumer: str, title: str) -> DrawnOwner:
         number = len(self._owners)
-        owner = self._owners[consumer] = Owner(consumer, _letters(number), number % _COLOURS, title)
+        owner = self._owners[consumer] = DrawnOwner(consumer, _letters(number), number % _COLOURS, title)
         return owner
 
     # -- boxes --------------------------------------------------------------------------------------
@@ -298,7 +298,9 @@ class _Artist:
             for record in self._host.records.get(member.id, {}).values()
         ]
 
-    def _shares(self, uuid: str, resource_class: str, capacity: int) -> Iterator[tuple[Owner, float, float]]:
+    def _shares(
+        self, uuid: str, resource_class: str, capacity: int
+    ) -> Iterator[tuple[DrawnOwner, float, float]]:
         """Yield the shares of a bar: the owner, where the share begins and how long it is, in percent."""
         start = 0.0
         for owner, amount in self._held.get((uuid, resource_class), ()):
@@ -355,7 +357,7 @@ class _Artist:
         threads = [self._known_thread(cpu, others, cpu.cpu.cpu in pooled) for cpu in cpus]
         return Core(f"core {core}", threads, uuid, uuid in self._lacks)
 
-    def _known_thread(self, cpu: CpuView, others: list[Owner], pooled: bool) -> Thread:
+    def _known_thread(self, cpu: CpuView, others: list[DrawnOwner], pooled: bool) -> Thread:
         number = cpu.cpu.cpu
         if cpu.owner == "others":
             return _thread_of(others.pop(0), number, pooled) if others else _idle(number, "others", pooled)
@@ -380,7 +382,9 @@ class _Artist:
                 self._owners[consumer].cpus = format_cpu_list(cpus)
 
 
-def _thread_of(owner: Owner, cpu: int | None = None, pooled: bool = False, state: str = "held") -> Thread:
+def _thread_of(
+    owner: DrawnOwner, cpu: int | None = None, pooled: bool = False, state: str = "held"
+) -> Thread:
     number = "" if cpu is None else f"CPU {cpu}: "
     kind = " ".join(filter(None, (owner.kind, owner.policy)))
     title = f"{number}{owner.sign} {owner.title}" + (f" ({kind})" if kind else "")

@@ -13,7 +13,7 @@ from typing import Any
 from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
-from placement.engine.numa.demand import RefusalClass, Refused
+from placement.engine.numa.demand import PodRefused, RefusalClass
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.admission import unequal_cpu
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
@@ -94,7 +94,7 @@ def _outcome(case: Json, profile: Profile) -> Json:
         return {"error": f"unknown kind {case['kind']}"}
     try:
         return {"error": None, **kind(case["input"], profile)}
-    except Refused as refused:
+    except PodRefused as refused:
         refusal = refused.refusal
         return {"error": {"code": str(refusal.status), "reasons": list(refusal.reasons)}}
     except (ManifestError, CpuListError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placement.common.manifest import Field, Profile, Report
+from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.numa.cpus import CpuTopology, SharedPool, shared_pools, trimmed
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
 from placement.pods.host import numa_capacity
@@ -97,11 +97,11 @@ def agent_node_reservation(given: Json, profile: Profile) -> Outcome:
 
 
 def _annotation(text: str | None) -> Field:
-    return Field("reservation", text, Report()).softly().json()
+    return Field("reservation", text, ManifestReport()).softly().json()
 
 
 def _system_cpus(given: Json | None, topology: CpuTopology) -> CpuSet:
-    return read_system_cpus(Field("system-qos-resource", given, Report()).softly(), topology)
+    return read_system_cpus(Field("system-qos-resource", given, ManifestReport()).softly(), topology)
 
 
 def shared_pool(given: Json, profile: Profile) -> Outcome:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from placement.allocations.kubernetes_resources import base_amount
-from placement.common.manifest import Profile, Report, parse_quantity
+from placement.common.manifest import ManifestReport, Profile, parse_quantity
 from placement.engine.numa.amounts import NumaAmounts, summed
 from placement.engine.numa.cpus import CpuTopology, LogicalCpu
 from placement.engine.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
@@ -22,7 +22,7 @@ from placement.engine.numa.demand import (
     PickRules,
 )
 from placement.engine.numa.host import Holding, HostLedger
-from placement.engine.numa.reservations import Reservation, Reservations
+from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
 from placement.pods.host import Host, host_of
@@ -171,7 +171,7 @@ def pod(given: Json) -> Pod:
         },
         "status": {"phase": given.get("phase", ""), "qosClass": given.get("k8s_qos", "")},
     }
-    return read_pod(document, Report())
+    return read_pod(document, ManifestReport())
 
 
 def request(given: Json | None) -> PodRequest:
@@ -240,14 +240,14 @@ def host(given: Json, recorded: HostLedger, chosen: SchedulerSettings) -> Host:
     return host_of(node(given, chosen.profile), recorded, chosen)
 
 
-def reservations(given: Json | None) -> Reservations:
+def reservations(given: Json | None) -> HostReservations:
     """Return a `reservations`; the first one that matches is the nominated one.
 
     Of a Restricted one without `remained` all of its `allocatable` is left.
     """
     if given is None:
-        return Reservations()
-    return Reservations(
+        return HostReservations()
+    return HostReservations(
         matched=tuple(
             Reservation(
                 cpus=mask(matched.get("remained_cpus")),

@@ -8,9 +8,9 @@ from typing import Any
 from placement.common.manifest import Profile
 from placement.engine.numa.amounts import summed
 from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.engine.numa.demand import Refusal, Refused
+from placement.engine.numa.demand import PodRefused, Refusal
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
-from placement.engine.numa.reservations import Placing
+from placement.engine.numa.reservations import ReservedPlacing
 from placement.pods.host import Host, demand_on
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.annotations import (
@@ -23,7 +23,7 @@ from placement.pods.koordinator.annotations import (
 from placement.pods.koordinator.host_policies import host_bind_policy, pod_bind_policy
 from placement.pods.koordinator.keys import KubeletPolicy
 from placement.pods.koordinator.pod import PodRequest, interpret_pod
-from placement.pods.node_filter import PodJudge, rate_host
+from placement.pods.node_filter import NodeFilter, rate_host
 from placement.pods.numa_fit import Fit, PodAllocation, allocate_on_host
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
@@ -62,9 +62,9 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
     if request is not None and not (request.amounts or request.bound or request.designated):
         request = None  # the service does not make a request of a pod that asks for nothing
-    result = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
+    result = NodeFilter(request).judge(host, totals, read.reservations(given.get("reservations")))
     if isinstance(result.answer, Refusal):
-        raise Refused(*result.answer.reasons, status=result.answer.status)
+        raise PodRefused(*result.answer.reasons, status=result.answer.status)
     return result.answer
 
 
@@ -144,7 +144,9 @@ def nominate(given: Json, profile: Profile) -> Outcome:
     request = read.request(given["request"])
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
-    Placing(host.state, demand_on(host, request), reservations).nominate(0, _given_fit(given).affinity)
+    ReservedPlacing(host.state, demand_on(host, request), reservations).nominate(
+        0, _given_fit(given).affinity
+    )
     return {"ok": True}
 
 
@@ -166,7 +168,7 @@ def score_hosts(given: Json, profile: Profile) -> Outcome:
     """The scores of several hosts, each filtered before."""
     settings = read.settings(profile, given)
     request = interpret_pod(read.pod(given["pod"] or {}), settings)
-    judge, scores = PodJudge(request, settings.host_scoring), {}
+    judge, scores = NodeFilter(request, settings.host_scoring), {}
     for described in given["hosts"]:
         existing = [*(described.get("existing") or ()), *(described.get("existing_pods") or ())]
         host = read.host(described, read.ledger(existing), settings)

@@ -9,7 +9,7 @@ from placement.common.manifest import Profile
 from placement.engine.numa.accumulator import take_cpus
 from placement.engine.numa.cpus import CpuLayout, layout_of
 from placement.engine.numa.cpuset import format_cpu_list, members_of, parse_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel, Refused
+from placement.engine.numa.demand import ExclusiveLevel, PodRefused
 from placement.engine.numa.host import Holding, HostLedger
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_choices import cpu_demand
@@ -58,7 +58,7 @@ def _taken(layout: CpuLayout, ledger: HostLedger, step: Json, profile: Profile) 
     available, preferred = _available(layout, ledger, step), read.mask(step.get("preferred"))
     try:
         taken = take_cpus(layout, use, available, cpu_demand(step), rules, preferred)
-    except Refused as refused:
+    except PodRefused as refused:
         return {"error": True, "message": str(refused)}
     return {"cpuset": read.text(taken)}
 

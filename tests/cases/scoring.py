@@ -20,7 +20,7 @@ from placement.engine.forest.arrays import lines
 from placement.engine.scoring.order import Order, parse_order, parse_strategy, score_with_parts
 from placement.engine.scoring.rule import ScoringRefused, parse_resources, parse_shape
 from placement.engine.scoring.strategies import RULES
-from placement.engine.search.hosts import Hosts
+from placement.engine.search.hosts import HostSums
 from placement.engine.search.query import ForestOrder, GroupQuery, Slot
 from placement.engine.search.ranking import CandidateScores, ScoreTable, StrategyScores
 from tests.cases import Outcome
@@ -148,7 +148,7 @@ class _Tree:
     def sums(self, order: Order) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and use of the candidate's host in every class."""
         names = list(self.world.classes)
-        hosts = Hosts(self.world.forest, self.slots, self.sharers, names, self.world.classes)
+        hosts = HostSums(self.world.forest, self.slots, self.sharers, names, self.world.classes)
         found = hosts.of_candidates(self.rows, order.scope)
         return (
             {name: int(found.capacity[name][0]) for name in names},

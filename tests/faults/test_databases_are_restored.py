@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from placement.server import checking
-from placement.server.online_migrations import Owner
+from placement.server.online_migrations import MigrationOwner
 from tests.faults.cluster import Cluster, cluster, program_user, programs_directory
 from tests.faults.ledger import claim_body, make_providers, shown_use, stored_use
 from tests.faults.test_the_history_is_proved import await_answer, claim, overtake
@@ -25,7 +25,7 @@ from tests.service import Service
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "backup.md"
 _FORGOTTEN = "nothing known before counts"
-_OWNER = Owner("p", "u")
+_OWNER = MigrationOwner("p", "u")
 
 
 def shown_commands(heading: str) -> list[str]:

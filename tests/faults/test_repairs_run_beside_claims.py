@@ -7,13 +7,13 @@ import sqlalchemy as sa
 
 from placement.providers.statements import providers
 from placement.server import checking
-from placement.server.online_migrations import Owner
+from placement.server.online_migrations import MigrationOwner
 from placement.storage.database import Database
 from tests.faults.ledger import make_providers, shown_use, stored_use, storm, violations
 from tests.server import BACKENDS, database_url, running_service
 from tests.service import Service
 
-_OWNER = Owner("p", "u")
+_OWNER = MigrationOwner("p", "u")
 _ROUNDS = 10
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.common.manifest import Report
+from placement.common.manifest import ManifestReport
 from placement.engine.numa.cpus import SharedPool
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.pods.koordinator import keys
@@ -33,7 +33,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     Pools are joined as they are, NUMA node by NUMA node. Raises ManifestError for an unreadable
     resource-status. Source: koordinator.md, "Pools".
     """
-    findings = Report()
+    findings = ManifestReport()
     status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     findings.raise_findings()
     if status.cpus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placement.common.manifest import Field, Report
+from placement.common.manifest import Field, ManifestReport
 from placement.engine.numa.cpuset import CpuSet
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.annotations import read_resource_status
@@ -19,7 +19,7 @@ def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:
     Left out are pods labelled LS or BE and those with a list of the scheduler. A container whose list does
     not parse contributes nothing. Raises ManifestError for a text that is no state file.
     """
-    report = Report()
+    report = ManifestReport()
     known = {pod.uid: pod for pod in pods}
     pinned = _pinned_cpus(Field("cpu_manager_state", state or "(empty)", report).json())
     report.raise_findings()
@@ -49,5 +49,5 @@ def _is_managed_elsewhere(pod: Pod) -> bool:
     qos = raw_qos(pod)
     if qos.uses_ls_pools or qos.is_best_effort:
         return True
-    status = pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(Report())
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(ManifestReport())
     return bool(read_resource_status(status).cpus)

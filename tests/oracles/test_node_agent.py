@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.common.manifest import Field, ManifestError, Report
+from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.pods.koordinator.host_cpus import KubeletPod
 from tests.oracles.agent_reservation import agent_reserved_cpus
@@ -70,7 +70,7 @@ def test_a_text_that_is_no_state_file_is_refused(text):
     ],
 )
 def test_the_agent_reserves_the_list_or_what_kubelet_would_pick(reservation, cpus):
-    annotation = Field("reservation", json.dumps(reservation), Report()).softly().json()
+    annotation = Field("reservation", json.dumps(reservation), ManifestReport()).softly().json()
     topology = imported_node(rows=ROWS).topology
     assert agent_reserved_cpus(annotation, topology) == cpus
 

@@ -43,7 +43,7 @@ _APPLY = RowStatement(
 _insert = sa.insert(_table)
 
 
-class Held(NamedTuple):
+class HeldAllocation(NamedTuple):
     """One allocation by ids; `amount` in units of the class."""
 
     consumer_uuid: str
@@ -52,15 +52,15 @@ class Held(NamedTuple):
     amount: int
 
 
-def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]:
+def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[HeldAllocation]:
     """Return all that some consumers hold."""
     statement = sa.select(
         _table.c.consumer_id, _table.c.resource_provider_id, _table.c.resource_class_id, _table.c.used
     ).where(_table.c.consumer_id.in_(sorted(consumer_uuids)))
-    return [Held(*row) for row in connection.execute(statement)]
+    return [HeldAllocation(*row) for row in connection.execute(statement)]
 
 
-class Change(NamedTuple):
+class UsageChange(NamedTuple):
     """A change of the use of one inventory: see storage.sql."""
 
     provider_id: int
@@ -71,14 +71,16 @@ class Change(NamedTuple):
     divisor: int
 
 
-def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
+def apply_changes(transaction: Transaction, changes: Sequence[UsageChange]) -> set[tuple[int, int]]:
     """Raise and lower `used` where units and capacity allow; return the allowed (provider, class) ids."""
     if not changes:
         return set()
     return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}
 
 
-def replace(transaction: Transaction, consumers_holding: Collection[str], fresh: Sequence[Held]) -> None:
+def replace(
+    transaction: Transaction, consumers_holding: Collection[str], fresh: Sequence[HeldAllocation]
+) -> None:
     """Delete what the consumers hold and insert the fresh allocations."""
     if consumers_holding:
         transaction.execute(sa.delete(_table).where(_table.c.consumer_id.in_(sorted(consumers_holding))))
@@ -100,7 +102,7 @@ def replace_on(
     transaction: Transaction,
     consumers_holding: Collection[str],
     provider_ids: Collection[int],
-    fresh: Sequence[Held],
+    fresh: Sequence[HeldAllocation],
 ) -> None:
     """Delete what the consumers hold of some providers and insert the fresh allocations."""
     if consumers_holding and provider_ids:
@@ -243,7 +245,7 @@ class Rise(NamedTuple):
     divisor: int
 
 
-class Amount(NamedTuple):
+class InventoryAmount(NamedTuple):
     """The amount that one consumer gets from one inventory."""
 
     consumer_uuid: str
@@ -256,7 +258,7 @@ def claim_at_once(
     database: Database,
     consumers: Sequence[ConsumerAttributes],
     rises: Sequence[Rise],
-    amounts: Sequence[Amount],
+    amounts: Sequence[InventoryAmount],
     records: Sequence[Mapping[str, object]],
     requests: Sequence[str | None],
     initiators: Sequence[Initiator],

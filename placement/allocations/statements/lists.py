@@ -135,7 +135,7 @@ def sums(
     return [ConsumerSum(*row) for row in connection.execute(statement, values)]
 
 
-class Held(NamedTuple):
+class ListedHolding(NamedTuple):
     """An amount that a consumer holds of a provider; provider and class are given by their ids."""
 
     consumer_uuid: str
@@ -163,9 +163,9 @@ _held = sa.text(
 )
 
 
-def on_tree(connection: Executor, root_id: int) -> list[Held]:
+def on_tree(connection: Executor, root_id: int) -> list[ListedHolding]:
     """Return all that is held of the providers of a tree, by consumer."""
-    return [Held(*row) for row in connection.execute(_held, {"root_id": root_id})]
+    return [ListedHolding(*row) for row in connection.execute(_held, {"root_id": root_id})]
 
 
 def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:

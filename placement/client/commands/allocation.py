@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import PROSE, Action, Held, Prose, argument, folded, positive
+from placement.client.display import PROSE, ActionCommand, Held, Prose, argument, folded, positive
 from placement.client.formats import PagedList, ResourceAmounts
 from placement.engine.domain.errors import PlacementError
 
@@ -89,7 +89,7 @@ class ShowAllocation(Prose):
         ]
 
 
-class DeleteAllocation(Action):
+class DeleteAllocation(ActionCommand):
     """Release everything a consumer holds."""
 
     arguments = (_CONSUMER,)

@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.client.display import Listing, argument, positive
 from placement.client.formats import Lines, PagedList
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 
 _COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
 _LONG = ("Before", "After", "Roles", "Address", "Caller's request")
@@ -30,7 +30,7 @@ class ListAudit(Listing):
         argument("--project", help="changes of users in this project"),
         argument("--request", metavar="ID", help="changes of this request, by its id or that of its caller"),
         argument("--action", choices=[str(action) for action in Action], help="changes of this kind"),
-        argument("--type", choices=[str(kind) for kind in Kind], help="changes of such things"),
+        argument("--type", choices=[str(kind) for kind in TargetKind], help="changes of such things"),
         argument("--target", metavar="ID", help="changes of this provider, consumer, name or CLUSTER/NAME"),
         argument("--consumer", metavar="UUID", help="changes of what this consumer holds, pods included"),
         argument("--since", metavar="TIME", help="changes from then on, such as 2026-01-31T12:00:00Z"),

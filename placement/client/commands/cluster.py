@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement.client.display import CLUSTER, Action, Details, Listing, argument
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -155,7 +155,7 @@ class UnsetCluster(Details):
         return _put(self.client, parsed_args, kept)
 
 
-class DeleteCluster(Action):
+class DeleteCluster(ActionCommand):
     """Delete a cluster without nodes."""
 
     arguments = (CLUSTER,)

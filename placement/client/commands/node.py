@@ -8,7 +8,15 @@ from typing import Any
 
 from placement.client import drawing
 from placement.client.commands.cluster import cluster_path
-from placement.client.display import CLUSTER, DRAWING, Action, Drawing, Listing, argument, read_bytes
+from placement.client.display import (
+    CLUSTER,
+    DRAWING,
+    ActionCommand,
+    DrawingCommand,
+    Listing,
+    argument,
+    read_bytes,
+)
 from placement.client.drawing import draw
 from placement.client.formats import Lines
 from placement.engine.domain.errors import PlacementError
@@ -16,10 +24,10 @@ from placement.engine.domain.errors import PlacementError
 # `placement tree`: the tree that a provider is in.
 
 
-class TreeDrawing(Drawing):
+class TreeDrawing(DrawingCommand):
     """A command that draws a provider tree."""
 
-    def drawn(self, parsed_args: argparse.Namespace, root: drawing.Provider) -> tuple[Any, list[Any]]:
+    def drawn(self, parsed_args: argparse.Namespace, root: drawing.DrawnProvider) -> tuple[Any, list[Any]]:
         """Return the tree as lines or as rows, as the format asks for."""
         if parsed_args.formatter == DRAWING:
             return ("Tree",), [(line,) for line in draw(root, self.app.stdout)]
@@ -98,7 +106,7 @@ class ImportNodes(Listing):
             yield name, *numbers, Lines(done["warnings"])
 
 
-class DeleteNode(Action):
+class DeleteNode(ActionCommand):
     """Delete a node that no consumer uses."""
 
     arguments = _NODE

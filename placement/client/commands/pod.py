@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining
 from placement.client.commands.cluster import cluster_path
-from placement.client.display import CLUSTER, Action, Details, Listing, argument, positive, read_bytes
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, positive, read_bytes
 from placement.client.formats import Containers, Lines, PagedList, Pairs
 from placement.engine.domain.errors import PlacementError
 
@@ -147,7 +147,7 @@ def _together(client: Client, cluster: str, pods: _Named) -> Iterator[dict[str, 
         yield outcome["pod"]
 
 
-class DeletePod(Action):
+class DeletePod(ActionCommand):
     """Release what a pod holds, and forget it."""
 
     arguments = _POD

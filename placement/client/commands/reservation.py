@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement.client.commands.cluster import cluster_path
-from placement.client.display import CLUSTER, Action, Details, Listing, argument, positive, read_bytes
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, positive, read_bytes
 from placement.client.formats import Lines, PagedList, Pairs
 from placement.engine.domain.errors import PlacementError
 
@@ -95,7 +95,7 @@ class CreateReservations(Listing):
             yield _row(columns, done)
 
 
-class DeleteReservation(Action):
+class DeleteReservation(ActionCommand):
     """Release what a reservation has left, and forget it; pods keep what they took from it."""
 
     arguments = _RESERVATION

@@ -24,7 +24,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-class Kind(StrEnum):
+class TargetKind(StrEnum):
     """The kind of a target; comments say what its id is."""
 
     # The uuid of the provider, also for what belongs to it.
@@ -76,7 +76,7 @@ def initiator() -> Initiator:
     return _initiator.get()
 
 
-class Record(NamedTuple):
+class AuditRecord(NamedTuple):
     """One change: what was done to which target, and what was there `before` and `after`.
 
     `consumer` is the uuid of the consumer with the changed allocations, if any. An update may have either of
@@ -84,7 +84,7 @@ class Record(NamedTuple):
     """
 
     action: Action
-    kind: Kind
+    kind: TargetKind
     target: str
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None

@@ -38,7 +38,7 @@ class BadRequest(PlacementError):
     """The request cannot be understood."""
 
 
-class Violation(BadRequest):
+class SchemaViolation(BadRequest):
     """A value breaks its schema.
 
     `reason` is a sentence for the caller, `keyword` the broken rule (minimum, pattern, required ...),

@@ -15,7 +15,7 @@ MOST_MISSES = 5
 """The most near misses that an explanation lists."""
 
 
-class Kind(StrEnum):
+class ConditionKind(StrEnum):
     """A kind of condition: what it is about."""
 
     # Conditions on one provider, or on a node.
@@ -54,11 +54,11 @@ class Kind(StrEnum):
 class Obstacle(NamedTuple):
     """The first condition that was not met: its kind, and the class or label that it is about."""
 
-    kind: Kind
+    kind: ConditionKind
     of: str = ""
 
 
-class Counted(StrEnum):
+class CountedUnit(StrEnum):
     """A kind of thing that a stage counts."""
 
     PROVIDERS = "providers"
@@ -86,7 +86,7 @@ class Condition:
     `forbidden`. These are traits, aggregates or labels, depending on the kind.
     """
 
-    kind: Kind
+    kind: ConditionKind
     text: str
     resource_class: str | None = None
     wanted: int | None = None
@@ -103,7 +103,7 @@ class Stage:
     """
 
     condition: Condition
-    counted: Counted
+    counted: CountedUnit
     came: int
     passed: int
     trees: int
@@ -258,9 +258,9 @@ def first_obstacle(explanation: Explanation) -> str:
 
 
 def _passed(stage: Stage, explanation: Explanation) -> str:
-    if stage.counted is Counted.PROVIDERS:
+    if stage.counted is CountedUnit.PROVIDERS:
         return f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
-    at_least = stage.condition.kind is Kind.COMBINATION and not explanation.complete
+    at_least = stage.condition.kind is ConditionKind.COMBINATION and not explanation.complete
     return f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
 
 
@@ -272,11 +272,11 @@ def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
     """Return sentences on what a near miss lacked to pass the stage."""
     name = names.get(miss.provider, miss.provider)
     if miss.shortages:
-        tell = _in_tree if stage.counted is Counted.TREES else _alone
+        tell = _in_tree if stage.counted is CountedUnit.TREES else _alone
         return [tell(shortage, name, names) for shortage in miss.shortages]
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
-    subject = f"the tree of {name}" if stage.counted is Counted.TREES else name
+    subject = f"the tree of {name}" if stage.counted is CountedUnit.TREES else name
     said = [f"{subject} met everything before"]
     if miss.lacking:
         said.append(f"missing: {', '.join(miss.lacking)}")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, from_text, table_of
-from placement.engine.forest.inventories import InventoryColumn, Offered
+from placement.engine.forest.inventories import InventoryColumn, OfferedColumns
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.providers import (
     NONE,
@@ -480,4 +480,4 @@ def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
         left[among] = True
         left[offering] = False
         forest.column(class_id).cut(np.flatnonzero(left))
-        forest.column(class_id).put_all(offering, Offered(*(column[of_class] for column in rest)))
+        forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in rest)))

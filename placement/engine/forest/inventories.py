@@ -14,7 +14,7 @@ from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryR
 # The parts of the inventories of one resource class, as columns.
 
 
-class Entries(Columns):
+class InventoryEntries(Columns):
     """Columns of what searches read of each entry, and the provider of the entry."""
 
     provider: Indices
@@ -26,7 +26,7 @@ class Entries(Columns):
     step_size: Indices
 
 
-class Offers(Columns):
+class CapacityColumns(Columns):
     """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
 
     total: Indices
@@ -34,7 +34,7 @@ class Offers(Columns):
     ratio: Ratios
 
 
-class Offered(NamedTuple):
+class OfferedColumns(NamedTuple):
     """Columns of many inventories of one class, in the order of `ProviderStates`."""
 
     total: Amounts
@@ -61,7 +61,7 @@ class InventoryColumn:
     """A column with an entry per inventory of the class, and the entry of each provider row (-1: none)."""
 
     def __init__(self) -> None:
-        self.entries = Entries(
+        self.entries = InventoryEntries(
             {
                 "provider": (np.int32, -1),
                 "capacity_of": (np.int64, 0),
@@ -72,7 +72,9 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
-        self.offers = Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
+        self.offers = CapacityColumns(
+            {"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)}
+        )
         # Entry -1 stands for "none" and is masked out, but must exist, because it is read.
         self.entries.ensure(1)
         self.offers.ensure(1)
@@ -234,7 +236,7 @@ class InventoryColumn:
             offers.own()
             offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
 
-    def put_all(self, providers: Rows, offered: Offered) -> None:
+    def put_all(self, providers: Rows, offered: OfferedColumns) -> None:
         """Insert or replace the inventories of many distinct providers, as `put` does for one."""
         if not len(providers):
             return

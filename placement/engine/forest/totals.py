@@ -17,7 +17,7 @@ from placement.engine.forest.forest import Forest
 NO_AGGREGATE = -1
 
 
-class Sums(NamedTuple):
+class GroupTotals(NamedTuple):
     """The sums of one group for one class; `ratio` is the mean, weighted by total - reserved."""
 
     group: int
@@ -28,7 +28,7 @@ class Sums(NamedTuple):
     used: float
 
 
-def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
+def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals]:
     """Return the sums by aggregate of the roots; trees in no aggregate are the group NO_AGGREGATE."""
     count = forest.count
     numbers = forest.aggregates.numbers_of(count)
@@ -44,7 +44,7 @@ def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int
     return groups.tolist(), group_of_set
 
 
-def by_root(forest: Forest) -> list[Sums]:
+def by_root(forest: Forest) -> list[GroupTotals]:
     """Return the sums of each tree; its group is the storage id of the root."""
     roots, place = forest.roots, np.zeros(forest.count, np.intp)
     place[roots] = np.arange(len(roots))
@@ -56,7 +56,7 @@ def _chosen(ids: frozenset[int], preferred: Collection[int]) -> int:
     return min((id_ for id_ in ids if id_ in preferred), default=min(ids, default=NO_AGGREGATE))
 
 
-def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[Sums]:
+def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[GroupTotals]:
     found = []
     for class_id, column in forest.inventories.items():
         held, offers = column.held, column.offers
@@ -75,7 +75,9 @@ def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[Sums]:
             # A total is never 0.
             if all_:
                 found.append(
-                    Sums(group, class_id, all_, kept, most / (all_ - kept) if all_ > kept else 1.0, used)
+                    GroupTotals(
+                        group, class_id, all_, kept, most / (all_ - kept) if all_ > kept else 1.0, used
+                    )
                 )
     return found
 

@@ -15,7 +15,7 @@ from placement.engine.numa.demand import (
     Distribution,
     ExclusiveLevel,
     PickRules,
-    Refused,
+    PodRefused,
 )
 from placement.engine.numa.host import CpuUse
 
@@ -393,7 +393,7 @@ def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
 
 
 def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
-    """Raise Refused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
+    """Raise PodRefused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
 
     Source: koordinator.md, "Strict bind policy".
     """
@@ -402,7 +402,7 @@ def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
     if (bind is BindPolicy.FULL_PCPUS and cores * layout.threads != size) or (
         bind is BindPolicy.SPREAD_BY_PCPUS and cores != size
     ):
-        raise Refused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")
+        raise PodRefused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")
 
 
 def take_cpus(
@@ -410,7 +410,7 @@ def take_cpus(
 ) -> int:
     """Return a mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones first.
 
-    Equal arguments give equal CPUs. `strict` has no effect here (but in `thinned`). Raises Refused if
+    Equal arguments give equal CPUs. `strict` has no effect here (but in `thinned`). Raises PodRefused if
     there are not enough CPUs. Source: koordinator.md, "CPU accumulator", "Preferred CPUs".
     """
     first = available & preferred
@@ -426,7 +426,7 @@ def _take_run(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rule
     if demand.need < 1:
         return 0
     if demand.need > free.bit_count():
-        raise Refused(NOT_ENOUGH_CPUS)
+        raise PodRefused(NOT_ENOUGH_CPUS)
     if rules.distribution is not Distribution.PACKED:
         return _take_distributed(layout, use, free, demand, rules)
     run = Run(layout, use, free, demand, rules)

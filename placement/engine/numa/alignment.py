@@ -9,7 +9,7 @@ from typing import NamedTuple
 from placement.engine.numa.allocator import NumaAllocator
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import UNALIGNED, NumaExclusivity, NumaPolicy, RefusalClass, Refused
+from placement.engine.numa.demand import UNALIGNED, NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
 from placement.engine.numa.hints import (
     Fits,
     HintTable,
@@ -172,15 +172,15 @@ def choose_affinity(
 ) -> tuple[int, ...] | None:
     """Return the ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
-    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises Refused
+    `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises PodRefused
     if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
     """
     host = allocator.host
     if not host.capacity:
-        raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
+        raise PodRefused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
     selection = _select(_Search(allocator, alignment, fits or allocator.fits))
     if selection.reasons:
-        raise Refused(*selection.reasons, obstacle=UNALIGNED)
+        raise PodRefused(*selection.reasons, obstacle=UNALIGNED)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
 
 

@@ -17,8 +17,8 @@ from placement.engine.numa.demand import (
     CpuDemand,
     Distribution,
     PodDemand,
+    PodRefused,
     RefusalClass,
-    Refused,
 )
 from placement.engine.numa.host import FACE_VALUE, HostState, numa_available, numa_used
 
@@ -130,19 +130,19 @@ class NumaAllocator:
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
         """Allocate on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
 
-        Raises Refused. Source: koordinator.md, "Splitting a request", "Strict bind policy".
+        Raises PodRefused. Source: koordinator.md, "Splitting a request", "Strict bind policy".
         """
         cpus = self.demand.cpus
         if cpus is not None and not self.host.has_cpus:
-            raise Refused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
+            raise PodRefused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
         shares = {} if affinity is None else self._split(affinity)
         if cpus is None:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
-            raise Refused(NOT_ENOUGH_CPUS)
+            raise PodRefused(NOT_ENOUGH_CPUS)
         taken = self._take_on_numa_nodes(cpus, shares) if shares else self._take(cpus, self.free_cpus)
         if taken.bit_count() != cpus.need:
-            raise Refused(NOT_ENOUGH_CPUS)
+            raise PodRefused(NOT_ENOUGH_CPUS)
         if cpus.strict:
             check_binding(self.host.layout, taken, cpus.bind)
         return Allocation(taken, NumaAmounts(shares))
@@ -164,7 +164,7 @@ class NumaAllocator:
                 return enough
         try:
             self.allocate(affinity)
-        except Refused:
+        except PodRefused:
             return False
         return True
 
@@ -208,7 +208,7 @@ class NumaAllocator:
             if sum(shares.values()) < amount:
                 missing.append(resource)
         if missing:
-            raise Refused(*(f"Insufficient NUMA {resource}" for resource in missing), obstacle=UNALIGNED)
+            raise PodRefused(*(f"Insufficient NUMA {resource}" for resource in missing), obstacle=UNALIGNED)
         return {numa: by_numa[numa] for numa in sorted(by_numa)}
 
     def _share(self, resource: str, affinity: Sequence[int]) -> dict[int, int]:
@@ -284,12 +284,12 @@ class NumaAllocator:
 def allocate_designated(host: HostState, demand: PodDemand, designated: Allocation) -> Allocation:
     """Return the designated CPUs, and the request split over the designated amounts.
 
-    Raises Refused unless the pod would get exactly these CPUs and its request fits these amounts.
+    Raises PodRefused unless the pod would get exactly these CPUs and its request fits these amounts.
     Source: koordinator.md, "Designated allocation".
     """
     given = replace(host, capacity=designated.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)
     affinity = tuple(designated.amounts) or None
     allocation = NumaAllocator(given, demand, ReservedCredit(preferred=designated.cpus)).allocate(affinity)
     if allocation.cpus != designated.cpus:
-        raise Refused(NOT_ENOUGH_CPUS)
+        raise PodRefused(NOT_ENOUGH_CPUS)
     return allocation

@@ -7,7 +7,7 @@ from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 from placement.engine.domain.errors import Conflict
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.amounts import Amounts
 
 
@@ -112,7 +112,7 @@ class RefusalClass(StrEnum):
     ERROR = "Error"
 
 
-NO_CPUS, UNALIGNED = Obstacle(Kind.CPUS), Obstacle(Kind.NUMA)
+NO_CPUS, UNALIGNED = Obstacle(ConditionKind.CPUS), Obstacle(ConditionKind.NUMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Refusal:
     obstacle: Obstacle = NO_CPUS
 
 
-class Refused(Conflict):
+class PodRefused(Conflict):
     """A host, or every host, cannot take a pod; `refusal` says why."""
 
     def __init__(

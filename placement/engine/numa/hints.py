@@ -11,7 +11,7 @@ from typing import NamedTuple
 from placement.engine.numa.allocator import NumaAllocator
 from placement.engine.numa.amounts import CPU
 from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import Distribution, NumaPolicy, Refused
+from placement.engine.numa.demand import Distribution, NumaPolicy, PodRefused
 from placement.engine.numa.host import MISSED, CpuPreference, missed
 
 # Hosts of eight NUMA nodes have 255 combinations. Beyond this limit only narrow ones and the whole host are
@@ -329,6 +329,6 @@ def _missed_on(allocator: NumaAllocator, numa_ids: tuple[int, ...]) -> int:
         return 0
     try:
         taken = allocator.allocate(numa_ids).cpus
-    except Refused:
+    except PodRefused:
         return 2 * MISSED
     return missed(host, taken, CpuPreference(cpus.bind, cpus.exclusive))

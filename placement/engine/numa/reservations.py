@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from placement.engine.numa.allocator import Allocation, NumaAllocator, ReservedCredit
 from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts, summed
-from placement.engine.numa.demand import NOT_ENOUGH_CPUS, PodDemand, Refused
+from placement.engine.numa.demand import NOT_ENOUGH_CPUS, PodDemand, PodRefused
 from placement.engine.numa.host import Holding, HostState
 
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
@@ -57,7 +57,7 @@ def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservations:
+class HostReservations:
     """The reservations of a host that a pod may use.
 
     `nominated` is the place in `matched` of the one that it must use. `required`: it must use one of them.
@@ -70,7 +70,7 @@ class Reservations:
     ignored: bool = False
 
 
-NO_RESERVATIONS = Reservations()
+NO_RESERVATIONS = HostReservations()
 
 
 class Found(NamedTuple):
@@ -80,14 +80,14 @@ class Found(NamedTuple):
     reservation: int | None = None
 
 
-class Placing:
+class ReservedPlacing:
     """The allocation of a pod on a host that holds reservations for it.
 
     Source: koordinator.md, "Reservations".
     """
 
     def __init__(
-        self, host: HostState, demand: PodDemand, reservations: Reservations = NO_RESERVATIONS
+        self, host: HostState, demand: PodDemand, reservations: HostReservations = NO_RESERVATIONS
     ) -> None:
         self._host = host
         self._demand = demand
@@ -103,7 +103,7 @@ class Placing:
     def explore(self, affinity: Sequence[int] | None) -> Found:
         """Return what the pod gets from the first matched reservation that fits, else from free capacity.
 
-        Raises Refused.
+        Raises PodRefused.
         """
         reservations = self._reservations
         if reservations.ignored or not (reservations.matched or reservations.required):
@@ -112,10 +112,10 @@ class Placing:
         for place in range(len(reservations.matched)):
             try:
                 return Found(self.nominate(place, affinity), place)
-            except Refused as refused:
+            except PodRefused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
-            raise Refused(*refusals or (f"{PREFIX}{NO_MATCH}",))
+            raise PodRefused(*refusals or (f"{PREFIX}{NO_MATCH}",))
         return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
@@ -124,14 +124,14 @@ class Placing:
             return self._on_free_capacity.fits(affinity)
         try:
             self.explore(affinity)
-        except Refused:
+        except PodRefused:
             return False
         return True
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
         """Return what the pod gets in the end: from the nominated reservation, or from free capacity.
 
-        Raises Refused; a nominated reservation that cannot be used never leads to free capacity.
+        Raises PodRefused; a nominated reservation that cannot be used never leads to free capacity.
         """
         reservations = self._reservations
         if reservations.ignored or (reservations.nominated is None and reservations.required):
@@ -140,36 +140,36 @@ class Placing:
             return self._on_free_capacity.allocate(affinity)
         try:
             return self.nominate(reservations.nominated, affinity)
-        except Refused as refused:
+        except PodRefused as refused:
             if reservations.required:
                 raise
-            raise Refused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
+            raise PodRefused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
 
     def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
         """Return what the pod gets out of one of the matched reservations.
 
-        Raises Refused if that reservation cannot be nominated.
+        Raises PodRefused if that reservation cannot be nominated.
         """
         try:
             return self._allocate_from(self._reservations.matched[place], affinity)
-        except Refused as refused:
+        except PodRefused as refused:
             if self._reservations.required:
                 reasons: Iterable[str] = (f"{PREFIX}{reason}" for reason in refused.refusal.reasons)
             elif affinity is not None:
                 reasons = (INCOMPATIBLE,)
             else:
                 raise
-            raise Refused(*reasons, status=refused.refusal.status) from refused
+            raise PodRefused(*reasons, status=refused.refusal.status) from refused
 
     def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
         if not reservation.restricted:
             return self._allocator((reservation,)).allocate(affinity)
         cpus = self._demand.cpus
         if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
-            raise Refused(NOT_ENOUGH_CPUS)
+            raise PodRefused(NOT_ENOUGH_CPUS)
         return self._only_from(reservation).allocate(affinity)
 
-    def _together(self, reservations: Reservations) -> NumaAllocator:
+    def _together(self, reservations: HostReservations) -> NumaAllocator:
         """Return an allocator that sees as free everything that any matched reservation gives."""
         first, *others = reservations.matched
         if reservations.required and first.restricted and not others:

@@ -18,10 +18,10 @@ from placement.engine.scoring.rule import (
     FULL,
     LARGE_SCALE,
     SMALL_SCALE,
-    Figure,
     LoadColumn,
-    Rule,
+    ScoreFigure,
     ScoringRefused,
+    ScoringRule,
     Shape,
     Span,
     Weighted,
@@ -71,7 +71,7 @@ class Strategy:
         return self.shape.max_score if self.shape else BEST
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> ScoringRule:
         """The rule that the strategy computes."""
         return RULES[self.type]
 
@@ -109,13 +109,13 @@ def parse_scope(given: Any, where: str = "scope") -> Scope:
     return Scope(given)
 
 
-def _parse_type(given: Any, where: str) -> Rule:
+def _parse_type(given: Any, where: str) -> ScoringRule:
     if not isinstance(given, str) or given not in RULES:
         raise ScoringRefused("strategy_unknown", where, f"must be one of {', '.join(RULES)}, not {given!r}")
     return RULES[given]
 
 
-def _parse_own_shape(rule: Rule, given: dict[str, Any], where: str) -> Shape | None:
+def _parse_own_shape(rule: ScoringRule, given: dict[str, Any], where: str) -> Shape | None:
     if rule.has_shape:
         return parse_shape(given.get("shape"), given.get("max_score"), f"{where}.shape")
     for name in ("shape", "max_score"):
@@ -386,7 +386,7 @@ class ClassParts(NamedTuple):
 
     name: str
     weight: int | None
-    figures: list[Figure]
+    figures: list[ScoreFigure]
     counted: Mask
     has_capacity: Mask
 

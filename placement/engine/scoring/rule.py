@@ -41,7 +41,7 @@ class LoadColumn:
         return percent_of(np.minimum(self.total, self.capacity), self.capacity)
 
 
-class Figure(NamedTuple):
+class ScoreFigure(NamedTuple):
     """A number that explains what a resource adds to a score, per host; with `below` it is a fraction."""
 
     name: str
@@ -207,7 +207,7 @@ class Leaning(Enum):
     FREE = auto()
 
 
-class Rule(NamedTuple):
+class ScoringRule(NamedTuple):
     """A strategy by its name in Kubernetes. All functions get the shape, None if the strategy has none.
 
     `of_columns` computes the scores; `of_host` computes the score of one host, without arrays. `bound`
@@ -220,7 +220,7 @@ class Rule(NamedTuple):
     of_columns: Callable[[Sequence[LoadColumn], Shape | None], Scores]
     of_host: Callable[[Sequence[Load], Shape | None], int]
     bound: Callable[[Sequence[Span], Shape | None], int]
-    figures: Callable[[Sequence[LoadColumn], Shape | None], list[list[Figure]]]
+    figures: Callable[[Sequence[LoadColumn], Shape | None], list[list[ScoreFigure]]]
     has_weights: bool = True
     has_shape: bool = False
     skips_idle: bool = False

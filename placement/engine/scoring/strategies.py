@@ -16,12 +16,12 @@ from placement.engine.forest.arrays import Amounts, Indices
 from placement.engine.scoring.rule import (
     BEST,
     FULL,
-    Figure,
     Leaning,
     Load,
     LoadColumn,
-    Rule,
+    ScoreFigure,
     Scores,
+    ScoringRule,
     Shape,
     Span,
     cut_mean,
@@ -50,11 +50,11 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
     return _of_host([(span.weight, *span.lowest) for span in spans], shape)
 
 
-def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
-    return [[Figure("score", _percent_free(column))] for column in columns]
+def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
+    return [[ScoreFigure("score", _percent_free(column))] for column in columns]
 
 
-LEAST_ALLOCATED = Rule("LeastAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FREE)
+LEAST_ALLOCATED = ScoringRule("LeastAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FREE)
 
 
 # MostAllocated: the cut mean of what would be in use, in percent.
@@ -78,11 +78,11 @@ def _most_allocated_bound(spans: Sequence[Span], shape: Shape | None) -> int:
     return _most_allocated_of_host([(span.weight, *span.highest) for span in spans], shape)
 
 
-def _most_allocated_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
-    return [[Figure("score", column.percent_taken)] for column in columns]
+def _most_allocated_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
+    return [[ScoreFigure("score", column.percent_taken)] for column in columns]
 
 
-MOST_ALLOCATED = Rule(
+MOST_ALLOCATED = ScoringRule(
     "MostAllocated",
     _most_allocated_of_columns,
     _most_allocated_of_host,
@@ -170,17 +170,19 @@ def _share(total: int, capacity: int) -> Fraction:
     return Fraction(min(total, capacity), capacity)
 
 
-def _balanced_allocation_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
+def _balanced_allocation_figures(
+    columns: Sequence[LoadColumn], _shape: Shape | None
+) -> list[list[ScoreFigure]]:
     """Return the fractions in lowest terms."""
     found = []
     for column in columns:
         part = np.minimum(column.total, column.capacity)
         divisor = np.gcd(part, column.capacity)
-        found.append([Figure("fraction", part // divisor, column.capacity // divisor)])
+        found.append([ScoreFigure("fraction", part // divisor, column.capacity // divisor)])
     return found
 
 
-BALANCED_ALLOCATION = Rule(
+BALANCED_ALLOCATION = ScoringRule(
     "BalancedAllocation",
     _balanced_allocation_of_columns,
     _balanced_allocation_of_host,
@@ -248,11 +250,11 @@ def _requested_to_capacity_ratio_bound(spans: Sequence[Span], shape: Shape | Non
 
 def _requested_to_capacity_ratio_figures(
     columns: Sequence[LoadColumn], shape: Shape | None
-) -> list[list[Figure]]:
+) -> list[list[ScoreFigure]]:
     curve = _curve(shape)
     utilizations = [column.percent_taken for column in columns]
     return [
-        [Figure("utilization", utilization), Figure("score", curve.take(utilization))]
+        [ScoreFigure("utilization", utilization), ScoreFigure("score", curve.take(utilization))]
         for utilization in utilizations
     ]
 
@@ -277,7 +279,7 @@ def _curve(shape: Shape | None) -> Indices:
     return np.array(_heights(shape), np.int32)
 
 
-REQUESTED_TO_CAPACITY_RATIO = Rule(
+REQUESTED_TO_CAPACITY_RATIO = ScoringRule(
     "RequestedToCapacityRatio",
     _requested_to_capacity_ratio_of_columns,
     _requested_to_capacity_ratio_of_host,
@@ -290,7 +292,7 @@ REQUESTED_TO_CAPACITY_RATIO = Rule(
 # The strategies by name; each has a rule above and an entry here.
 
 
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, ScoringRule] = {
     rule.name: rule
     for rule in (REQUESTED_TO_CAPACITY_RATIO, LEAST_ALLOCATED, MOST_ALLOCATED, BALANCED_ALLOCATION)
 }

@@ -129,7 +129,7 @@ class Draw(NamedTuple):
     amount: int
 
 
-class Use(NamedTuple):
+class SlotUse(NamedTuple):
     """The first use of a slot's provider; `slot` may be another slot that always has the same provider.
 
     `rows` has the provider's row per candidate, NO_USE where an earlier slot has the provider already.
@@ -174,22 +174,22 @@ class Batch:
             left = left[~alike]
         return found
 
-    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
+    def first_uses(self, slots: Sequence[int]) -> Iterator[SlotUse]:
         """Yield for each of the slots the candidates in which no earlier slot has its provider.
 
         Slots that never use a provider first are left out.
         """
         if self._leaders is not None:
             for leader in dict.fromkeys(self._leaders[slot] for slot in slots):
-                yield Use(leader, self._rows[:, leader], False)
+                yield SlotUse(leader, self._rows[:, leader], False)
             return
         for at, slot in enumerate(slots):
             mine = self._rows[:, slot]
             taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
             if not taken.all():
-                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+                yield SlotUse(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
 
-    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
+    def companions(self, use: SlotUse, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
         """Return which slots have the provider of `use`: per candidate the number of a set, and the sets.
 
         The number is NO_USE for candidates that do not use the provider first at this slot.

@@ -45,7 +45,7 @@ class PositionKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitPart:
     """A part of an amount: `count` providers of a kind (by its place) give `amount` each."""
 
     kind: int
@@ -53,7 +53,7 @@ class Part:
     amount: int
 
 
-Filling = tuple[Part, ...]
+Filling = tuple[SplitPart, ...]
 
 
 def fillings(
@@ -67,7 +67,7 @@ def fillings(
     search = _Filling([kinds[at] for at in order], rule is SplitRule.SPREAD, budget)
     for size in _sizes(kinds, amount, spread=rule is SplitRule.SPREAD):
         for parts in search.of_size(amount, size):
-            yield tuple(Part(order[part.kind], part.count, part.amount) for part in parts)
+            yield tuple(SplitPart(order[part.kind], part.count, part.amount) for part in parts)
 
 
 def _preference(kind: PositionKind, rule: SplitRule) -> tuple[object, ...]:
@@ -111,7 +111,7 @@ class _Filling:
 
     def of_size(self, amount: int, size: int) -> Iterator[Filling]:
         """Yield all fillings with exactly `size` providers."""
-        path: list[Part] = []
+        path: list[SplitPart] = []
         stack = [self._choices(self._enter(0, amount, size))]
         while stack:
             step = next(stack[-1], None)
@@ -134,7 +134,7 @@ class _Filling:
             return _State(kind, 0, 0, amount, size)
         return _State(kind, self._kinds[kind].most, self._kinds[kind].count, amount, size)
 
-    def _choices(self, state: _State) -> Iterator[tuple[Part, _State]]:
+    def _choices(self, state: _State) -> Iterator[tuple[SplitPart, _State]]:
         """Yield how many of the kind give how much, and what is left to do then."""
         if self._spread:
             preferred = self._preferred(state)
@@ -151,13 +151,13 @@ class _Filling:
         yield self._leave(state)
         yield from self._of_amounts(state, None, without=whole)
 
-    def _leave(self, state: _State) -> tuple[Part, _State]:
+    def _leave(self, state: _State) -> tuple[SplitPart, _State]:
         self._budget.spend()
-        return Part(state.kind, 0, 0), self._enter(state.kind + 1, state.amount, state.size)
+        return SplitPart(state.kind, 0, 0), self._enter(state.kind + 1, state.amount, state.size)
 
     def _of_amounts(
         self, state: _State, done: tuple[int, int] | None, without: int = 0
-    ) -> Iterator[tuple[Part, _State]]:
+    ) -> Iterator[tuple[SplitPart, _State]]:
         kind = self._kinds[state.kind]
         top = min(state.ceiling, state.amount)
         for amount in range(top - top % kind.step, kind.least - 1, -kind.step):
@@ -166,12 +166,12 @@ class _Filling:
 
     def _taking(
         self, state: _State, amount: int, done: tuple[int, int] | None
-    ) -> Iterator[tuple[Part, _State]]:
+    ) -> Iterator[tuple[SplitPart, _State]]:
         for count in range(min(state.left, state.size, state.amount // amount), 0, -1):
             if (count, amount) != done:
                 yield self._taken(state, count, amount)
 
-    def _taken(self, state: _State, count: int, amount: int) -> tuple[Part, _State]:
+    def _taken(self, state: _State, count: int, amount: int) -> tuple[SplitPart, _State]:
         self._budget.spend()
         left = _State(
             state.kind,
@@ -180,7 +180,7 @@ class _Filling:
             state.amount - count * amount,
             state.size - count,
         )
-        return Part(state.kind, count, amount), left
+        return SplitPart(state.kind, count, amount), left
 
     def _is_possible(self, state: _State) -> bool:
         """Return whether amounts and steps leave a way at all."""

@@ -19,7 +19,7 @@ from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import InventoryColumn
 from placement.engine.forest.sharing import Sharing
 from placement.engine.search.filters import Choices
-from placement.engine.search.problem import Contention, Problem, Split, Splitting, Supply
+from placement.engine.search.problem import Contention, Problem, Split, SplitSupply, Splitting
 from placement.engine.search.query import ForestQuery, Slot, demands_of
 from placement.engine.search.solver import solutions
 
@@ -62,7 +62,7 @@ class SplitSlots:
         return any(self._tops.values())
 
     def features(self, forest: Forest, providers: Indices) -> Iterator[Amounts]:
-        """Yield four tables for each class that is split: what the providers can give, as in `Supply`."""
+        """Yield four tables for each class that is split: what the providers can give, as in `SplitSupply`."""
         for class_id in self._classes:
             for column in forest.column(class_id).parts(providers.ravel()):
                 yield column.reshape(providers.shape)
@@ -74,7 +74,7 @@ class SplitSlots:
         if not self._numbers:
             return None
         supplies = tuple(
-            Supply(tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), demand)
+            SplitSupply(tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), demand)
             for demand in self._demands
         )
         return Splitting(

@@ -15,7 +15,7 @@ import numpy as np
 from placement.engine.domain.explanation import (
     MOST_MISSES,
     Alternative,
-    Counted,
+    CountedUnit,
     Explanation,
     Miss,
     Reason,
@@ -245,7 +245,7 @@ def _alternative(
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
     return Stage(
         words.condition(passed.condition),
-        Counted.PROVIDERS,
+        CountedUnit.PROVIDERS,
         came=_came_to(forest, passed),
         passed=len(passed.rows),
         trees=_number_of_trees(forest, passed.rows),
@@ -282,5 +282,5 @@ def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabu
     came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
     for passed in trees:
         left = len(passed.roots)
-        yield Stage(words.condition(passed.condition), Counted.TREES, came, left, left)
+        yield Stage(words.condition(passed.condition), CountedUnit.TREES, came, left, left)
         came = left

@@ -23,7 +23,7 @@ NO_TREE = -1
 _SAFE = 2**62 // 100
 
 
-class Sums(NamedTuple):
+class ClassSums(NamedTuple):
     """A table that has per class name one amount per host, in units of the class."""
 
     capacity: dict[str, Amounts]
@@ -35,7 +35,7 @@ class Sums(NamedTuple):
         return {name: (used, self.capacity[name]) for name, used in self.used.items()}
 
 
-class Hosts:
+class HostSums:
     """A calculator that sums the listed classes for any trees or candidates of one query.
 
     `ids` has the listed classes that exist; `sharers` flags the sharing providers.
@@ -58,9 +58,9 @@ class Hosts:
         self._ids = ids
         self._drawing = [number for number, slot in enumerate(slots) if slot.resources]
 
-    def of_trees(self, roots: Indices | Rows) -> Sums:
+    def of_trees(self, roots: Indices | Rows) -> ClassSums:
         """Return the sums of whole trees."""
-        sums = Sums({}, {})
+        sums = ClassSums({}, {})
         # Converted once, for numpy would do it for each column.
         roots = roots.astype(np.intp)
         sizes = self._forest.providers.tree_size
@@ -87,7 +87,7 @@ class Hosts:
             sums.append(totals[roots])
         return sums[0], sums[1]
 
-    def of_candidates(self, rows: Indices, scope: Scope) -> Sums:
+    def of_candidates(self, rows: Indices, scope: Scope) -> ClassSums:
         """Return the sums of the host of each candidate; one row per candidate, one column per slot."""
         if scope is Scope.ALLOCATED:
             return self._of_allocated(rows)
@@ -103,8 +103,8 @@ class Hosts:
                 sums[name] = own + self._drawn(name, kind, outside, len(rows)) if outside else own
         return whole
 
-    def _of_allocated(self, rows: Indices) -> Sums:
-        sums = Sums({}, {})
+    def _of_allocated(self, rows: Indices) -> ClassSums:
+        sums = ClassSums({}, {})
         for name in self._names:
             class_id = self._ids.get(name)
             asking = [n for n in self._drawing if any(id_ == class_id for id_, _ in self._slots[n].resources)]

@@ -34,7 +34,7 @@ class Contention:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class SplitSupply:
     """A class that is split, with what the positions can give of it.
 
     `room`: what one consumer's sum may reach; each part is a multiple of `step`, and at least `least`.
@@ -76,7 +76,7 @@ class Splitting:
     """
 
     splits: tuple[Split, ...]
-    supplies: tuple[Supply, ...]
+    supplies: tuple[SplitSupply, ...]
     below: tuple[int, ...]
     group_of: tuple[int, ...]
 

@@ -22,7 +22,7 @@ from placement.engine.scoring.order import (
     score_with_parts,
 )
 from placement.engine.scoring.rule import LARGE_SCALE
-from placement.engine.search.hosts import Hosts, Sums
+from placement.engine.search.hosts import ClassSums, HostSums
 from placement.engine.search.query import ForestOrder, Preference, Slot
 
 # Scores of whole trees, kept until something in the tree changes.
@@ -154,7 +154,7 @@ class CandidateScores:
         self._names = tuple(dict.fromkeys(listed))
         self._ids = order.class_ids
         self._request = _request_of(slots, order.class_ids)
-        self._hosts = Hosts(forest, slots, sharers, self._names, order.class_ids)
+        self._hosts = HostSums(forest, slots, sharers, self._names, order.class_ids)
         self._alone = not self._preferences
         self._met = [_providers_meeting(forest, preference) for preference in self._preferences]
 
@@ -182,11 +182,11 @@ class CandidateScores:
             scores = self._combined(self._sums(rows))
         return self._with_preferences(scores, met)
 
-    def _sums(self, rows: Indices) -> dict[Scope, Sums]:
+    def _sums(self, rows: Indices) -> dict[Scope, ClassSums]:
         scopes = {strategy.scope for strategy in self._strategies}
         return {scope: self._hosts.of_candidates(rows, scope) for scope in scopes}
 
-    def _combined(self, sums: Mapping[Scope, Sums]) -> Amounts:
+    def _combined(self, sums: Mapping[Scope, ClassSums]) -> Amounts:
         scores = [score_hosts(each, sums[each.scope].columns, self._request) for each in self._strategies]
         total: Amounts = combined(self._strategies, scores, alone=self._alone)
         return total

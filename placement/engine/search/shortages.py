@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.engine.domain.explanation import Condition, Kind, Reason, Shortage
+from placement.engine.domain.explanation import Condition, ConditionKind, Reason, Shortage
 from placement.engine.domain.inventories import NUMA_ROOT
 from placement.engine.forest.arrays import Indices, Rows, Shares, to_text
 from placement.engine.forest.forest import Forest
@@ -70,26 +70,28 @@ def _fits(condition: query.Fits, words: Vocabulary) -> Condition:
 
 def amount(resource_class: str, wanted: int, form: str = "room for") -> Condition:
     """Return the condition that there is room for an amount."""
-    return Condition(Kind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
+    return Condition(ConditionKind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
 
 
 def _offers(condition: query.OffersClass, words: Vocabulary) -> Condition:
     name = words.resource_class(condition.class_id)
-    return Condition(Kind.RESOURCE_CLASS, name, name)
+    return Condition(ConditionKind.RESOURCE_CLASS, name, name)
 
 
-def _traits(kind: Kind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str) -> Condition:
+def _traits(
+    kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
+) -> Condition:
     return _sets(kind, required, forbidden, words.trait, "trait", form)
 
 
 def _aggregates(
-    kind: Kind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
+    kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
 ) -> Condition:
     return _sets(kind, required, forbidden, words.aggregate, "aggregate", form)
 
 
 def _sets(
-    kind: Kind,
+    kind: ConditionKind,
     required: Iterable[Ids],
     forbidden: Ids,
     name: Callable[[int], str],
@@ -109,30 +111,37 @@ _IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, V
         words.resource_class(it.class_id), it.amount, "room for a part of"
     ),
     query.OffersClass: _offers,
-    query.Carries: lambda it, words: _traits(Kind.TRAITS, it.required, it.forbidden, words, "{}"),
+    query.Carries: lambda it, words: _traits(ConditionKind.TRAITS, it.required, it.forbidden, words, "{}"),
     query.IsIn: lambda it, words: _aggregates(
-        Kind.AGGREGATES, it.required, it.forbidden, words, "{}, itself or its root" if it.or_root else "{}"
+        ConditionKind.AGGREGATES,
+        it.required,
+        it.forbidden,
+        words,
+        "{}, itself or its root" if it.or_root else "{}",
     ),
-    query.InTree: lambda it, _: Condition(Kind.IN_TREE, f"in the tree of {it.uuid}", required=((it.uuid,),)),
-    query.Exists: lambda _it, _words: Condition(Kind.ANY, "any provider"),
+    query.InTree: lambda it, _: Condition(
+        ConditionKind.IN_TREE, f"in the tree of {it.uuid}", required=((it.uuid,),)
+    ),
+    query.Exists: lambda _it, _words: Condition(ConditionKind.ANY, "any provider"),
     query.AllGroups: lambda it, _: Condition(
-        Kind.GROUPS, f"trees with somebody for every group up to {it.suffix or 'the unsuffixed one'}"
+        ConditionKind.GROUPS, f"trees with somebody for every group up to {it.suffix or 'the unsuffixed one'}"
     ),
     query.Together: lambda it, words: _traits(
-        Kind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"
+        ConditionKind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"
     ),
     query.RootCarries: lambda it, words: _traits(
-        Kind.ROOT_TRAITS, it.required, it.forbidden, words, "roots with {}"
+        ConditionKind.ROOT_TRAITS, it.required, it.forbidden, words, "roots with {}"
     ),
     query.RootIsIn: lambda it, words: _aggregates(
-        Kind.ROOT_AGGREGATES, it.required, it.forbidden, words, "roots in {}"
+        ConditionKind.ROOT_AGGREGATES, it.required, it.forbidden, words, "roots in {}"
     ),
     IsCoreTree: lambda it, _: Condition(
-        Kind.TREE_KIND,
+        ConditionKind.TREE_KIND,
         "trees with cores below their memory" if it.wanted else "trees without cores below their memory",
     ),
     query.Combines: lambda _it, _words: Condition(
-        Kind.COMBINATION, "trees that serve all groups side by side (sums, group_policy, same_subtree)"
+        ConditionKind.COMBINATION,
+        "trees that serve all groups side by side (sums, group_policy, same_subtree)",
     ),
 }
 

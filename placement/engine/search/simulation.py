@@ -28,7 +28,7 @@ _ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Reoffered:
+class ColumnOverride:
     """A change of a class's inventories in some trees: another ratio, another reserved amount, or both."""
 
     class_id: int
@@ -46,10 +46,10 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ForestScenario:
     """A set of changes: first of inventories, then hosts to add, then the roots of hosts to remove."""
 
-    reoffered: Sequence[Reoffered] = ()
+    reoffered: Sequence[ColumnOverride] = ()
     added: Sequence[Added] = ()
     without: Sequence[int] = ()
 
@@ -62,7 +62,7 @@ class Altered:
     like: dict[int, int]
 
 
-def altered(forest: Forest, world: World, look: Callable[[], None]) -> Altered:
+def altered(forest: Forest, world: ForestScenario, look: Callable[[], None]) -> Altered:
     """Return a snapshot of the forest with the changes of `world`.
 
     `look` is called between pieces of work; what it raises ends the work.
@@ -118,14 +118,14 @@ State = tuple[int, int]
 """What a tree holds, and what is held of sharing providers, as numbers."""
 
 
-class Room(NamedTuple):
+class TreeFree(NamedTuple):
     """An amount of a class that a tree has left, and the amount of it that is held."""
 
     free: int
     used: int
 
 
-class Ground:
+class SimulatedForest:
     """A forest as it would be after some moves."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, sharing_trait: int) -> None:
@@ -226,7 +226,7 @@ class Ground:
             for class_id in class_ids
         }
 
-    def by_root(self, class_id: int) -> dict[int, Room]:
+    def by_root(self, class_id: int) -> dict[int, TreeFree]:
         """Return what each tree that offers a class has left of it, and what is held."""
         column = self.forest.column(class_id)
         held = column.held
@@ -236,7 +236,7 @@ class Ground:
         free, used = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         np.add.at(free, at, np.maximum(entries.free[held], 0))
         np.add.at(used, at, entries.used[held])
-        rooms = map(Room, free.tolist(), used.tolist())
+        rooms = map(TreeFree, free.tolist(), used.tolist())
         return dict(zip(found.tolist(), rooms, strict=True))
 
     def most_of_one(self, class_id: int) -> int:

@@ -12,7 +12,7 @@ from placement.flavors.nova.documents import (
     translate_document,
     translation_document,
 )
-from placement.flavors.nova.errors import FlavorRefused, Problem
+from placement.flavors.nova.errors import FlavorProblem, FlavorRefused
 from placement.flavors.nova.flavor import (
     Flavor,
     Options,
@@ -23,9 +23,9 @@ from placement.flavors.nova.translation import Translation, translate
 
 __all__ = [
     "Flavor",
+    "FlavorProblem",
     "FlavorRefused",
     "Options",
-    "Problem",
     "ServerGroup",
     "Translation",
     "flavor_from_openstack_json",

@@ -66,7 +66,7 @@ _SHORT.maxstring = 80
 _SHORT.maxother = 80
 
 
-class Problem(NamedTuple):
+class FlavorProblem(NamedTuple):
     """One reason: a stable code, and a sentence that starts with the extra spec or property at fault."""
 
     code: Code
@@ -76,7 +76,7 @@ class Problem(NamedTuple):
 class FlavorRefused(BadRequest):
     """The flavor, image or options cannot be translated; `problems` holds every reason, first one first."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[FlavorProblem, ...]) -> None:
         super().__init__("; ".join(problem.message for problem in problems))
         self.problems = problems
 
@@ -85,19 +85,19 @@ class Problems:
     """A list that gathers reasons in the order they are found; a reason found twice is kept once."""
 
     def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
+        self._found: dict[FlavorProblem, None] = {}
 
     def add(self, code: Code, message: str) -> None:
         """Keep one more reason; a message too long to be read is cut."""
         if len(message) > MAX_MESSAGE:
             message = f"{message[: MAX_MESSAGE - 3]}..."
-        self._found[Problem(code, message)] = None
+        self._found[FlavorProblem(code, message)] = None
 
     def __len__(self) -> int:
         return len(self._found)
 
     @property
-    def found(self) -> tuple[Problem, ...]:
+    def found(self) -> tuple[FlavorProblem, ...]:
         """Return all reasons so far."""
         return tuple(self._found)
 

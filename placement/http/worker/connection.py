@@ -19,14 +19,14 @@ from placement.http.worker import exchange
 from placement.http.worker.exchange import (
     BadChunks,
     Chunks,
-    Exchange,
     HttpRefusal,
     Length,
-    Received,
-    Refused,
+    RequestBuffer,
+    RequestRefused,
+    RequestTask,
     framing_of,
 )
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import is_stranger
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -53,16 +53,18 @@ class Phase(Enum):
 class Connection:
     """A connection that receives requests one after the other, without ever waiting."""
 
-    def __init__(self, wire: socket.socket, address: Any, server_address: Any, cfg: Any, limits: Limits):
+    def __init__(
+        self, wire: socket.socket, address: Any, server_address: Any, cfg: Any, limits: WorkerLimits
+    ):
         wire.setblocking(False)
         self.wire = wire
         self.address = address
         self.server_address = server_address
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + limits.head_seconds
-        self.exchange: Exchange | None = None
+        self.exchange: RequestTask | None = None
         self.request: Request | None = None
-        self.received: Received | None = None
+        self.received: RequestBuffer | None = None
         self.ended = False
         # What the event loop waits for on the wire.
         self.watched = 0
@@ -91,7 +93,7 @@ class Connection:
         return True
 
     def advance(self) -> bool:
-        """Parse what has arrived; return whether a request is complete. Raises Refused, OSError."""
+        """Parse what has arrived; return whether a request is complete. Raises RequestRefused, OSError."""
         if self.phase is Phase.IDLE and self._buffer:
             self.phase = Phase.HEAD
             self.deadline = time.monotonic() + self._limits.head_seconds
@@ -146,23 +148,23 @@ class Connection:
         head = bytes(self._buffer[: end + len(_END_OF_HEAD)])
         del self._buffer[: len(head)]
         self._number += 1
-        self.received = Received(head, self._limits.body_in_memory_bytes)
+        self.received = RequestBuffer(head, self._limits.body_in_memory_bytes)
         try:
             self.request = Request(self._cfg, self.received, self.address, self._number)
         except (ParseException, OSError, StopIteration) as error:
-            raise Refused(exchange.of_parser(error)) from None
+            raise RequestRefused(exchange.of_parser(error)) from None
         if (objection := _objection(self.request)) is not None:
-            raise Refused(HttpRefusal(400, objection))
+            raise RequestRefused(HttpRefusal(400, objection))
         if self.request.path not in PATHS and is_stranger(self.wire):
-            raise Refused(exchange.NO_CERTIFICATE)
+            raise RequestRefused(exchange.NO_CERTIFICATE)
         self._expect_body()
 
     def _check_head(self, size: int) -> None:
         line = self._buffer.find(b"\r\n", 0, self._limits.largest_line_bytes + 2)
         if line < 0 and size > self._limits.largest_line_bytes:
-            raise Refused(exchange.LINE_TOO_LONG)
+            raise RequestRefused(exchange.LINE_TOO_LONG)
         if size > self._limits.largest_head_bytes:
-            raise Refused(exchange.HEAD_TOO_LONG)
+            raise RequestRefused(exchange.HEAD_TOO_LONG)
 
     def _expect_body(self) -> None:
         assert self.request is not None
@@ -174,7 +176,7 @@ class Connection:
         else:
             self._largest_body = self._limits.largest_body_bytes
         if self._framing.missing > self._largest_body:
-            raise Refused(exchange.BODY_TOO_LONG)
+            raise RequestRefused(exchange.BODY_TOO_LONG)
         if self.request._expected_100_continue:
             self.request._expected_100_continue = False
             if not self._buffer:
@@ -188,10 +190,10 @@ class Connection:
         try:
             piece, complete = self._framing.take(self._buffer)
         except BadChunks as error:
-            raise Refused(HttpRefusal(400, str(error))) from None
+            raise RequestRefused(HttpRefusal(400, str(error))) from None
         self.received.append(piece)
         if self.received.body_size > self._largest_body:
-            raise Refused(exchange.BODY_TOO_LONG)
+            raise RequestRefused(exchange.BODY_TOO_LONG)
         # The application refuses a body that breaks off.
         if complete or self.ended:
             self.received.complete()

@@ -17,18 +17,18 @@ from placement.common.probes import METHODS, PATHS, Probe
 from placement.http.admission import Callers, KnownCredentials
 from placement.http.worker import exchange as refusals
 from placement.http.worker.connection import Connection, Phase
-from placement.http.worker.exchange import Exchange, HttpRefusal, Refused, State
-from placement.http.worker.lanes import Lanes, Limits, room_for_connections
+from placement.http.worker.exchange import HttpRefusal, RequestRefused, RequestTask, State
+from placement.http.worker.lanes import Lanes, WorkerLimits, room_for_connections
 from placement.http.worker.tls import Tls
 from placement.metrics.catalog import CONNECTIONS, REFUSED
 
 # The register of a worker: the phase of each of its connections, and how many bytes it keeps.
 
 
-class Register:
+class ConnectionTable:
     """A register of connections by phase, oldest first, and of the bytes of the requests that they keep."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: WorkerLimits) -> None:
         self._limits = limits
         self._counted: dict[Connection, int] = {}
         self._held = 0
@@ -118,7 +118,7 @@ class EventLoop:
     def __init__(
         self,
         configuration: Any,
-        limits: Limits,
+        limits: WorkerLimits,
         application: Any,
         takes_more: Callable[[], bool],
         on_look: Callable[[], object],
@@ -138,12 +138,12 @@ class EventLoop:
         self._tls = tls
         self._lanes = Lanes(limits)
         self._selector = selectors.DefaultSelector()
-        self._register = Register(limits)
+        self._register = ConnectionTable(limits)
         # Listeners that have to wait until the system can give more connections.
         self._paused: list[Any] = []
         self._callers = Callers(limits.requests_per_caller)
         self._known = KnownCredentials()
-        self._reports: deque[tuple[Exchange, State]] = deque()
+        self._reports: deque[tuple[RequestTask, State]] = deque()
         self._woken = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
@@ -238,7 +238,7 @@ class EventLoop:
             return
         try:
             complete = connection.advance()
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(connection, refused.refusal)
             return
         self._register.note(connection)
@@ -276,7 +276,7 @@ class EventLoop:
 
     def _look_at_deadlines(self, now: float) -> None:
         for job in self._lanes.overdue(now):
-            assert isinstance(job, Exchange)
+            assert isinstance(job, RequestTask)
             with self._alone(job.connection):
                 self._release(job)
                 self._refuse(job.connection, refusals.TOO_LATE)
@@ -399,7 +399,7 @@ class EventLoop:
         if self._probes is not None and request.path in PATHS and request.method in METHODS:
             self._answer_probe(connection, request, self._probes)
             return
-        exchange = Exchange(
+        exchange = RequestTask(
             connection,
             request,
             connection.received,
@@ -435,7 +435,7 @@ class EventLoop:
         connection.deadline = float("inf")
         self._register.note(connection)
 
-    def _report(self, exchange: Exchange, state: State) -> None:
+    def _report(self, exchange: RequestTask, state: State) -> None:
         """Let the event loop go on with the connection; called by the threads of the lanes."""
         self._reports.append((exchange, state))
         if not self._woken:
@@ -452,7 +452,7 @@ class EventLoop:
             with self._alone(exchange.connection):
                 self._go_on(exchange, state)
 
-    def _go_on(self, exchange: Exchange, state: State) -> None:
+    def _go_on(self, exchange: RequestTask, state: State) -> None:
         connection = exchange.connection
         if state is State.BLOCKED and exchange.abandoned:
             self._resume(exchange)
@@ -473,7 +473,7 @@ class EventLoop:
             # The next request may be here already.
             self._received(connection)
 
-    def _release(self, exchange: Exchange) -> None:
+    def _release(self, exchange: RequestTask) -> None:
         exchange.connection.exchange = None
         if exchange.is_counted:
             self._callers.leave(exchange.counts_for)
@@ -498,7 +498,7 @@ class EventLoop:
         exchange.abandoned = True
         self._resume(exchange)
 
-    def _resume(self, exchange: Exchange) -> None:
+    def _resume(self, exchange: RequestTask) -> None:
         self._watch(exchange.connection, 0)
         self._is_busy(exchange.connection)
         exchange.lane.resume(exchange)

@@ -30,7 +30,7 @@ from placement.common.probes import Probe
 from placement.engine.domain import deadline
 from placement.http import admission
 from placement.http.admission import KNOWN_AS, KnownCredentials
-from placement.http.worker.lanes import Lane, Limits
+from placement.http.worker.lanes import RequestPool, WorkerLimits
 
 if TYPE_CHECKING:
     from placement.http.worker.connection import Connection
@@ -46,7 +46,7 @@ _MOST_BUFFERS = 64
 class Outgoing:
     """A stand-in for the socket where gunicorn writes an answer; it does not wait for the client."""
 
-    def __init__(self, wire: socket.socket, limits: Limits) -> None:
+    def __init__(self, wire: socket.socket, limits: WorkerLimits) -> None:
         self._wire = wire
         self._limits = limits
         self._buffers: deque[memoryview] = deque()
@@ -110,7 +110,7 @@ class BadChunks(Exception):
     """An error for a chunked body that is not framed as HTTP has it."""
 
 
-class Received(Unreader):  # type: ignore[misc]
+class RequestBuffer(Unreader):  # type: ignore[misc]
     """A reader that gives gunicorn, in place of a socket, the head, then the body that was received."""
 
     def __init__(self, head: bytes, in_memory_bytes: int) -> None:
@@ -261,7 +261,7 @@ class HttpRefusal:
     message: str
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """An error for a request that is answered with a refusal.
 
     The refusals below are constants, but no exceptions: an exception that is raised again keeps the frames of
@@ -344,18 +344,18 @@ class State(Enum):
     BROKEN = auto()
 
 
-class Exchange:
+class RequestTask:
     """A complete request in work. A thread may leave it while the client reads slowly; another continues."""
 
     def __init__(
         self,
         connection: Connection,
         request: Request,
-        received: Received,
-        limits: Limits,
+        received: RequestBuffer,
+        limits: WorkerLimits,
         known: KnownCredentials,
         application: Application,
-        report: Callable[[Exchange, State], None],
+        report: Callable[[RequestTask, State], None],
     ) -> None:
         self.connection = connection
         self.request = request
@@ -375,7 +375,7 @@ class Exchange:
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
-        self.lane: Lane
+        self.lane: RequestPool
         self._application = application
         self._report = report
         self._context = contextvars.copy_context()

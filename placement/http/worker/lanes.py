@@ -27,7 +27,7 @@ _BESIDE_REQUESTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """The limits of a worker in seconds, bytes and numbers; a limit without an option is fixed."""
 
     # Options of the group [api].
@@ -106,7 +106,7 @@ class Job(Protocol):
         """Do it; never raises."""
 
 
-class Lane:
+class RequestPool:
     """A group of threads and the jobs that wait for them; callers take turns.
 
     One caller never gets the last quarter of the threads, which others find free.
@@ -213,16 +213,16 @@ class Lane:
 class Lanes:
     """The lanes of a process."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: WorkerLimits) -> None:
         most = limits.most_waiting
-        self.status = Lane("status", limits.status_threads, most)
-        self._reads = Lane("reads", limits.read_threads, most)
-        self._writes = Lane("writes", limits.write_threads, most)
-        self.events = Lane("events", limits.event_threads, most)
-        self._sign_ins = Lane("sign_ins", limits.sign_in_threads, most)
+        self.status = RequestPool("status", limits.status_threads, most)
+        self._reads = RequestPool("reads", limits.read_threads, most)
+        self._writes = RequestPool("writes", limits.write_threads, most)
+        self.events = RequestPool("events", limits.event_threads, most)
+        self._sign_ins = RequestPool("sign_ins", limits.sign_in_threads, most)
         self._all = (self.status, self._reads, self._writes, self.events, self._sign_ins)
 
-    def of(self, method: str, path: str) -> Lane:
+    def of(self, method: str, path: str) -> RequestPool:
         """Return the lane of a request, by what it may have to wait for; the path may be quoted."""
         path = unquote(path)
         reading = method in _READING_METHODS

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
-from placement.common.manifest import Field, Report
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.common.manifest import Field, ManifestReport
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy, RefusalClass, Refused
+from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator.qos import QosClass
 
@@ -105,13 +105,15 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
 
 
 def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
-    """Return the policy that host and pod agree on. Raises Refused if both set one and they differ.
+    """Return the policy that host and pod agree on. Raises PodRefused if both set one and they differ.
 
     Source: koordinator.md, "Effective policy".
     """
     policies = {host, pod} - {NumaPolicy.NONE}
     if len(policies) > 1:
-        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.NUMA_POLICY))
+        raise PodRefused(
+            POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.NUMA_POLICY)
+        )
     return next(iter(policies), NumaPolicy.NONE)
 
 
@@ -166,7 +168,7 @@ def read_told_pools(annotation: Field) -> tuple[int, ...]:
 
     Source: koordinator.md, "CPU lists of containers".
     """
-    entries = annotation.reported_to(Report()).json().member("cpuSharedPools").elements()
+    entries = annotation.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = (entry.member("node").integer() for entry in entries)
     return tuple(sorted({numa for numa in numa_ids if numa is not None}))
 

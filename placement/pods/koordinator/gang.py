@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.common.manifest import Field, Manifest, Report, read_duration
+from placement.common.manifest import Field, Manifest, ManifestReport, read_duration
 from placement.pods.koordinator import keys
 
 _STRICT, _NON_STRICT = "Strict", "NonStrict"
@@ -86,7 +86,7 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
 
 def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:
     """Return the gang of a pod with an unchecked manifest; None if it names none, or names it wrongly."""
-    report = Report()
+    report = ManifestReport()
     gang = read_gang(Manifest(Field("Pod", pod, report)), namespace)
     return None if report.findings else gang
 
@@ -123,7 +123,7 @@ def with_pod_groups(
     """Return the pods with annotations about their gangs from the PodGroups to which labels assign them."""
     said = {}
     for group in groups:
-        root = Field(POD_GROUP, group, Report(), soft=True)
+        root = Field(POD_GROUP, group, ManifestReport(), soft=True)
         metadata, spec = root.member("metadata"), root.member("spec")
         namespace = metadata.member("namespace").text() or "default"
         said[namespace, metadata.member("name").text()] = _annotations(metadata, spec)

@@ -9,7 +9,15 @@ from fractions import Fraction
 from typing import Any
 
 from placement.allocations.kubernetes_resources import ResourceNames
-from placement.common.manifest import Field, Manifest, ManifestError, Profile, Report, read_manifest, shown
+from placement.common.manifest import (
+    Field,
+    Manifest,
+    ManifestError,
+    ManifestReport,
+    Profile,
+    read_manifest,
+    shown,
+)
 from placement.engine.domain.inventories import TreeSpec
 from placement.engine.numa.cpus import MAX_NUMA_NODES, CpuTopology, SharedPool
 from placement.engine.numa.cpuset import CpuSet
@@ -20,7 +28,7 @@ from placement.pods.koordinator.keys import KubeletPolicy, Takeover
 from placement.pods.koordinator.tree import (
     HostIdentity,
     NumaSupply,
-    Offers,
+    TreeOffers,
     Zone,
     architecture_trait,
     build_tree,
@@ -89,7 +97,7 @@ def import_node(
     Equal manifests always give equal values. Raises ManifestError with every finding at once.
     Source: koordinator.md, "Host ingestion, recovery and pools", "Placement mapping".
     """
-    report = Report()
+    report = ManifestReport()
     reading = _read_profile(profile)
     host, topology = _read_manifests(node, nrt, report)
     # What pods choose nodes by is read anew when pods come; findings about it are reported now.
@@ -142,7 +150,7 @@ def import_like(
 
     Returns None if there are findings or warnings that `like` lacks: then the manifests must be read in full.
     """
-    report = Report()
+    report = ManifestReport()
     host, _ = _read_manifests(node, nrt, report)
     read_attributes(node, report)
     identity = _read_identity(cluster, host, report)
@@ -160,7 +168,7 @@ def _read_profile(profile: str) -> Profile:
 
 
 def _read_manifests(
-    node: Mapping[str, Any], nrt: Mapping[str, Any] | None, report: Report
+    node: Mapping[str, Any], nrt: Mapping[str, Any] | None, report: ManifestReport
 ) -> tuple[Manifest, Manifest]:
     host = read_manifest(node, "v1", "Node", report)
     if nrt is None:
@@ -175,7 +183,7 @@ def _read_manifests(
     return host, topology
 
 
-def _read_identity(cluster: str, host: Manifest, report: Report) -> HostIdentity:
+def _read_identity(cluster: str, host: Manifest, report: ManifestReport) -> HostIdentity:
     name, uid = host.name.text() or "", host.uid.text() or ""
     identity = HostIdentity(cluster, name, uid or name)
     if not cluster or "/" in cluster or not cluster.isprintable():
@@ -208,7 +216,7 @@ def _read_supply(host: Manifest, topology: Manifest, cpus: HostCpus, names: Reso
 
 def _read_offers(
     host: Manifest, cpus: HostCpus, policies: HostPolicies, supply: NumaSupply, names: ResourceNames
-) -> Offers:
+) -> TreeOffers:
     numa_ids = sorted(supply.zones.keys() | cpus.topology.numa_nodes.keys())
     numa_nodes = {numa: supply.inventories(numa) for numa in numa_ids}
     allocatable = host.root.member("status").member("allocatable")
@@ -216,7 +224,7 @@ def _read_offers(
         allocatable.warn("is missing; the host as a whole offers nothing")
     reserved = host_reservation(host.annotation(keys.RESERVATION).softly().json())
     offered_below = frozenset().union(*numa_nodes.values())
-    return Offers(
+    return TreeOffers(
         host=host_inventories(allocatable, reserved, offered_below, names),
         numa_nodes=numa_nodes,
         cores=core_inventories(cpus.topology, cpus.reserved, policies.bind),

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from placement.common.manifest import Field, ManifestError, Report
+from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.amounts import Amounts
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, RefusalClass, Refused
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.admission import admission_violations, warn_of_pod
 from placement.pods.koordinator.annotations import (
@@ -136,7 +136,7 @@ class PodRequest:
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """Return what a pod asks of any host; None if it requests nothing at all.
 
-    Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
+    Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can take
     the pod. Source: koordinator.md, "Bound pods".
     """
     amounts = request_amounts(pod_requests(pod))
@@ -175,7 +175,7 @@ def _bind_policies(
     ):
         return BindPolicy.NONE, BindPolicy.NONE
     if amounts.get("cpu", 0) % 1000:
-        raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
+        raise PodRefused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
     if not amounts.get("cpu", 0):
         return BindPolicy.NONE, BindPolicy.NONE
     return _known_policy(required), _known_policy(preferred)
@@ -236,7 +236,7 @@ def _names_mechanism(hint: Field) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PodImport:
+class PodSpec:
     """All that a manifest says about a pod that looks for a place.
 
     `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
@@ -265,15 +265,15 @@ class PodImport:
 
 def import_pod(
     document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
-) -> PodImport:
+) -> PodSpec:
     """Return what a parsed Pod asks of hosts under its cluster's settings; `old` is the Pod before an update.
 
     Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
     Source: koordinator.md, "Bound pods", "Admission rules".
     """
-    report = Report()
+    report = ManifestReport()
     pod = read_pod(document, report)
-    before = None if old is None else read_pod(old, Report())
+    before = None if old is None else read_pod(old, ManifestReport())
     for violation in admission_violations(pod, settings.profile, before, settings.keeps_sub_priority):
         report.refuse(violation)
     request = _interpret(pod, settings)
@@ -289,7 +289,7 @@ def import_pod(
         unbound=request is not None and not request.bound,
         designated=request is not None and request.designated is not None,
     )
-    return PodImport(
+    return PodSpec(
         qos=raw_qos(pod),
         kubernetes_qos=kubernetes_qos(pod),
         request=request,
@@ -307,7 +307,7 @@ def import_pod(
 def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     try:
         return interpret_pod(pod, settings)
-    except Refused:
+    except PodRefused:
         return None  # admission has a finding about every pod that no host can take
 
 
@@ -346,7 +346,7 @@ _READ: dict[str, Any] = {
 _NAMES = {"name": "any", "uid": "any"}
 
 
-def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodImport:
+def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodSpec:
     """Return what `import_pod` returns for a Pod, remembered for equal ones; only to be read.
 
     It is read from the very bytes that are its key, and in these no two types look alike. So pods
@@ -363,7 +363,7 @@ def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodI
 
 
 @lru_cache(_READINGS_KEPT)
-def _read(text: bytes, settings: SchedulerSettings) -> PodImport:
+def _read(text: bytes, settings: SchedulerSettings) -> PodSpec:
     return import_pod(marshal.loads(text), settings)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.common.manifest import Manifest, Report
+from placement.common.manifest import Manifest, ManifestReport
 from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
@@ -166,7 +166,7 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     """
     if not pod.is_assigned:
         return PodRecord()
-    findings = Report()
+    findings = ManifestReport()
     status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     if findings.findings:
         return PodRecord(unreadable=findings.findings)
@@ -212,10 +212,10 @@ def import_running_pod(
     Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
     resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
     """
-    report = Report()
+    report = ManifestReport()
     pod = read_pod(document, report)
     if old is not None:
-        for violation in change_violations(pod, read_pod(old, Report()), settings.keeps_sub_priority):
+        for violation in change_violations(pod, read_pod(old, ManifestReport()), settings.keeps_sub_priority):
             report.refuse(violation)
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from placement.common.manifest import Field, Manifest, Report, read_duration, read_manifest
+from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
 from placement.pods.koordinator import keys
 from placement.pods.manifests.selection import LabelSelector, read_label_selector
 
@@ -51,7 +51,7 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ReservationOwner:
     """One kind of pods that own a reservation; all that is given must hold."""
 
     pod: Texts | None = None
@@ -60,7 +60,7 @@ class Owner:
 
     def matches(self, pod: Mapping[str, Any]) -> bool:
         """Return whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
-        metadata = Field("Pod", pod, Report(), soft=True).member("metadata")
+        metadata = Field("Pod", pod, ManifestReport(), soft=True).member("metadata")
         namespace = metadata.member("namespace").text() or ""
         if self.pod is not None:
             found = {**metadata.mapping(), "apiVersion": pod.get("apiVersion")}
@@ -81,7 +81,7 @@ class Owner:
         return {key: member for key, member in members.items() if member is not None}
 
 
-def read_owners(owners: Field) -> tuple[Owner, ...]:
+def read_owners(owners: Field) -> tuple[ReservationOwner, ...]:
     """Return the owners in `Reservation.spec.owners`; at least one, and each says something.
 
     Source: koordinator.md, "Reservations".
@@ -92,11 +92,11 @@ def read_owners(owners: Field) -> tuple[Owner, ...]:
     return found
 
 
-def _read_owner(owner: Field) -> Owner:
+def _read_owner(owner: Field) -> ReservationOwner:
     given = {name: owner.member(name) for name in _CONDITIONS if owner.member(name).value is not None}
     if not given:
         owner.refuse(f"needs one of {', '.join(_CONDITIONS)}")
-    return Owner(
+    return ReservationOwner(
         pod=_texts(given["object"], _OBJECT) if "object" in given else None,
         controller=_read_controller(given["controller"]) if "controller" in given else None,
         selector=read_label_selector(given["labelSelector"]) if "labelSelector" in given else None,
@@ -138,7 +138,7 @@ class ReservationTerms:
     if never.
     """
 
-    owners: tuple[Owner, ...]
+    owners: tuple[ReservationOwner, ...]
     since: datetime.datetime
     allocate_once: bool = True
     policy: AllocatePolicy = AllocatePolicy.DEFAULT
@@ -178,7 +178,7 @@ def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
     """Return the terms that a stored document describes."""
     expires_at = document.get("expires_at")
     return ReservationTerms(
-        owners=read_owners(Field("owners", document["owners"], Report())),
+        owners=read_owners(Field("owners", document["owners"], ManifestReport())),
         since=datetime.datetime.fromisoformat(document["since"]),
         allocate_once=document.get("allocate_once", True),
         policy=AllocatePolicy(document.get("policy", "")),
@@ -237,7 +237,7 @@ def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> R
     Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
     Source: koordinator.md, "Reservations".
     """
-    report = Report()
+    report = ManifestReport()
     manifest = read_manifest(document, API_VERSION, KIND, report)
     spec = manifest.root.member("spec")
     created = _moment(manifest.root.member("metadata").member("creationTimestamp"))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from placement.allocations.orders import FORMER, SCORING, numa_scoring, pod_scoring
-from placement.common.manifest import Field, Profile, Report, shown
+from placement.common.manifest import Field, ManifestReport, Profile, shown
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
@@ -84,7 +84,7 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
 
     Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
     """
-    report = Report()
+    report = ManifestReport()
     fields = {name: Field(name, document.get(name), report) for name in SETTINGS}
     settings = SchedulerSettings(
         profile=_choice(fields[PROFILE], Profile, Profile.DESIGN),
@@ -106,7 +106,7 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
 
 def node_labels(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the keys of the labels that become traits of hosts."""
-    return _read_labels(Field(NODE_LABELS, document.get(NODE_LABELS), Report()))
+    return _read_labels(Field(NODE_LABELS, document.get(NODE_LABELS), ManifestReport()))
 
 
 def _read_labels(labels: Field) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _scored(
     read: Callable[[Mapping[str, Any]], _Scoring],
     document: Mapping[str, Any],
     default: _Scoring,
-    report: Report,
+    report: ManifestReport,
 ) -> _Scoring:
     try:
         return read(document)

@@ -375,7 +375,7 @@ def _uuid(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class TreeOffers:
     """The offers of a host, its NUMA nodes and its cores; every core lies in one of these NUMA nodes."""
 
     host: Inventories
@@ -390,7 +390,7 @@ class Offers:
 
 
 def build_tree(
-    identity: HostIdentity, offers: Offers, traits: frozenset[str], topology: CpuTopology
+    identity: HostIdentity, offers: TreeOffers, traits: frozenset[str], topology: CpuTopology
 ) -> TreeSpec:
     """Return the tree of a host with these traits: the root, then NUMA nodes, then cores.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.common.manifest import Field, Report
+from placement.common.manifest import Field, ManifestReport
 from placement.pods.manifests.selection import LabelSelector, Requirement, read_label_selector
 
 Labels = tuple[tuple[str, str], ...]
@@ -145,7 +145,7 @@ def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAf
     """Return the terms of a stored pod; terms that cannot be read have no effect."""
     if not document:
         return NO_AFFINITY
-    return read_pod_affinity(Field("affinity", document, Report(), soft=True), bearer)
+    return read_pod_affinity(Field("affinity", document, ManifestReport(), soft=True), bearer)
 
 
 def _read_terms(terms: Field, bearer: Bearer) -> Iterator[PodTerm]:
@@ -178,7 +178,7 @@ def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
     """Return the pods of a term; None if what cannot be read of it would narrow them."""
     namespace, own = bearer
     # A part of a selector means more pods than all of it.
-    found = Report()
+    found = ManifestReport()
     labels = _read_labels(term.reported_to(found), own)
     is_clear = not term.report.include(found)
     namespaces, selector = term.member("namespaces"), term.member("namespaceSelector")
@@ -206,7 +206,7 @@ def _read_namespaces(selector: Field) -> LabelSelector | None:
     """Return the namespaces that a selector means; None if there is none that can be read."""
     if selector.value is None:
         return None
-    found = Report()
+    found = ManifestReport()
     read = read_label_selector(selector.reported_to(found))
     is_clear = not selector.report.include(found)
     unknown = _unknown_labels(read)
@@ -265,7 +265,7 @@ def _with_known(terms: Any) -> Any:
 
 def _asks_for_unknown(term: Any) -> bool:
     """Return whether a term, or what it weighs, names labels of namespaces that are not known."""
-    inner = Field("term", term, Report(), soft=True)
+    inner = Field("term", term, ManifestReport(), soft=True)
     if inner.member("podAffinityTerm").value is not None:
         inner = inner.member("podAffinityTerm")
     selector = inner.member("namespaceSelector")

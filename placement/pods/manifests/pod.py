@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from placement.common.manifest import Field, Manifest, Report, read_manifest
+from placement.common.manifest import Field, Manifest, ManifestReport, read_manifest
 from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
 from placement.engine.numa.amounts import Amounts
 
@@ -65,7 +65,7 @@ class Pod:
         return self.manifest.label(key).text() or ""
 
 
-def read_pod(document: Mapping[str, Any], report: Report) -> Pod:
+def read_pod(document: Mapping[str, Any], report: ManifestReport) -> Pod:
     """Return the pod of a parsed manifest; what breaks the schema is reported, also requests above limits.
 
     Annotations are left to the dialects. Source: Kubernetes pod schema.

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.common.manifest import Field, Report
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.common.manifest import Field, ManifestReport
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.demand import Refusal, RefusalClass
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -97,9 +97,9 @@ class NodeAttributes:
     unschedulable: bool = False
 
 
-def read_attributes(document: Mapping[str, Any], report: Report | None = None) -> NodeAttributes:
+def read_attributes(document: Mapping[str, Any], report: ManifestReport | None = None) -> NodeAttributes:
     """Return the attributes of a Node; what is not of the expected type counts as absent, and is reported."""
-    node = Field("Node", document, report or Report(), soft=True)
+    node = Field("Node", document, report or ManifestReport(), soft=True)
     metadata, spec = node.member("metadata"), node.member("spec")
     labels = metadata.member("labels").texts()
     return NodeAttributes(
@@ -177,22 +177,22 @@ class NodeSelection:
             return guarded
         for key, value in self.selector:
             if attributes.labels.get(key) != value:
-                return _refusal(NOT_SELECTED, Kind.LABELS, key)
+                return _refusal(NOT_SELECTED, ConditionKind.LABELS, key)
         if self.terms is not None and not any(term.holds(attributes) for term in self.terms):
-            return _refusal(NOT_SELECTED, Kind.AFFINITY)
+            return _refusal(NOT_SELECTED, ConditionKind.AFFINITY)
         return None
 
     def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
         """Return why the pod may not go to nodes with these taints; None if it tolerates them."""
         if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
-            return _refusal(UNSCHEDULABLE, Kind.CORDON)
+            return _refusal(UNSCHEDULABLE, ConditionKind.CORDON)
         taint = next(untolerated(taints, self.tolerations), None) if taints else None
         if taint is None:
             return None
-        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", Kind.TAINTS)
+        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", ConditionKind.TAINTS)
 
 
-def _refusal(words: str, kind: Kind, of: str = "") -> Refusal:
+def _refusal(words: str, kind: ConditionKind, of: str = "") -> Refusal:
     return Refusal((words,), RefusalClass.UNRESOLVABLE, Obstacle(kind, of))
 
 

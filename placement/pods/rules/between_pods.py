@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.engine.domain.explanation import Kind, Obstacle
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.engine.scoring.rule import BEST
@@ -206,14 +206,17 @@ def refused_by_affinity(
     if affinity.near:
         far = ~_near(columns, rules, placed)
         of = " and ".join(map(str, affinity.near))
-        yield far, Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(Kind.POD_AFFINITY, of))
+        yield far, Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(ConditionKind.POD_AFFINITY, of))
     for term in affinity.apart:
         there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
-        yield there > 0, Refusal((NOT_APART,), obstacle=Obstacle(Kind.POD_ANTI_AFFINITY, str(term)))
+        yield there > 0, Refusal((NOT_APART,), obstacle=Obstacle(ConditionKind.POD_ANTI_AFFINITY, str(term)))
     for wish, rows in placed.wishes_about(columns, rules.bearer).items():
         if isinstance(wish, PodTerm):
             having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
-            yield having > 0, Refusal((KEPT_OFF,), obstacle=Obstacle(Kind.PLACED_ANTI_AFFINITY, str(wish)))
+            yield (
+                having > 0,
+                Refusal((KEPT_OFF,), obstacle=Obstacle(ConditionKind.PLACED_ANTI_AFFINITY, str(wish))),
+            )
 
 
 def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
@@ -286,7 +289,7 @@ def refused_by_spread(
     constraints = [each for each in rules.spread if each.is_required]
     everywhere = _with_all_keys(columns, constraints)
     for each in constraints:
-        obstacle = Obstacle(Kind.TOPOLOGY_SPREAD, str(each))
+        obstacle = Obstacle(ConditionKind.TOPOLOGY_SPREAD, str(each))
         at = places(columns, each.topology_key)
         yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle)
         counting = everywhere & _counts(columns, each, selection)

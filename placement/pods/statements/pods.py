@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.allocations.statements.allocations import Amount, Rise
+from placement.allocations.statements.allocations import InventoryAmount, Rise
 from placement.allocations.statements.consumers import ConsumerAttributes
-from placement.engine.domain.audit import Record, initiator
+from placement.engine.domain.audit import AuditRecord, initiator
 from placement.engine.domain.identifiers import portions
 from placement.storage import tables
 from placement.storage.audit import described, document
@@ -407,7 +407,7 @@ def own(transaction: Transaction, owners: Mapping[NodeCpu, tuple[str, str]]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class PodArrival:
+class PodInsert:
     """A pod with a consumer, name and uid that must be new, and what it gets.
 
     `providers` are the uuids of all providers to stamp. The host must still carry the stamp `host_revision`,
@@ -423,13 +423,13 @@ class PodArrival:
     host_revision: int
     used_below: int
     providers: Sequence[str]
-    amounts: Sequence[Amount]
+    amounts: Sequence[InventoryAmount]
     levels: Mapping[int, str]
-    record: Record
+    record: AuditRecord
     rules_generation: int
 
 
-def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetime) -> Stamped | None:
+def place_at_once(database: Database, arrival: PodInsert, now: datetime.datetime) -> Stamped | None:
     """Write the pod and all it gets; return None, with nothing done, if any of it cannot be.
 
     It also does so where the database has no such statement. Raises TryAgain, OutcomeUnknown, Unavailable.
@@ -443,7 +443,7 @@ def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetim
     columns = [
         *([value] for value in arrival.consumer),
         *_columns(rises, len(Rise._fields)),
-        *_columns(arrival.amounts, len(Amount._fields)),
+        *_columns(arrival.amounts, len(InventoryAmount._fields)),
     ]
     row = (
         arrival.cluster_id,

@@ -30,7 +30,7 @@ class ListedProvider(NamedTuple):
     cluster: str | None
 
 
-class Record(NamedTuple):
+class InventoryUse(NamedTuple):
     """One inventory with what is used of it."""
 
     class_name: str
@@ -63,7 +63,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
     return [ListedProvider(*row) for row in connection.execute(statement)]
 
 
-def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Record]]:
+def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[InventoryUse]]:
     """Return the inventories of providers with their use, in order of classes."""
     statement = (
         sa.select(
@@ -81,9 +81,9 @@ def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Recor
         .where(_inventories.c.resource_provider_id.in_(ids))
         .order_by(_classes.c.id)
     )
-    found: dict[int, list[Record]] = defaultdict(list)
+    found: dict[int, list[InventoryUse]] = defaultdict(list)
     for row in connection.execute(statement):
-        found[row[0]].append(Record(row[1], Inventory(*row[2:8]), row[8]))
+        found[row[0]].append(InventoryUse(row[1], Inventory(*row[2:8]), row[8]))
     return found
 
 

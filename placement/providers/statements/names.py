@@ -12,7 +12,7 @@ import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.identifiers import portions
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
@@ -94,7 +94,7 @@ def create(transaction: Transaction, table: sa.Table, name: str, **others: objec
     """Insert and record a class or trait with `others` as further columns; return False if it exists."""
     created = bool(insert_ignoring_known(transaction, table, "name", [name], **others))
     if created:
-        kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
+        kind = TargetKind.TRAIT if table is tables.traits else TargetKind.RESOURCE_CLASS
         transaction.record(Action.CREATE, kind, name)
         record_change(transaction, NAMES_CHANGED)
     return created
@@ -260,7 +260,7 @@ def remove_unused_classes(transaction: Transaction) -> None:
     ids = list(transaction.execute(idle).scalars())
     # An inventory may have come before they were locked; the next statement sees it.
     for name in sorted(_delete(transaction, _classes, ids, *_USES_OF_CLASSES)) if ids else ():
-        transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
+        transaction.record(Action.DELETE, TargetKind.RESOURCE_CLASS, name)
 
 
 def delete_trait(transaction: Transaction, id_: int) -> bool:

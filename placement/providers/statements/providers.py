@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain.audit import Action, Kind
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.identifiers import portions
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -243,7 +243,7 @@ def delete(transaction: Transaction, ids: Sequence[int]) -> None:
     )
     gone = sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
     for uuid, name in transaction.execute(gone):
-        transaction.record(Action.DELETE, Kind.PROVIDER, uuid, before={"name": name})
+        transaction.record(Action.DELETE, TargetKind.PROVIDER, uuid, before={"name": name})
     record_change(transaction, PROVIDER_DELETED, ids)
 
 

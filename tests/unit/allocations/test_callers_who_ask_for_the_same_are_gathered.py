@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from placement.allocations.coalescing import Gathering
+from placement.allocations.coalescing import RequestCoalescer
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -17,7 +17,7 @@ class Room:
 
     def __init__(self, work: Callable[[Sequence[int]], Sequence[str | None]], **limits: float) -> None:
         given = {"most": 4, "patience_seconds": PATIENCE_SECONDS, **limits}
-        self.gathering: Gathering[int, str] = Gathering(work, **given)
+        self.gathering: RequestCoalescer[int, str] = RequestCoalescer(work, **given)
         self.pool = ThreadPoolExecutor(16)
         self.is_busy, self.may_go = threading.Event(), threading.Event()
 

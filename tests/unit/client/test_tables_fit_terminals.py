@@ -7,7 +7,7 @@ from argparse import Namespace
 
 import pytest
 
-from placement.client.formats import Lines, ResourceAmounts, Table, Yaml
+from placement.client.formats import Lines, ResourceAmounts, WrappedTable, Yaml
 
 UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
 NAMES = ("#", "Name", "Text", "Amounts", "UUID")
@@ -24,7 +24,7 @@ def written(
     given = Namespace(
         max_width=width, fit_width=False, print_empty=False, columns=columns, wide=wide, left_out_first=first
     )
-    Table().emit_list(NAMES, ROWS, out, given)
+    WrappedTable().emit_list(NAMES, ROWS, out, given)
     return out.getvalue()
 
 
@@ -66,7 +66,7 @@ def test_columns_that_are_asked_for_are_shown_however_narrow_it_is(how, capsys):
 def test_details_keep_their_words_whole():
     out = io.StringIO()
     given = Namespace(max_width=50, fit_width=False)
-    Table().emit_one(
+    WrappedTable().emit_one(
         ("uuid", "words"), (UUID, Lines(["one two three four five six seven eight nine"])), out, given
     )
     assert f" {UUID} " in out.getvalue()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from placement.allocations.candidates import SearchSettings
-from placement.http.worker.lanes import Lanes, Limits
+from placement.http.worker.lanes import Lanes, WorkerLimits
 from placement.server import settings
 from placement.use_cases import UseCases
 from tests.server import BACKENDS, database_url
 
 
-def threads_of(limits: Limits) -> int:
+def threads_of(limits: WorkerLimits) -> int:
     """Return the threads that need the database; all that follow changes take turns at one connection."""
     lanes = Lanes(limits)
     return sum(lane._threads for lane in lanes._all if lane not in (lanes.events, lanes._sign_ins)) + 1
@@ -29,6 +29,6 @@ def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.Mon
         kept = database.connections()["used"]
         # Health, the removal of old records and [capacity] watch.
         others = 3
-        assert threads_of(Limits()) + kept + others <= database.connections()["limit"]
+        assert threads_of(WorkerLimits()) + kept + others <= database.connections()["limit"]
         assert kept == 2
         database.dispose()

@@ -13,7 +13,7 @@ import pytest
 from gunicorn.config import Config
 
 from placement.http.worker.event_loop import EventLoop
-from placement.http.worker.lanes import Limits
+from placement.http.worker.lanes import WorkerLimits
 from tests.patience import PATIENCE_SECONDS
 
 _REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -26,7 +26,7 @@ class Turns:
         self.release = threading.Event()
         self.asked = 0
         self.count = 0
-        self.loop = EventLoop(Config(), Limits(), self._answer, lambda: True, lambda: None)
+        self.loop = EventLoop(Config(), WorkerLimits(), self._answer, lambda: True, lambda: None)
         listener = socket.create_server(("127.0.0.1", 0))
         listener.setblocking(False)
         self.loop.listen(listener)

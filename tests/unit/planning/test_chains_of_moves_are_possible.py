@@ -8,8 +8,8 @@ from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget
 from placement.planning.goals import Goals
-from placement.planning.making_room import RoomMaker
-from placement.planning.plan import AtMost, Limits
+from placement.planning.making_room import EvictionPlanner
+from placement.planning.plan import AtMost, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene
 
@@ -72,8 +72,8 @@ def test_a_move_that_waits_for_others_counts_for_limits():
     asked = CandidateQuery((RequestGroup("", {"VCPU": 1}, in_tree=P),))
     for allowed in (1, 2):
         scene = Scene(Cluster(hosts, guests), MOST)
-        limits = Limits(MOST, at_most=[AtMost(allowed, project_id="p")])
-        goals = Goals(scene.board, RoomMaker(scene.board, limits, Budget()), MOST)
+        limits = PlanLimits(MOST, at_most=[AtMost(allowed, project_id="p")])
+        goals = Goals(scene.board, EvictionPlanner(scene.board, limits, Budget()), MOST)
         reached = goals.fit(scene.wish(asked), 1, lambda: False)
         # The one on P goes to Q once the other has left it.
         made = [] if allowed == 1 else [guests[1].uuid, guests[0].uuid]

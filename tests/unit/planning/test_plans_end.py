@@ -10,8 +10,8 @@ from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.planning.goals import IMPOSSIBLE, Goals
-from placement.planning.making_room import RoomMaker
-from placement.planning.plan import Bound, Limits
+from placement.planning.making_room import EvictionPlanner
+from placement.planning.plan import Bound, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene, shared
 
@@ -74,6 +74,6 @@ def test_a_long_chain_does_not_exhaust_the_stack():
 def test_time_is_looked_at_before_hosts_are():
     hosts = [host(at, 2) for at in range(3)]
     scene = Scene(Cluster(hosts, [guest(at, each, shared(1, 1)) for at, each in enumerate(hosts)]), ALLOWED)
-    maker = RoomMaker(scene.board, Limits(ALLOWED), Budget(0))
+    maker = EvictionPlanner(scene.board, PlanLimits(ALLOWED), Budget(0))
     with pytest.raises(SearchEnded):
         list(maker.requests(scene.wish(shared(2, 2)), 3))

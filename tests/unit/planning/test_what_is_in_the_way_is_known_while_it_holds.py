@@ -8,8 +8,8 @@ from placement.engine.domain.inventories import Inventory
 from placement.engine.search.answer import Draw
 from placement.engine.search.budget import Budget
 from placement.planning.board import Spot
-from placement.planning.making_room import RoomMaker
-from placement.planning.plan import AtMost, Limits
+from placement.planning.making_room import EvictionPlanner
+from placement.planning.plan import AtMost, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, shared
 
@@ -58,7 +58,7 @@ def test_no_more_is_promised_than_is_free_when_the_host_holds_something_else(sce
 
 def test_who_may_move_again_is_moved(scene: Scene):
     board, wish = scene.board, scene.wish(dedicated(3, 2))
-    maker = RoomMaker(board, Limits(3, at_most=[AtMost(1)]), Budget())
+    maker = EvictionPlanner(board, PlanLimits(3, at_most=[AtMost(1)]), Budget())
     (wanderer,) = board.on[scene.ground.row_of(FLAT)].values()
     there = scene.ground.row_of(EMPTY)
     mark = board.mark()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placement.pods.cycle import Ranked
 from placement.pods.numa_fit import Fit
-from placement.pods.placing import Contention
+from placement.pods.placing import ActivePlacements
 
 
 def ranked(*scores: int) -> list[Ranked]:
@@ -22,7 +22,7 @@ def numbers(found) -> list[int]:
 
 
 def test_alone_the_order_is_kept():
-    contention = Contention()
+    contention = ActivePlacements()
     with contention.taking(0):
         pass
     assert numbers(contention.spread(ranked(9, 9, 9))) == [0, 1, 2]
@@ -30,7 +30,7 @@ def test_alone_the_order_is_kept():
 
 
 def test_a_node_that_somebody_takes_comes_after_its_equals_and_before_worse_ones():
-    contention = Contention()
+    contention = ActivePlacements()
     with contention.taking(0), contention.taking(0), contention.taking(1):
         assert numbers(contention.spread(ranked(9, 9, 9, 8))) == [2, 1, 0, 3]
         assert numbers(contention.spread(ranked(9, 8, 8))) == [0, 1, 2]
@@ -38,7 +38,7 @@ def test_a_node_that_somebody_takes_comes_after_its_equals_and_before_worse_ones
 
 @given(st.lists(st.integers(7, 9), min_size=1, max_size=200), st.sets(st.integers(0, 9)))
 def test_who_lost_a_race_sees_all_nodes_and_the_better_ones_first(scores, taken):
-    contention = Contention()
+    contention = ActivePlacements()
     contention.lost()
     given_order = ranked(*sorted(scores, reverse=True))
     for root_id in taken:
@@ -49,6 +49,6 @@ def test_who_lost_a_race_sees_all_nodes_and_the_better_ones_first(scores, taken)
 
 
 def test_losers_do_not_all_choose_the_same():
-    contention = Contention()
+    contention = ActivePlacements()
     contention.lost()
     assert len({numbers(contention.spread(ranked(*[9] * 40)))[0] for _ in range(40)}) > 1

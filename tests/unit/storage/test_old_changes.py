@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from placement.storage import feed as change_log
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.feed import CLUSTER_CHANGED, Feed, Look, record_change
+from placement.storage.feed import CLUSTER_CHANGED, Feed, FeedBatch, record_change
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
@@ -34,7 +34,7 @@ def horizon_now(database: Database) -> int:
         return horizon
 
 
-def look(database: Database, horizon: int) -> Look:
+def look(database: Database, horizon: int) -> FeedBatch:
     """What somebody sees who has not looked since."""
     with feeding(database) as feed:
         found = feed.look(horizon)

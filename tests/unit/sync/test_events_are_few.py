@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.sync.api_server import ApiServerError
 from placement.sync.events import Journal, RejectionEvents
-from placement.sync.store import Key, Kind
+from placement.sync.store import Key, ObjectKind
 
 
 class Recorder:
@@ -36,7 +36,7 @@ class Recorder:
 
 def pod(name: str, uid: str = "one") -> tuple[Key, dict[str, Any]]:
     metadata = {"namespace": "default", "name": name, "uid": uid, "resourceVersion": "7"}
-    return Key(Kind.POD, "default", name), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    return Key(ObjectKind.POD, "default", name), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
 def events() -> tuple[RejectionEvents, Recorder, io.StringIO]:

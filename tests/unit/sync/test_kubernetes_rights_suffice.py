@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from placement.sync.store import Kind, collections
+from placement.sync.store import ObjectKind, collections
 
 RIGHTS = Path(__file__).resolve().parents[3] / "etc" / "kubernetes" / "rights.yaml"
 
@@ -31,7 +31,7 @@ def test_the_synchronisation_may_list_and_watch_its_collections_and_look_at_a_po
         resource = collection.path.rsplit("/", 1)[-1]
         needed |= {(group, resource, verb) for verb in ("list", "watch")}
     assert granted("placement-sync") == needed
-    assert {collection.kind for collection in collections([])} == set(Kind)
+    assert {collection.kind for collection in collections([])} == set(ObjectKind)
 
 
 def test_the_synchronisation_may_hold_its_lease_in_its_own_namespace():

@@ -13,7 +13,7 @@ from placement.sync.events import Journal
 from placement.sync.pods import GATHERED_SECONDS
 from placement.sync.reconciler import Reconciler
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
-from placement.sync.store import InformerStore, Key, Kind, watched_object
+from placement.sync.store import InformerStore, Key, ObjectKind, watched_object
 from tests.synchronizing import pod_manifest
 
 
@@ -64,7 +64,7 @@ class Cluster:
         self.settle()
 
     def put(self, manifest: dict[str, Any]) -> None:
-        kind = Kind(manifest["kind"])
+        kind = ObjectKind(manifest["kind"])
         metadata = manifest["metadata"]
         key = Key(kind, metadata.get("namespace", ""), metadata["name"])
         self.store.put(f"{kind.lower()}s", key, watched_object(manifest))

@@ -3,10 +3,10 @@
 import threading
 
 from placement.sync.service import PodId
-from placement.sync.store import InformerStore, Key, Kind, watched_object
+from placement.sync.store import InformerStore, Key, ObjectKind, watched_object
 from tests.patience import PATIENCE_SECONDS
 
-NODE, POD = Key(Kind.NODE, "", "n1"), Key(Kind.POD, "default", "p")
+NODE, POD = Key(ObjectKind.NODE, "", "n1"), Key(ObjectKind.POD, "default", "p")
 
 
 def node(**members):

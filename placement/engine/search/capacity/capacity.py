@@ -22,13 +22,13 @@ from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
-    Entries,
+    SlotEntries,
     free_of,
     nearest_of,
     own_rows,
     parts_of,
 )
-from placement.engine.search.capacity.counting import Counted, Counting
+from placement.engine.search.capacity.counting import Counting, PartCount
 from placement.engine.search.capacity.totals import Total, total
 from placement.engine.search.filters import Choices, choices_of, viable_roots
 from placement.engine.search.query import ForestQuery, Slot, slots_of
@@ -198,7 +198,7 @@ class Capacity:
         roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
         self._anchors = Anchors(forest, roots, self._sharing)
         query.budget.note_stage("filter")
-        self._parts: list[Counted] = []
+        self._parts: list[PartCount] = []
         self._bounds = self._counted(query, choices)
         self.upper = self._bounds.upper
         """How many more each host has room for at most, if the others take nothing."""
@@ -266,7 +266,7 @@ class Capacity:
             alone = self._anchors.sums(entries.hosts, free) // sum(amounts)
         return _ClassOffered(entries, free, sum(amounts), alone, self._stranded(asking, entries))
 
-    def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
+    def _stranded(self, asking: Sequence[int], entries: SlotEntries) -> Mask:
         """Flag the entries of hosts that take nothing, and entries where no cell fits any more."""
         stranded: Mask = self.upper[entries.hosts] == 0
         able = [rows for part in self._parts for _, rows in part.able]
@@ -424,7 +424,7 @@ def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
 class _ClassOffered:
     """A class and the entries that offer it: `free` at each, whether it is `stranded`; `alone` by host."""
 
-    entries: Entries
+    entries: SlotEntries
     free: Amounts
     wanted: int
     alone: Amounts
@@ -453,7 +453,7 @@ def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing
     return [known[slot.condition] for slot in slots]
 
 
-def _union(anchors: Anchors, choices: Sequence[Choices]) -> Entries:
+def _union(anchors: Anchors, choices: Sequence[Choices]) -> SlotEntries:
     """Return the entries of all of the choices, each once."""
     if len(choices) == 1:
         return anchors.entries(choices[0])

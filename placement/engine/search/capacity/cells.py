@@ -26,7 +26,7 @@ from placement.engine.search.query import ForestQuery, Slot
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SlotPart:
     """A part of a query: slots by number; `ties`: sets of slots that must be below one another.
 
     `coverage`: the trait conditions that the unsuffixed slots must meet between them.
@@ -39,7 +39,7 @@ class Part:
 
 def parts_of(
     forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices]
-) -> list[Part]:
+) -> list[SlotPart]:
     """Return the parts of a query, in the order of their first slots."""
     ties = list(_ties(query, slots))
     coverage = tuple(_open_conditions(forest, slots, choices))
@@ -61,7 +61,7 @@ def parts_of(
     for slot in range(len(slots)):
         members.setdefault(find(slot), []).append(slot)
     return [
-        Part(
+        SlotPart(
             tuple(found),
             tuple(tie for tie in ties if tie <= set(found)),
             coverage if any(not slots[slot].suffixed for slot in found) else (),
@@ -147,7 +147,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class SlotEntries:
     """A list of providers that can fill a slot, each with the host (by its place) that it does so for.
 
     A sharing provider of another tree is listed once for each host that it serves, with `foreign` set.
@@ -180,7 +180,7 @@ class Anchors:
         """Return the host of each provider, by the tree that it is in; -1 if it is in none of them."""
         return self._place[self.forest.roots_of(rows)]
 
-    def entries(self, choice: Choices) -> Entries:
+    def entries(self, choice: Choices) -> SlotEntries:
         """Return the providers of a choice that serve some of the hosts."""
         hosts = self.hosts_of(choice.own)
         rows, hosts = choice.own[hosts >= 0], hosts[hosts >= 0]
@@ -191,7 +191,7 @@ class Anchors:
             lent = self._sharing.pair_provider[serving][served >= 0].astype(np.intp)
             rows, hosts = np.concatenate([rows, lent]), np.concatenate([hosts, served[served >= 0]])
             foreign = np.concatenate([foreign, np.ones(len(lent), bool)])
-        return Entries(rows, hosts, foreign)
+        return SlotEntries(rows, hosts, foreign)
 
     def sums(self, hosts: Rows, numbers: Amounts | Shares) -> Amounts:
         """Return the sum of the numbers of each host."""
@@ -245,7 +245,7 @@ _FEWEST_SIBLINGS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SlotCell:
     """A slot by number, and sets of like slots below it; a slot that is split is a set of its own."""
 
     top: int
@@ -253,8 +253,8 @@ class Cell:
 
 
 def cells_of(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], part: Part
-) -> list[Cell] | None:
+    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], part: SlotPart
+) -> list[SlotCell] | None:
     """Return the slots of a part as cells, None if they do not form cells."""
     if part.coverage:
         return None
@@ -281,7 +281,7 @@ def cells_of(
     return cells
 
 
-def _tied(part: Part, first: int) -> set[int]:
+def _tied(part: SlotPart, first: int) -> set[int]:
     found = {first}
     while True:
         reached = found.union(*(tie for tie in part.ties if tie & found))
@@ -290,7 +290,7 @@ def _tied(part: Part, first: int) -> set[int]:
         found = reached
 
 
-def _cell(slots: Sequence[Slot], part: Part, members: set[int], top: int) -> Cell | None:
+def _cell(slots: Sequence[Slot], part: SlotPart, members: set[int], top: int) -> SlotCell | None:
     """Return the cell with this slot on top; None if a constraint leaves it out."""
     ties = [tie for tie in part.ties if tie & members]
     if any(top not in tie for tie in ties):
@@ -299,11 +299,11 @@ def _cell(slots: Sequence[Slot], part: Part, members: set[int], top: int) -> Cel
     for number in sorted(members - {top}):
         slot = slots[number]
         below.setdefault(number if slot.rule else slot.condition, []).append(number)
-    return Cell(top, tuple(map(tuple, below.values())))
+    return SlotCell(top, tuple(map(tuple, below.values())))
 
 
 def _are_apart(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], cell: Cell
+    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], cell: SlotCell
 ) -> bool:
     """Return whether a cell's slots take nothing from each other, and only the top can be on top."""
     if not cell.below:
@@ -346,7 +346,7 @@ def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = Fals
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class TopPool:
     """A pool for slots below each top: `most` consumers, and `room` units, `wanted` by a consumer.
 
     `plain`: any consumers can take all units that there is room for, also if cells want different amounts.
@@ -365,9 +365,9 @@ def pools(
     query: ForestQuery,
     slots: Sequence[Slot],
     choices: Sequence[Choices],
-    cell: Cell,
+    cell: SlotCell,
     tops: Rows,
-) -> Iterator[Pool]:
+) -> Iterator[TopPool]:
     """Yield the pool of each set of slots below, at all of the tops."""
     place = np.full(forest.count, _NONE, np.intp)
     place[tops] = np.arange(len(tops))
@@ -387,10 +387,10 @@ def pools(
             yield _split_pool(forest, slot, rows, at, len(tops))
 
 
-def _pool(room: Amounts, most: Amounts, wanted: int, at: Rows, count: int) -> Pool:
+def _pool(room: Amounts, most: Amounts, wanted: int, at: Rows, count: int) -> TopPool:
     sums = np.bincount(at, room, count).astype(np.int64)
     served = largest(room, most, wanted, at, count)
-    return Pool(sums, served, wanted, ~_any_at(most < room, at, count), np.ones(count, bool))
+    return TopPool(sums, served, wanted, ~_any_at(most < room, at, count), np.ones(count, bool))
 
 
 def _any_at(rows: Mask, at: Rows, count: int) -> Mask:
@@ -400,7 +400,7 @@ def _any_at(rows: Mask, at: Rows, count: int) -> Mask:
     return found
 
 
-def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) -> Pool:
+def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) -> TopPool:
     ((class_id, amount),) = slot.resources
     column = forest.column(class_id)
     _, least, step, whole = column.parts(rows)
@@ -426,7 +426,7 @@ def _one_of(numbers: Amounts, at: Rows, count: int) -> Amounts:
     return found
 
 
-def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> Pool:
+def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> TopPool:
     """Return the pool of whole providers that make exactly the amount: certain if all have one size."""
     at, whole = at[whole > 0], whole[whole > 0]
     room = np.bincount(at, whole, count).astype(np.int64)
@@ -434,4 +434,4 @@ def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> Pool:
     alike = ~_any_at(whole != usual[at], at, count)
     never = alike & (amount % usual != 0)
     most = np.where(never, 0, room // amount)
-    return Pool(np.where(never, 0, room), most, amount, alike, alike)
+    return TopPool(np.where(never, 0, room), most, amount, alike, alike)

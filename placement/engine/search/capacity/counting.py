@@ -18,10 +18,10 @@ from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
-    Cell,
-    Entries,
-    Part,
-    Pool,
+    SlotCell,
+    SlotEntries,
+    SlotPart,
+    TopPool,
     cells_of,
     free_of,
     largest,
@@ -128,7 +128,9 @@ def _packed(
         if steps.left <= 0:
             break
         budget.look()
-        search = _Search(patterns, free[at], int(lower[at]), int(upper[at]), min(_STEPS_PER_TREE, steps.left))
+        search = _PatternSearch(
+            patterns, free[at], int(lower[at]), int(upper[at]), min(_STEPS_PER_TREE, steps.left)
+        )
         lower[at], upper[at] = search.run()
         steps.left -= search.steps
     return Bounds(lower, upper)
@@ -194,7 +196,7 @@ def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
     return bound
 
 
-class _Search:
+class _PatternSearch:
     """A search for the most patterns that fit into one tree, by trying how often each is taken."""
 
     def __init__(self, patterns: Amounts, free: Amounts, lower: int, upper: int, steps: int) -> None:
@@ -247,15 +249,15 @@ def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> It
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class SharedSupply:
     """A supply for a part, from providers that serve several hosts: `room` of its entries."""
 
-    entries: Entries
+    entries: SlotEntries
     room: Amounts
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PartCount:
     """A count of consumers that a part has room for on each host, if others leave sharers alone.
 
     `supply`: what sharing providers give, if that is all that hosts have in common and can be shared out.
@@ -264,7 +266,7 @@ class Counted:
 
     bounds: Bounds
     shares: bool
-    supply: Supply | None = None
+    supply: SharedSupply | None = None
     able: tuple[tuple[int, Rows], ...] = ()
 
 
@@ -286,7 +288,7 @@ class Counting:
         self._sharing = sharing
         self._anchors = anchors
 
-    def count(self, part: Part) -> Counted:
+    def count(self, part: SlotPart) -> PartCount:
         """Count the part at each host. Raises SearchEnded."""
         first = self._slots[part.slots[0]]
         shares = any(len(self._choices[number].foreign) for number in part.slots)
@@ -294,37 +296,37 @@ class Counting:
         if not part.ties and not part.coverage and len(alike) == 1 and len(part.slots) == 1:
             return self._one(part.slots[0], shares)
         if not part.ties and not part.coverage and not first.rule and self._are_alike(part.slots):
-            return Counted(self._equal(part.slots), shares)
+            return PartCount(self._equal(part.slots), shares)
         cells = None if shares else cells_of(self._forest, self._query, self._slots, self._choices, part)
         if cells is not None:
             found = self._cells(part, cells)
             if found is not None:
                 return found
         if any(self._slots[number].rule for number in part.slots):
-            return Counted(self._roughly(part), shares)
+            return PartCount(self._roughly(part), shares)
         demands: Demands = [dict(self._slots[number].resources) for number in part.slots]
         bounds = self._patterns(part, demands, self._query, self._class_rooms(part.slots))
-        return Counted(bounds.least(Bounds(bounds.upper, self._at_most(part))), shares)
+        return PartCount(bounds.least(Bounds(bounds.upper, self._at_most(part))), shares)
 
     def _are_alike(self, numbers: Sequence[int]) -> bool:
         return len({self._slots[number].condition for number in numbers}) == 1
 
     # -- slots that do not depend on others -----------------------------------------------------------
 
-    def _one(self, number: int, shares: bool) -> Counted:
+    def _one(self, number: int, shares: bool) -> PartCount:
         slot, anchors = self._slots[number], self._anchors
         entries = anchors.entries(self._choices[number])
         if slot.rule is None:
             room = room_for(self._forest, slot.resources, entries.rows)
             exact = anchors.sums(entries.hosts, room)
-            supply = Supply(entries, room) if shares else None
-            return Counted(Bounds(exact, exact), shares, supply)
-        cell = Cell(number, ((number,),))
+            supply = SharedSupply(entries, room) if shares else None
+            return PartCount(Bounds(exact, exact), shares, supply)
+        cell = SlotCell(number, ((number,),))
         roots = anchors.roots
         (pool,) = pools(
             self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots
         )
-        return Counted(self._certain(Part((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
+        return PartCount(self._certain(SlotPart((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
 
     def _equal(self, numbers: Sequence[int]) -> Bounds:
         """Count like slots: each slot of a consumer has a provider of its own, or several may share one."""
@@ -338,17 +340,17 @@ class Counting:
 
     # -- cells ---------------------------------------------------------------------------------------
 
-    def _cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
+    def _cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount | None:
         forms = {self._form(cell) for cell in cells}
         if len(forms) == 1:
             return self._equal_cells(part, cells)
         return self._unequal_cells(part, cells)
 
-    def _form(self, cell: Cell) -> Hashable:
+    def _form(self, cell: SlotCell) -> Hashable:
         below = ((self._slots[each[0]].condition, len(each)) for each in cell.below)
         return self._slots[cell.top].condition, tuple(sorted(below, key=repr))
 
-    def _equal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted:
+    def _equal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount:
         cell, query = cells[0], self._query
         slot = self._slots[cell.top]
         entries = self._anchors.entries(self._choices[cell.top])
@@ -365,7 +367,7 @@ class Counting:
         if len(cells) > 1 and not query.isolate and not all(pool.plain.all() for pool in found):
             lower = largest(room, one_each, len(cells), hosts, count)
         exact = self._where_all(hosts, [pool.exact for pool in found])
-        return Counted(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
+        return PartCount(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
 
     def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
         """Return the hosts where all masks hold at all of their tops; `hosts` has the host of each top."""
@@ -374,7 +376,7 @@ class Counting:
             holds[hosts[~mask & (hosts >= 0)]] = False
         return holds
 
-    def _unequal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
+    def _unequal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount | None:
         """Count cells that ask for different amounts: by patterns of their tops and of what is below."""
         tops = own_rows(self._choices[cell.top] for cell in cells)
         rooms: dict[Hashable, Amounts] = {}
@@ -398,17 +400,17 @@ class Counting:
             return None
         rooms |= self._class_rooms(cell.top for cell in cells)
         plain = replace(self._query, same_subtree=())
-        bounds = self._patterns(Part(tuple(cell.top for cell in cells)), demands, plain, rooms)
+        bounds = self._patterns(SlotPart(tuple(cell.top for cell in cells)), demands, plain, rooms)
         exact = self._where_all(self._anchors.hosts_of(tops), certain)
-        return Counted(self._certain(part, bounds, exact), shares=False)
+        return PartCount(self._certain(part, bounds, exact), shares=False)
 
-    def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: Pool, tops: Rows) -> bool:
+    def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: TopPool, tops: Rows) -> bool:
         """Return whether the pool is one for all cells that have it; it is noted by the row of each top."""
         column = np.zeros(self._forest.count, np.int64)
         column[tops] = pool.room
         return bool((rooms.setdefault(key, column) == column).all())
 
-    def _overlap(self, cells: Sequence[Cell], rooms: Mapping[Hashable, Amounts]) -> bool:
+    def _overlap(self, cells: Sequence[SlotCell], rooms: Mapping[Hashable, Amounts]) -> bool:
         """Return whether different pools, or a pool and the tops, draw on one class."""
         of_tops = {class_id for cell in cells for class_id, _ in self._slots[cell.top].resources}
         of_pools = [key[2] if key[1] else dict(key[2]) for key in rooms]  # type: ignore[index]
@@ -426,7 +428,7 @@ class Counting:
 
     def _patterns(
         self,
-        part: Part,
+        part: SlotPart,
         demands: Demands,
         query: ForestQuery,
         rooms: dict[Hashable, Amounts],
@@ -435,24 +437,24 @@ class Counting:
         return count_patterns(equivalence, self._anchors.roots, demands, rooms, query.budget)
 
     def _equivalence(
-        self, part: Part, query: ForestQuery, room: Room = InventoryColumn.headroom
+        self, part: SlotPart, query: ForestQuery, room: Room = InventoryColumn.headroom
     ) -> EquivalenceClasses:
         slots = [self._within(part, self._slots[number]) for number in part.slots]
         choices = [self._choices[number] for number in part.slots]
         return EquivalenceClasses(self._forest, query, slots, choices, self._sharing, room)
 
     @staticmethod
-    def _within(part: Part, slot: Slot) -> Slot:
+    def _within(part: SlotPart, slot: Slot) -> Slot:
         """Return the slot without the trait conditions that the unsuffixed group meets in any case."""
         if slot.suffixed:
             return slot
         return replace(slot, group=replace(slot.group, required=part.coverage))
 
-    def _roughly(self, part: Part) -> Bounds:
+    def _roughly(self, part: SlotPart) -> Bounds:
         most = self._at_most(part)
         return self._certain(part, Bounds(most, most), np.zeros(len(most), bool))
 
-    def _certain(self, part: Part, bounds: Bounds, exact: Mask) -> Bounds:
+    def _certain(self, part: SlotPart, bounds: Bounds, exact: Mask) -> Bounds:
         """Return the bounds; where they are not exact, `lower` is 1 if one fits at all, else both are 0."""
         at = np.flatnonzero(~exact)
         if not len(at):
@@ -464,7 +466,7 @@ class Counting:
             upper[at[places]] = np.maximum(upper[at[places]], 1) if fits else 0
         return Bounds(lower, upper)
 
-    def _at_most(self, part: Part) -> Amounts:
+    def _at_most(self, part: SlotPart) -> Amounts:
         """Return the least over the classes of what is free, divided by all that is asked of it."""
         most = np.full(len(self._anchors), MOST, np.int64)
         for class_id, numbers in self._asking(part):
@@ -474,7 +476,7 @@ class Counting:
             np.minimum(most, free // asked, out=most)
         return most
 
-    def _asking(self, part: Part) -> Iterator[tuple[int, list[int]]]:
+    def _asking(self, part: SlotPart) -> Iterator[tuple[int, list[int]]]:
         asking: dict[int, list[int]] = {}
         for number in part.slots:
             for class_id, _ in self._slots[number].resources:
@@ -482,11 +484,11 @@ class Counting:
         yield from asking.items()
 
 
-def _merged(found: Sequence[Entries]) -> Entries:
+def _merged(found: Sequence[SlotEntries]) -> SlotEntries:
     """Return all different entries."""
     rows = np.concatenate([entries.rows for entries in found])
     hosts = np.concatenate([entries.hosts for entries in found])
     foreign = np.concatenate([entries.foreign for entries in found])
     keys = np.stack([hosts, rows])
     _, first = np.unique(keys, axis=1, return_index=True)
-    return Entries(rows[first], hosts[first], foreign[first])
+    return SlotEntries(rows[first], hosts[first], foreign[first])

@@ -9,13 +9,13 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.search.capacity.cells import Bounds
-from placement.engine.search.capacity.counting import Counted, Supply
+from placement.engine.search.capacity.counting import PartCount, SharedSupply
 
 Total = tuple[int, int]
 """At least so many and at most so many."""
 
 
-def total(alone: Bounds, parts: Sequence[Counted], sharers: Mask, among: Mask) -> Total:
+def total(alone: Bounds, parts: Sequence[PartCount], sharers: Mask, among: Mask) -> Total:
     """Return how many some of the hosts have room for in sum; `alone`: each if the others take nothing.
 
     `sharers`: which rows of the forest share.
@@ -43,7 +43,7 @@ def _least(found: Sequence[Bounds], alone: Bounds) -> Bounds:
     )
 
 
-def _most_by_flow(supply: Supply, bound: Amounts, sharers: Mask, among: Mask) -> int:
+def _most_by_flow(supply: SharedSupply, bound: Amounts, sharers: Mask, among: Mask) -> int:
     """Return the most that hosts take in all, each up to its bound: first of their own, then of sharers."""
     entries, room = supply.entries, supply.room
     kept = among[entries.hosts]
@@ -138,7 +138,9 @@ def _back(came: dict[tuple[bool, int], tuple[bool, int] | None], end: tuple[bool
     return path[::-1]
 
 
-def _at_least(sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharers: Mask, among: Mask) -> int:
+def _at_least(
+    sharing: Sequence[PartCount], bound: Amounts, alone: Amounts, sharers: Mask, among: Mask
+) -> int:
     """Return what hosts take in turn, each of what the hosts before it left in sharing providers."""
     if any(part.supply is None for part in sharing):
         # One host alone is certain.
@@ -163,7 +165,7 @@ def _at_least(sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharer
     return placed
 
 
-def _by_host(supply: Supply, sharers: Mask) -> dict[int, list[int]]:
+def _by_host(supply: SharedSupply, sharers: Mask) -> dict[int, list[int]]:
     """Return the providers of each host, its own first."""
     found: dict[int, list[int]] = {}
     order = np.argsort(sharers[supply.entries.rows], kind="stable")

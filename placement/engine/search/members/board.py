@@ -16,7 +16,14 @@ from placement.engine.forest.sharing import SharingMap
 from placement.engine.search.answer import Answer, Draw
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.capacity.totals import max_flow
-from placement.engine.search.members.places import NOWHERE, HostPlaces, Rule, Tally, filled_up, hosts_of
+from placement.engine.search.members.places import (
+    NOWHERE,
+    HostPlaces,
+    ResolvedRule,
+    Tally,
+    filled_up,
+    hosts_of,
+)
 from placement.engine.search.query import ForestQuery
 
 FindMore = Callable[[Mask | None], tuple[Answer, bool]]
@@ -24,7 +31,7 @@ FindMore = Callable[[Mask | None], tuple[Answer, bool]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Kind:
+class MemberKind:
     """A kind: members that ask for the same under the same rules, by the numbers of the rules.
 
     `room` returns for each row of the forest how many fit at most below it if it is a root.
@@ -36,7 +43,7 @@ class Kind:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Table:
+class CandidateTable:
     """A table of the candidates of a kind, best first, with their hosts and their places by rule.
 
     `is_cut`: there may be more. `at_version`: the version of the board at the search. `narrowed`: only hosts
@@ -62,32 +69,32 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Given:
+class AssignedCandidate:
     """A candidate that a member was given: its table and number, what it draws, its places by rule."""
 
-    kind: Kind
-    table: Table
+    kind: MemberKind
+    table: CandidateTable
     at: int
     draws: Sequence[Draw]
     places: Mapping[int, list[int]]
 
 
-class Board:
+class PlacementState:
     """The state of a decision; `forest` is a fork, because what is given is taken from it."""
 
-    def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[Rule]) -> None:
+    def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[ResolvedRule]) -> None:
         self.forest = forest
         self._sharers = sharers
         self.tallies = [Tally(rule) for rule in rules]
-        self._first: dict[Kind, Table] = {}
-        self._tables: dict[Kind, Table] = {}
-        self.given: list[Given] = []
+        self._first: dict[MemberKind, CandidateTable] = {}
+        self._tables: dict[MemberKind, CandidateTable] = {}
+        self.given: list[AssignedCandidate] = []
         self.version = 0
         self._touched: dict[int, int] = {}
 
     # -- candidates ---------------------------------------------------------------------------------
 
-    def table(self, kind: Kind) -> Table:
+    def table(self, kind: MemberKind) -> CandidateTable:
         """Return the candidates of a kind."""
         if kind not in self._tables:
             assert not self.given, "tables are made before anything is given"
@@ -95,21 +102,21 @@ class Board:
             self._tables[kind] = _fresh(self._first[kind])
         return self._tables[kind]
 
-    def first_table(self, kind: Kind) -> Table:
+    def first_table(self, kind: MemberKind) -> CandidateTable:
         """Return the candidates of a kind before anything was given."""
         self.table(kind)
         return self._first[kind]
 
-    def anywhere(self, kind: Kind) -> Table:
+    def anywhere(self, kind: MemberKind) -> CandidateTable:
         """Return the candidates of a kind on what is left, whatever the rules say."""
         return self._made(kind, None)
 
-    def search_again(self, kind: Kind) -> Table:
+    def search_again(self, kind: MemberKind) -> CandidateTable:
         """Search the candidates of a kind again, on what is left, at hosts that the rules allow."""
         self._tables[kind] = self._made(kind, self.allowed_hosts(kind))
         return self._tables[kind]
 
-    def _made(self, kind: Kind, among: Mask | None) -> Table:
+    def _made(self, kind: MemberKind, among: Mask | None) -> CandidateTable:
         answer, is_cut = kind.find(among)
         rows = _rows_of(answer)
         count = len(rows)
@@ -119,9 +126,9 @@ class Board:
         hosts = hosts_of(self.forest, self._sharers, rows)
         alive = np.ones(count, bool)
         scores = answer.present_scores()
-        return Table(answer, hosts, places, scores, alive, is_cut, self.version, among is not None)
+        return CandidateTable(answer, hosts, places, scores, alive, is_cut, self.version, among is not None)
 
-    def allowed_hosts(self, kind: Kind) -> Mask:
+    def allowed_hosts(self, kind: MemberKind) -> Mask:
         """Return which rows are roots where the rules on hosts and aggregates allow one more."""
         roots = self.forest.roots.astype(np.intp)
         allowed = np.zeros(self.forest.count, bool)
@@ -149,10 +156,10 @@ class Board:
 
     # -- giving -------------------------------------------------------------------------------------
 
-    def give(self, kind: Kind, table: Table, at: int) -> None:
+    def give(self, kind: MemberKind, table: CandidateTable, at: int) -> None:
         """Give a candidate to a member of the kind."""
         places = {number: table.places[number][at].tolist() for number in kind.rules}
-        given = Given(kind, table, at, table.draws(at), places)
+        given = AssignedCandidate(kind, table, at, table.draws(at), places)
         for draw in given.draws:
             self.forest.take(draw.row, draw.class_id, draw.amount)
         for number, each in places.items():
@@ -169,7 +176,7 @@ class Board:
         for number, each in last.places.items():
             self.tallies[number].add(each, -1)
 
-    def score_again(self, given: Given) -> None:
+    def score_again(self, given: AssignedCandidate) -> None:
         """Update the scores of the other candidates of a host after one was given there."""
         host = int(given.table.hosts[given.at])
         for table in self._tables.values():
@@ -187,13 +194,13 @@ class Board:
         self._touched = {}
         self.version += 1
 
-    def replay(self, given: Sequence[Given]) -> None:
+    def replay(self, given: Sequence[AssignedCandidate]) -> None:
         """Give what was given before, on a board that was cleared."""
         for each in given:
             self.give(each.kind, each.table, each.at)
 
 
-def _fresh(table: Table) -> Table:
+def _fresh(table: CandidateTable) -> CandidateTable:
     """Return a copy that may be written to."""
     return replace(table, scores=table.scores.copy(), alive=np.ones(len(table.hosts), bool))
 
@@ -208,7 +215,7 @@ def _rows_of(answer: Answer) -> Rows | Indices:
 # How many members of a kind can be placed at most: by the room of each host, and by each rule alone.
 
 
-def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
+def most_of(board: PlacementState, kind: MemberKind, others: Collection[MemberKind] = ()) -> int:
     """Return at most how many of a kind fit, on a cleared board; `others` are the kinds placed beside it.
 
     No rule is stricter where the other rules are left out. Other kinds may fill the emptiest place of a
@@ -226,7 +233,7 @@ def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
     return min([int(room.sum()), *bounds])
 
 
-def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
+def limited_room(board: PlacementState, kind: MemberKind, roots: Rows) -> Amounts:
     """Return how many each host has room for, where each rule is about that host alone."""
     room = kind.room()[roots]
     for tally in _on_hosts(board, kind):
@@ -238,7 +245,7 @@ def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
     return room
 
 
-def _on_hosts(board: Board, kind: Kind) -> list[Tally]:
+def _on_hosts(board: PlacementState, kind: MemberKind) -> list[Tally]:
     """Return the tallies of the rules that must hold and that hosts decide about."""
     tallies = [board.tallies[number] for number in kind.rules]
     return [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
@@ -320,7 +327,7 @@ class Quota:
         self._left[self._of_row[host]] -= 1
 
 
-def quota_of(board: Board, kind: Kind) -> Quota | None:
+def quota_of(board: PlacementState, kind: MemberKind) -> Quota | None:
     """Return the quotas of a kind on a cleared board; None unless two rules lie across each other."""
     roots = board.forest.roots.astype(np.intp)
     hard = [board.tallies[number] for number in kind.rules if board.tallies[number].rule.weight is None]

@@ -141,7 +141,7 @@ def _depths(forest: Forest) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ResolvedRule:
     """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
 
     `counted`: the places of each consumer that counts and is there already, `held`: the places of the members
@@ -160,7 +160,7 @@ class Rule:
 class Tally:
     """A tally of the consumers that count in each place of a rule."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: ResolvedRule) -> None:
         self.rule = rule
         # The last entry stands for NOWHERE and stays 0.
         self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)

@@ -16,7 +16,15 @@ import numpy as np
 from placement.engine.domain.member_rules import RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.members.board import Board, Given, Kind, Quota, Table, most_of, quota_of
+from placement.engine.search.members.board import (
+    AssignedCandidate,
+    CandidateTable,
+    MemberKind,
+    PlacementState,
+    Quota,
+    most_of,
+    quota_of,
+)
 from placement.engine.search.members.places import Tally
 
 # One member after another gets the best candidate that the rules leave.
@@ -26,12 +34,12 @@ _EQUAL = 1e-9
 
 
 def place_each(
-    board: Board, members: Sequence[Kind], budget: Budget, quota: Quota | None = None
-) -> list[Given | None]:
+    board: PlacementState, members: Sequence[MemberKind], budget: Budget, quota: Quota | None = None
+) -> list[AssignedCandidate | None]:
     """Return what each of the members gets, None where nothing is left, or no quota. Raises SearchEnded."""
-    found: list[Given | None] = []
+    found: list[AssignedCandidate | None] = []
     # A kind that got nothing may get something only after another member did.
-    stuck: dict[Kind, int] = {}
+    stuck: dict[MemberKind, int] = {}
     for kind in members:
         budget.spend()
         if stuck.get(kind) == board.version:
@@ -51,7 +59,9 @@ def place_each(
     return found
 
 
-def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Table, int] | None:
+def best_left(
+    board: PlacementState, kind: MemberKind, quota: Quota | None = None
+) -> tuple[CandidateTable, int] | None:
     """Return the best candidate of a kind that there is room for and that the rules allow, or None.
 
     The candidates that break soft rules the least come first, then the ones that the order prefers.
@@ -76,7 +86,7 @@ def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Tab
             table.alive[at] = False
 
 
-def allowed(board: Board, kind: Kind, table: Table) -> Mask:
+def allowed(board: PlacementState, kind: MemberKind, table: CandidateTable) -> Mask:
     """Return which candidates break no rule that must hold."""
     fine: Mask = np.ones(len(table.alive), bool)
     for number in kind.rules:
@@ -86,7 +96,7 @@ def allowed(board: Board, kind: Kind, table: Table) -> Mask:
     return fine
 
 
-def _best(board: Board, kind: Kind, table: Table, fine: Mask) -> int | None:
+def _best(board: PlacementState, kind: MemberKind, table: CandidateTable, fine: Mask) -> int | None:
     soft = [number for number in kind.rules if board.tallies[number].rule.weight is not None]
     if soft and fine.any():
         penalties = sum(
@@ -104,10 +114,12 @@ def _best(board: Board, kind: Kind, table: Table, fine: Mask) -> int | None:
 # Trying all ways to place so many members, where taking the best one after another fell short.
 
 
-class Trying:
+class Backtracking:
     """A depth-first search: members of a kind get candidates in ascending order, as they are alike."""
 
-    def __init__(self, board: Board, members: Sequence[Kind], steps: int, budget: Budget) -> None:
+    def __init__(
+        self, board: PlacementState, members: Sequence[MemberKind], steps: int, budget: Budget
+    ) -> None:
         self._board = board
         self._members = sorted(members, key=lambda kind: len(board.first_table(kind).hosts))
         kinds = list(dict.fromkeys(self._members))
@@ -170,10 +182,10 @@ _NONE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedMembers:
     """A result: what each member was given, None where nothing; `proven`: no more of them can be placed."""
 
-    given: Sequence[Given | None]
+    given: Sequence[AssignedCandidate | None]
     proven: bool
     frame: tuple[int, ...] = ()
 
@@ -184,20 +196,20 @@ class Placed:
 
 
 @dataclass(slots=True)
-class Placing:
+class MemberPlacing:
     """A decision that places members; at its end the board holds what the members were given."""
 
-    board: Board
-    members: Sequence[Kind]
+    board: PlacementState
+    members: Sequence[MemberKind]
     budget: Budget
     steps: int = _STEPS
 
-    def run(self) -> Placed:
+    def run(self) -> PlacedMembers:
         """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
         for kind in dict.fromkeys(self.members):
             self.budget.look()
             self.board.table(kind)
-        best: Placed | None = None
+        best: PlacedMembers | None = None
         ended = False
         together = [each for each in self.board.tallies if _binds(each)]
         try:
@@ -212,11 +224,11 @@ class Placing:
             if out.abandoned or best is None:
                 raise
             ended = True
-        best = best or Placed([None] * len(self.members), True)
+        best = best or PlacedMembers([None] * len(self.members), True)
         proven = best.proven and not ended and not self._may_lack_places(together)
         return self._settled(best, together, proven=proven)
 
-    def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
+    def _settled(self, best: PlacedMembers, together: Sequence[Tally], *, proven: bool) -> PlacedMembers:
         """Return the best, and set the board to it."""
         whole = best.count == len(self.members)
         if not (whole and len(self.board.given) == best.count):
@@ -224,14 +236,14 @@ class Placing:
             for tally, place in zip(together, best.frame, strict=False):
                 tally.frame = place
             self.board.replay([each for each in best.given if each is not None])
-        return Placed(best.given, proven or whole, best.frame)
+        return PlacedMembers(best.given, proven or whole, best.frame)
 
     @staticmethod
-    def _better(best: Placed | None, other: Placed) -> Placed:
+    def _better(best: PlacedMembers | None, other: PlacedMembers) -> PlacedMembers:
         if best is None:
             return other
         winner = other if other.count > best.count else best
-        return Placed(winner.given, best.proven and other.proven, winner.frame)
+        return PlacedMembers(winner.given, best.proven and other.proven, winner.frame)
 
     # -- frames: where all are together -------------------------------------------------------------
 
@@ -282,12 +294,12 @@ class Placing:
         found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
         return [*found, (others, _NONE)]
 
-    def _concerned(self, tally: Tally) -> tuple[int, list[Kind]]:
+    def _concerned(self, tally: Tally) -> tuple[int, list[MemberKind]]:
         """Return the number of a rule, and the kinds that it is about."""
         number = self.board.tallies.index(tally)
         return number, [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
 
-    def _is_cut(self, kinds: Sequence[Kind]) -> bool:
+    def _is_cut(self, kinds: Sequence[MemberKind]) -> bool:
         """Return whether there may be candidates that no table shows."""
         return any(self.board.first_table(kind).is_cut for kind in kinds)
 
@@ -295,7 +307,7 @@ class Placing:
         """Return whether some rule may have unknown places: providers that no table shows."""
         return any(not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together)
 
-    def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
+    def _room_by_place(self, tally: Tally, kind: MemberKind) -> Amounts:
         roots = self.board.forest.roots.astype(np.intp)
         where = tally.rule.places.of(roots[:, None])
         room = np.repeat(kind.room()[roots], where.shape[1])
@@ -306,7 +318,7 @@ class Placing:
 
     # -- one frame ----------------------------------------------------------------------------------
 
-    def _framed(self, together: Sequence[Tally], frame: tuple[int, ...], bound: int) -> Placed:
+    def _framed(self, together: Sequence[Tally], frame: tuple[int, ...], bound: int) -> PlacedMembers:
         for tally, place in zip(together, frame, strict=True):
             tally.frame = place
         placed = self._greedily(self.members, frame)
@@ -330,18 +342,18 @@ class Placing:
         return sum(min(count, most_of(self.board, kind, kinds)) for kind, count in counts.items())
 
     def _greedily(
-        self, members: Sequence[Kind], frame: tuple[int, ...], quota: Quota | None = None
-    ) -> Placed:
+        self, members: Sequence[MemberKind], frame: tuple[int, ...], quota: Quota | None = None
+    ) -> PlacedMembers:
         self.board.clear()
         return self._in_order(place_each(self.board, members, self.budget, quota), frame)
 
-    def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
+    def _tried(self, placed: PlacedMembers, bound: int, frame: tuple[int, ...]) -> PlacedMembers:
         """Place more members than `placed`, as long as all ways can be tried."""
         while placed.count < bound:
             if len(self.members) > _MOST_TRIED or self.steps <= 0:
                 return placed
             self.board.clear()
-            trying = Trying(self.board, self.members, self.steps, self.budget)
+            trying = Backtracking(self.board, self.members, self.steps, self.budget)
             try:
                 found = trying.run(placed.count + 1)
             except SearchEnded as ended:
@@ -351,18 +363,18 @@ class Placing:
                 return placed
             self.steps = trying.steps_left
             if not found:
-                return Placed(placed.given, trying.is_complete, frame)
+                return PlacedMembers(placed.given, trying.is_complete, frame)
             placed = self._in_order(self.board.given, frame)
-        return Placed(placed.given, True, frame)
+        return PlacedMembers(placed.given, True, frame)
 
-    def _in_order(self, given: Sequence[Given | None], frame: tuple[int, ...]) -> Placed:
+    def _in_order(self, given: Sequence[AssignedCandidate | None], frame: tuple[int, ...]) -> PlacedMembers:
         """Return what was given by kinds, in the order of the members; nothing is proven by that."""
-        by_kind: dict[Kind, list[Given]] = {}
+        by_kind: dict[MemberKind, list[AssignedCandidate]] = {}
         for each in given:
             if each is not None:
                 by_kind.setdefault(each.kind, []).append(each)
         queues = {kind: iter(each) for kind, each in by_kind.items()}
-        return Placed([next(queues.get(kind, iter(())), None) for kind in self.members], False, frame)
+        return PlacedMembers([next(queues.get(kind, iter(())), None) for kind in self.members], False, frame)
 
 
 def _binds(tally: Tally) -> bool:
@@ -380,7 +392,7 @@ class Hindrance:
     left_out: dict[int, int]
 
 
-def hindrance(board: Board, kind: Kind) -> Hindrance:
+def hindrance(board: PlacementState, kind: MemberKind) -> Hindrance:
     """Return what stops the next of a kind, on the board as it is."""
     table = board.anywhere(kind)
     hosts = np.unique(table.hosts)

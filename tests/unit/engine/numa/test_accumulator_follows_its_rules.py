@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from placement.engine.numa.accumulator import take_cpus
 from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import Distribution, PickRules, Refused
+from placement.engine.numa.demand import Distribution, PickRules, PodRefused
 from placement.engine.numa.host import CpuUse
 from tests.unit.engine.numa.naive_accumulator import naive_take
 from tests.unit.engine.numa.samples import cpus, demand, layout, problems, shown, use_of
@@ -32,7 +32,7 @@ def test_it_takes_exactly_what_is_needed_of_what_is_available_and_always_the_sam
 @given(problems(), st.integers(1, 3))
 def test_more_than_is_available_is_refused(problem, more):
     problem["demand"] = problem["demand"]._replace(need=problem["available"].bit_count() + more)
-    with pytest.raises(Refused, match="not enough cpus available to satisfy request"):
+    with pytest.raises(PodRefused, match="not enough cpus available to satisfy request"):
         take_cpus(**problem)
 
 

@@ -8,7 +8,7 @@ from placement.engine.numa.allocator import NO_CREDIT, NumaAllocator, ReservedCr
 from placement.engine.numa.amounts import NOTHING, NumaAmounts
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import Distribution, Refused
+from placement.engine.numa.demand import Distribution, PodRefused
 from placement.engine.numa.host import HostState, numa_available, numa_used
 from tests.unit.engine.numa.samples import cpus, holding, host, pod, problems, shown
 
@@ -79,7 +79,7 @@ def test_what_there_is_room_for_can_always_be_split(rooms, amount):
 
 
 def test_every_missing_resource_is_named():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PodRefused) as refused:
         NumaAllocator(host(2, 1, 4, 2), pod(cpu=20000, memory=20000)).allocate((0, 1))
     assert refused.value.refusal.reasons == ("Insufficient NUMA cpu", "Insufficient NUMA memory")
 
@@ -96,12 +96,12 @@ def test_cpus_are_taken_inside_each_numa_node_of_the_split():
 
 
 def test_a_strict_policy_is_verified_after_the_choice():
-    with pytest.raises(Refused, match="insufficient CPUs to satisfy required cpu bind policy FullPCPUs"):
+    with pytest.raises(PodRefused, match="insufficient CPUs to satisfy required cpu bind policy FullPCPUs"):
         NumaAllocator(host(2, 1, 2, 2), pod("FullPCPUs", strict=True, cpu=3000)).allocate(None)
 
 
 def test_without_cpus_of_its_own_a_host_binds_nobody():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PodRefused) as refused:
         NumaAllocator(
             HostState(layout_of(type(host(1, 1, 1, 1).layout.topology)())), pod("FullPCPUs")
         ).allocate(None)
@@ -133,7 +133,7 @@ def test_counting_whether_a_pod_fits_agrees_with_allocating_it(problem, strict, 
     affinity = tuple(sorted(data.draw(st.sets(st.sampled_from(numa_ids), min_size=1))))
     try:
         allocation = allocator.allocate(affinity)
-    except Refused:
+    except PodRefused:
         assert not allocator.fits(affinity)
     else:
         assert allocator.fits(affinity)

@@ -19,7 +19,7 @@ from placement.engine.numa.allocator import NumaAllocator
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, Refused
+from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused
 from placement.engine.numa.hints import MOST_HINTS as MOST_COMBINATIONS
 from placement.engine.numa.hints import Hint, HintTable, Merged, Ranking, collect_rows, merge_hints, summarize
 from placement.engine.numa.host import HostState, NumaNeighbours
@@ -148,7 +148,7 @@ def answer(allocator, alignment):
     """The reasons of a refusal, or the affinity as a mask."""
     try:
         affinity = choose_affinity(allocator, alignment)
-    except Refused as refused:
+    except PodRefused as refused:
         return refused.refusal.reasons
     return None if affinity is None else mask_of(affinity)
 
@@ -186,7 +186,7 @@ def test_bound_pods_weigh_their_amplified_request():
 
 
 def test_no_zones_no_alignment():
-    with pytest.raises(Refused, match="missing NUMA resources") as refused:
+    with pytest.raises(PodRefused, match="missing NUMA resources") as refused:
         choose_affinity(
             NumaAllocator(host(1, 1, 1, 1, capacity={}), pod(cpu=1)), Alignment(NumaPolicy.RESTRICTED)
         )
@@ -212,7 +212,7 @@ def test_required_exclusivity_keeps_a_pod_off_shared_numa_nodes():
     assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == (2,)
     spanning = Alignment(NumaPolicy.RESTRICTED, NumaExclusivity.REQUIRED)
     lonely = host(2, 1, 4, 2, holdings=[holding("0")])
-    with pytest.raises(Refused, match="Unaligned NUMA Hint cause"):
+    with pytest.raises(PodRefused, match="Unaligned NUMA Hint cause"):
         choose_affinity(NumaAllocator(lonely, pod(cpu=12000)), spanning)
 
 

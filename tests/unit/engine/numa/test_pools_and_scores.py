@@ -11,7 +11,7 @@ from placement.engine.numa.alignment import favour_idle
 from placement.engine.numa.allocator import Allocation, allocate_designated
 from placement.engine.numa.amounts import NumaAmounts, bound_cost, host_cpu_requested
 from placement.engine.numa.cpus import SharedPool, shared_pools, trimmed
-from placement.engine.numa.demand import Refused
+from placement.engine.numa.demand import PodRefused
 from placement.engine.numa.host import HostTotals, NumaNeighbours, host_scorer, score_on_numa_nodes
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, score_host
 from placement.engine.scoring.rule import Weighted
@@ -98,7 +98,7 @@ def test_a_designated_list_has_to_be_what_the_pod_would_get():
     state, request = host(2, 1, 4, 2, holdings=[holding("8-11")]), pod("FullPCPUs", strict=True, cpu=4000)
     assert shown(allocate_designated(state, request, Allocation(cpus("12-15"))).cpus) == "12-15"
     for listed in ("8-11", "20-23", "12-14", "13-15,7"):
-        with pytest.raises(Refused):
+        with pytest.raises(PodRefused):
             allocate_designated(state, request, Allocation(cpus(listed)))
 
 
@@ -107,5 +107,5 @@ def test_designated_amounts_stand_in_for_what_is_available():
     designated = Allocation(cpus("8-9"), NumaAmounts({1: {"cpu": 2000}}))
     allocation = allocate_designated(state, pod("FullPCPUs", cpu=2000, memory=5), designated)
     assert (shown(allocation.cpus), dict(allocation.amounts)) == ("8-9", {1: {"cpu": 2000}})
-    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+    with pytest.raises(PodRefused, match="Insufficient NUMA cpu"):
         allocate_designated(state, pod("FullPCPUs", cpu=3000), designated)

@@ -4,13 +4,13 @@ import pytest
 
 from placement.engine.numa.alignment import Alignment, choose_affinity
 from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.demand import NumaPolicy, Refused
+from placement.engine.numa.demand import NumaPolicy, PodRefused
 from placement.engine.numa.reservations import (
     INCOMPATIBLE,
     OUT_OF_SCOPE,
-    Placing,
+    HostReservations,
     Reservation,
-    Reservations,
+    ReservedPlacing,
     what_is_left,
 )
 from tests.unit.engine.numa.samples import cpus, holding, host, pod, shown
@@ -24,7 +24,7 @@ def reserved(listed="", *, restricted=False, total=None, **remaining):
 
 
 def placing(state, request, *matched, **options):
-    return Placing(state, request, Reservations(matched, **options))
+    return ReservedPlacing(state, request, HostReservations(matched, **options))
 
 
 def test_remaining_cpus_are_preferred():
@@ -44,14 +44,14 @@ def test_a_default_reservation_is_filled_up_from_free_capacity():
 def test_a_restricted_reservation_gives_no_more_than_what_remains():
     state = host(2, 1, 4, 2, holdings=HELD)
     place = placing(state, pod("FullPCPUs", cpu=8000), reserved("4-10", restricted=True), nominated=0)
-    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+    with pytest.raises(PodRefused, match=OUT_OF_SCOPE):
         place.allocate(None)
 
 
 def test_unallocatable_cpus_of_a_restricted_reservation_are_not_made_up_for_elsewhere():
     state = host(2, 1, 4, 2, holdings=HELD, unallocatable=cpus("4"))
     place = placing(state, pod("FullPCPUs", cpu=7000), reserved("4-10", restricted=True))
-    with pytest.raises(Refused, match="not enough cpus available"):
+    with pytest.raises(PodRefused, match="not enough cpus available"):
         place.nominate(0, None)
 
 
@@ -59,34 +59,34 @@ def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not
     state = host(2, 1, 4, 2)
     some = reserved(restricted=True, numa0={"cpu": 3000})
     assert placing(state, pod(cpu=3000, memory=5000), some).nominate(0, (0,)).amounts[0]["memory"] == 5000
-    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+    with pytest.raises(PodRefused, match="Insufficient NUMA cpu"):
         placing(state, pod(cpu=4000), some, required=True).nominate(0, (0,))
 
 
 def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
     used_up = reserved(restricted=True, total={0: {"cpu": 4000}}, numa0={"memory": 10})
-    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+    with pytest.raises(PodRefused, match="Insufficient NUMA cpu"):
         placing(host(2, 1, 4, 2), pod(cpu=1000), used_up, required=True).nominate(0, (0,))
 
 
 def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
     elsewhere = reserved("8-15", restricted=True, numa1={"cpu": 8000})
     place = placing(host(2, 1, 4, 2, holdings=[holding("8-15")]), pod(cpu=4000), elsewhere, nominated=0)
-    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+    with pytest.raises(PodRefused, match=OUT_OF_SCOPE):
         place.allocate((0,))
 
 
 def test_a_mandatory_reservation_says_why_it_cannot_be_used():
     elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
     place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere, elsewhere, required=True)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PodRefused) as refused:
         place.explore((0,))
     assert refused.value.refusal.reasons == ("Reservation(s) Insufficient NUMA cpu",)
-    with pytest.raises(Refused, match=r"^Reservation\(s\) Insufficient NUMA cpu$"):
+    with pytest.raises(PodRefused, match=r"^Reservation\(s\) Insufficient NUMA cpu$"):
         place.nominate(1, (0,))
     assert not place.fits((0,))
     assert place.fits((1,))
-    with pytest.raises(Refused, match="no reservations match"):
+    with pytest.raises(PodRefused, match="no reservations match"):
         placing(host(2, 1, 4, 2), pod(cpu=4000), required=True).explore((0,))
 
 
@@ -134,7 +134,7 @@ def test_cpus_of_a_restricted_reservation_are_free_whatever_else_is_recorded_the
 def test_a_restricted_reservation_with_too_few_cpus_is_refused_for_its_cpus():
     own = reserved("4-5", restricted=True, numa0={"cpu": 2000})
     place = placing(host(2, 1, 4, 2), pod("FullPCPUs", cpu=4000), own, required=True)
-    with pytest.raises(Refused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
+    with pytest.raises(PodRefused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
         place.explore((0,))
 
 
@@ -148,6 +148,6 @@ def test_whole_cores_are_found_within_a_restricted_reservation():
 def test_what_cannot_meet_the_affinity_of_the_host_is_not_nominated():
     elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
     place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
-    with pytest.raises(Refused, match="NUMA scope is incompatible with the best topology hint") as refused:
+    with pytest.raises(PodRefused, match="NUMA scope is incompatible with the best topology hint") as refused:
         place.nominate(0, (0,))
     assert refused.value.refusal.reasons == (INCOMPATIBLE,)

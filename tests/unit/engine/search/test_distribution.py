@@ -13,7 +13,7 @@ from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRu
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget
 from placement.engine.search.distribution import PositionKind, distribute, fillings
-from placement.engine.search.problem import Split, Splitting, Supply
+from placement.engine.search.problem import Split, SplitSupply, Splitting
 from placement.engine.search.search import search
 from tests.forests import World
 from tests.naive import NaiveProvider
@@ -34,7 +34,7 @@ def splitting(
             Split(slot, slot, 0, amount, rule, full(count) if options is None else options, (), apart)
             for slot, (amount, rule) in enumerate(asked)
         ),
-        supplies=(Supply(tuple(rooms), units, units, tuple(rooms), (0,) * len(asked)),),
+        supplies=(SplitSupply(tuple(rooms), units, units, tuple(rooms), (0,) * len(asked)),),
         below=(),
         group_of=(-1,) * len(asked),
     )

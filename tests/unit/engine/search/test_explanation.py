@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from placement.engine.domain.explanation import (
     MOST_MISSES,
-    Counted,
+    ConditionKind,
+    CountedUnit,
     Explanation,
-    Kind,
     first_obstacle,
     sentences,
 )
@@ -182,15 +182,15 @@ def _check(given_search: Search, one_by_one: bool) -> None:
     explanation = explain(made.forest, sharing, wanted, trace, Vocabulary(classes, traits))
     assert (explanation.first_empty is None) == bool(enumerate_candidates(providers, query))
     assert len(explanation.misses) <= MOST_MISSES
-    by_stage = [stage.trees for stage in explanation.stages if stage.counted is Counted.TREES]
+    by_stage = [stage.trees for stage in explanation.stages if stage.counted is CountedUnit.TREES]
     assert by_stage == sorted(by_stage, reverse=True)
     assert all(
-        stage.counted is Counted.TREES or stage.trees <= stage.passed <= stage.came
+        stage.counted is CountedUnit.TREES or stage.trees <= stage.passed <= stage.came
         for stage in explanation.stages
     )
     said = sentences(explanation)
     assert all(said)
-    on_trees = [stage.condition.text for stage in explanation.stages if stage.counted is Counted.TREES]
+    on_trees = [stage.condition.text for stage in explanation.stages if stage.counted is CountedUnit.TREES]
     assert len(set(on_trees)) == len(on_trees)
     if explanation.first_empty is not None:
         unexplained = [
@@ -200,7 +200,7 @@ def _check(given_search: Search, one_by_one: bool) -> None:
         assert len(said) > len(explanation.stages)
     carried = {provider.uuid: provider.traits for provider in providers}
     empty = explanation.first_empty
-    if empty is None or explanation.stages[empty].condition.kind is not Kind.TRAITS:
+    if empty is None or explanation.stages[empty].condition.kind is not ConditionKind.TRAITS:
         return
     for miss in explanation.misses:
         assert miss.lacking or miss.unwanted

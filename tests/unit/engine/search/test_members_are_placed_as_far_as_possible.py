@@ -16,18 +16,18 @@ from placement.engine.domain.inventories import Inventory
 from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget
-from placement.engine.search.members.board import Board, Kind, room_below
+from placement.engine.search.members.board import MemberKind, PlacementState, room_below
 from placement.engine.search.members.places import (
     AggregatePlaces,
     HostPlaces,
     Marker,
     Places,
     ProviderPlaces,
-    Rule,
+    ResolvedRule,
     places_of_each,
     sharers_of,
 )
-from placement.engine.search.members.placing import Placed, Placing
+from placement.engine.search.members.placing import MemberPlacing, PlacedMembers
 from placement.engine.search.search import search
 from tests.forests import World
 from tests.naive import Forest, NaiveProvider
@@ -109,17 +109,17 @@ class Placement:
         self.sharers = sharers_of(world.forest, world.sharing, world.traits["MISC_SHARES_VIA_AGGREGATE"])
         self.forest = world.forest.snapshot().forked()
         resolved = [self._rule(rule, has) for rule, has in zip(wanted, others, strict=True)]
-        self.board = Board(self.forest, self.sharers, resolved)
-        kinds: dict[tuple[int, str], Kind] = {}
+        self.board = PlacementState(self.forest, self.sharers, resolved)
+        kinds: dict[tuple[int, str], MemberKind] = {}
         self.members = [
             kinds.setdefault((QUERIES.index(member.query), member.name), self._kind(member))
             for member in members
         ]
 
-    def run(self, steps: int = 30_000) -> Placed:
-        return Placing(self.board, self.members, Budget(), steps).run()
+    def run(self, steps: int = 30_000) -> PlacedMembers:
+        return MemberPlacing(self.board, self.members, Budget(), steps).run()
 
-    def _kind(self, member: NaiveMember) -> Kind:
+    def _kind(self, member: NaiveMember) -> MemberKind:
         query = self.world.query(member.query, maximum=self.most)
 
         def find(among: object) -> tuple[Answer, bool]:
@@ -129,14 +129,14 @@ class Placement:
         concerned = tuple(
             at for at, rule in enumerate(self.wanted) if rule.members is None or member.name in rule.members
         )
-        return Kind(find, lambda: room_below(self.world.forest, self.world.sharing, [query]), concerned)
+        return MemberKind(find, lambda: room_below(self.world.forest, self.world.sharing, [query]), concerned)
 
-    def _rule(self, rule: MemberRule, others: list[list[str]]) -> Rule:
+    def _rule(self, rule: MemberRule, others: list[list[str]]) -> ResolvedRule:
         rows = [[self.forest.row_of_uuid(each) for each in has] for has in others]
         where = self._places(rule)
         limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
         on_hosts = rule.per is not Per.PROVIDER
-        return Rule(rule.kind, where, limit, places_of_each(where, rows), on_hosts, rule.weight)
+        return ResolvedRule(rule.kind, where, limit, places_of_each(where, rows), on_hosts, rule.weight)
 
     def _places(self, rule: MemberRule) -> Places:
         if rule.per is Per.HOST:
@@ -226,7 +226,7 @@ def _hosts_with(*vcpus: int) -> list[NaiveProvider]:
 
 def _placed(
     hosts: list[NaiveProvider], count: int, wanted: list[MemberRule], others: Others, most: int
-) -> Placed:
+) -> PlacedMembers:
     world = World(hosts)
     world.load()
     return Placement(world, [NaiveMember(QUERIES[0], "a")] * count, wanted, others, most).run()

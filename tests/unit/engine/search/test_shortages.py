@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.engine.domain.explanation import Kind, Miss, Reason, Shortage, sentences
+from placement.engine.domain.explanation import ConditionKind, Miss, Reason, Shortage, sentences
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.explanation import explain
@@ -298,7 +298,10 @@ def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one:
     found = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), wanted, trace, words)
     if found.first_empty is None:
         return
-    if found.stages[found.first_empty].condition.kind not in (Kind.GROUPS, Kind.COMBINATION):
+    if found.stages[found.first_empty].condition.kind not in (
+        ConditionKind.GROUPS,
+        ConditionKind.COMBINATION,
+    ):
         return
     free = {
         (p.uuid, name): inventory.capacity - p.used.get(name, 0)

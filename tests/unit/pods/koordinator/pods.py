@@ -3,7 +3,7 @@
 import json
 
 from placement.allocations.kubernetes_resources import host_class
-from placement.common.manifest import Profile, Report
+from placement.common.manifest import ManifestReport, Profile
 from placement.engine.numa.amounts import NumaAmounts, summed
 from placement.engine.numa.cpuset import parse_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel
@@ -13,7 +13,7 @@ from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import import_pod, interpret_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import read_pod
-from placement.pods.node_filter import PodJudge
+from placement.pods.node_filter import NodeFilter
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 
 QOS = "koordinator.sh/qosClass"
@@ -86,7 +86,7 @@ def lsr(*containers, **members):
 
 
 def read(document):
-    return read_pod(document, Report())
+    return read_pod(document, ManifestReport())
 
 
 def request_of(document, settings=DESIGN):
@@ -150,7 +150,7 @@ def totals(*requests, **node):
 
 def judged(place, document, settings=DESIGN, **options):
     """The verdict about a pod on an otherwise empty host."""
-    return PodJudge(request_of(document, settings)).judge(place, totals(), **options)
+    return NodeFilter(request_of(document, settings)).judge(place, totals(), **options)
 
 
 def reasons(place, document, settings=DESIGN, **options):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement.common.manifest import Field, Report
+from placement.common.manifest import Field, ManifestReport
 from placement.pods.manifests.selection import (
     NOT_SELECTED,
     UNSCHEDULABLE,
@@ -16,7 +16,7 @@ GPU = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 
 def refused(spec, labels=(), taints=(), **node_spec):
     """The words of the refusal by a node of these labels and taints, None if the pod may go there."""
-    report = Report()
+    report = ManifestReport()
     selection = read_node_selection(Field("Pod.spec", spec, report))
     report.raise_findings()
     node = {
@@ -123,6 +123,6 @@ def test_a_selector_wants_every_label():
     ],
 )
 def test_what_is_not_understood_is_named(spec, finding):
-    report = Report()
+    report = ManifestReport()
     read_node_selection(Field("Pod.spec", spec, report))
     assert [finding in said for said in report.findings] == [True]

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from placement.engine.numa.cpuset import format_cpu_list, mask_of
-from placement.engine.numa.demand import Refused
+from placement.engine.numa.demand import PodRefused
 from placement.engine.numa.host import HostTotals
-from placement.engine.numa.reservations import Reservation, Reservations
+from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order
 from placement.pods.explanation import remarks_on
-from placement.pods.node_filter import PodJudge
+from placement.pods.node_filter import NodeFilter
 from placement.pods.numa_fit import Fit, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.pods import (
     BIND,
@@ -155,7 +155,7 @@ def test_a_designated_allocation_decides_at_once():
         verdict = judged(place, lsr(status={"cpuset": listed}, annotations=hint))
         assert verdict.fits is fits
     request = request_of(lsr(status={"cpuset": "4-7"}, annotations=hint))
-    fit = PodJudge(request).judge(place, totals()).answer
+    fit = NodeFilter(request).judge(place, totals()).answer
     assert format_cpu_list(allocate_on_host(place, request, fit).status.cpus) == "4-7"
     both = lsr(status={"cpuset": "4-7"}, annotations=hint, numa={"numaTopologyPolicy": "Restricted"})
     assert reasons(place, both) == ("node(s) NUMA Topology policy not match",)
@@ -178,7 +178,7 @@ def test_what_fits_can_be_allocated(policy, spec, cpu, qos):
         assert len(allocation.status.cpus) == (cpu if qos == "LSR" else 0)
         assert not allocation.status.cpus & {0, 3, 8, 9}
     elif policy != "SingleNUMANode":
-        with pytest.raises(Refused):
+        with pytest.raises(PodRefused):
             allocate_on_host(place, request, Fit((0, 1) if policy else None))
 
 
@@ -190,19 +190,19 @@ def test_pods_aligned_to_nothing_are_not_written_down():
 def test_amplified_cpus_cost_the_ratio_when_bound():
     place = host(held("0-3"), annotations={RATIO: {"cpu": 2}})
     used = HostTotals({"cpu": 32000}, {"cpu": 4000})
-    judge = PodJudge(request_of(lsr(container(cpu="12", memory="1"))))
+    judge = NodeFilter(request_of(lsr(container(cpu="12", memory="1"))))
     assert judge.judge(place, used).fits  # 24 of 32 - 8
     crowded = HostTotals({"cpu": 32000}, {"cpu": 4001})
     assert judge.judge(place, crowded).answer.reasons == ("Insufficient amplified cpu",)
-    assert PodJudge(request_of(build_pod(container(cpu="12")))).judge(place, crowded).fits
+    assert NodeFilter(request_of(build_pod(container(cpu="12")))).judge(place, crowded).fits
     assert "each bound CPU costs 2" in remarks_on(place, request_of(lsr()))[0]
 
 
 def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
     place = host(held("0-7"), annotations={RATIO: {"cpu": 2}})
     used = HostTotals({"cpu": 32000}, {"cpu": 16000})
-    owner = PodJudge(request_of(lsr(container(cpu="8", memory="1"))))
-    reserved = Reservations((Reservation(mask_of(range(8))),), nominated=0)
+    owner = NodeFilter(request_of(lsr(container(cpu="8", memory="1"))))
+    reserved = HostReservations((Reservation(mask_of(range(8))),), nominated=0)
     assert owner.judge(place, used).answer.reasons == ("Insufficient amplified cpu",)
     assert owner.judge(place, used, reserved).fits
 
@@ -210,10 +210,10 @@ def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
 def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
     place = host(held("0-7"), held("8-9"))
     request = request_of(lsr(container(cpu="8", memory="1")))
-    reservations = Reservations(
+    reservations = HostReservations(
         (Reservation(mask_of((8, 9)), restricted=True), Reservation(mask_of(range(8))))
     )
-    fit = PodJudge(request).judge(place, totals(), reservations).answer
+    fit = NodeFilter(request).judge(place, totals(), reservations).answer
     assert fit.nominated == 1
     assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
 
@@ -226,7 +226,7 @@ def test_equal_hosts_get_equal_answers_and_are_looked_at_once(monkeypatch):
         return fit_host(place, *rest)
 
     monkeypatch.setattr("placement.pods.node_filter.fit_host", fit_once)
-    judge = PodJudge(request_of(lsr()), Order((replace(DEFAULT_SCORING, type="MostAllocated"),)))
+    judge = NodeFilter(request_of(lsr()), Order((replace(DEFAULT_SCORING, type="MostAllocated"),)))
     verdicts = [
         judge.judge(host(held("0-3")), HostTotals({"cpu": 16000}, {"cpu": 1000 * used})) for used in (4, 8)
     ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from placement.allocations.kubernetes_resources import host_class
-from placement.engine.domain.explanation import Counted, Kind, Reason, sentences
+from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason, sentences
 from placement.engine.numa.demand import NumaPolicy
 from placement.pods.cycle import ShapeRanking
 from placement.pods.explanation import explain_pod
@@ -40,19 +40,19 @@ def first_failed(shape, node):
         if taint.effect != "PreferNoSchedule"
     ]
     if attributes.unschedulable and not any(each.covers(CORDONED) for each in selection.tolerations):
-        return Kind.CORDON, ""
+        return ConditionKind.CORDON, ""
     if not all(tolerated):
-        return Kind.TAINTS, ""
+        return ConditionKind.TAINTS, ""
     for key, value in selection.selector:
         if attributes.labels.get(key) != value:
-            return Kind.LABELS, key
+            return ConditionKind.LABELS, key
     if selection.terms is not None and not any(term.holds(attributes) for term in selection.terms):
-        return Kind.AFFINITY, ""
+        return ConditionKind.AFFINITY, ""
     for name, wanted in wanted_of(shape.request, node).items():
         if _free(node, name) < wanted:
-            return Kind.AMOUNT, name
+            return ConditionKind.AMOUNT, name
     if len({node.host.numa_policy, shape.request.numa.policy} - {NumaPolicy.NONE}) > 1:
-        return Kind.NUMA_POLICY, ""
+        return ConditionKind.NUMA_POLICY, ""
     return None
 
 
@@ -66,7 +66,14 @@ def wanted_of(request, node):
     return wanted
 
 
-EARLY = {Kind.CORDON, Kind.TAINTS, Kind.LABELS, Kind.AFFINITY, Kind.AMOUNT, Kind.NUMA_POLICY}
+EARLY = {
+    ConditionKind.CORDON,
+    ConditionKind.TAINTS,
+    ConditionKind.LABELS,
+    ConditionKind.AFFINITY,
+    ConditionKind.AMOUNT,
+    ConditionKind.NUMA_POLICY,
+}
 
 
 @settings(max_examples=300)
@@ -75,7 +82,7 @@ def test_counts_add_up_and_the_first_empty_stage_exists_if_nothing_fits(cluster)
     _, found, shape = cluster
     explanation, refusals = explained(shape, found)
     stages = explanation.stages
-    assert all(stage.counted is Counted.NODES and stage.trees == stage.passed for stage in stages)
+    assert all(stage.counted is CountedUnit.NODES and stage.trees == stage.passed for stage in stages)
     assert stages[0].came == len(found)
     for stage, following in pairwise(stages):
         assert following.came == stage.passed
@@ -93,7 +100,7 @@ def test_each_node_is_counted_where_it_fails_first(cluster):
     counted = Counter()
     for stage in explanation.stages:
         kind, of = stage.condition.kind, stage.condition.resource_class or ""
-        if kind is Kind.LABELS:
+        if kind is ConditionKind.LABELS:
             of = stage.condition.required[0][0].split("=")[0]
         if kind in EARLY:
             counted[kind, of] = stage.came - stage.passed
@@ -123,7 +130,7 @@ def test_near_misses_are_true(cluster):
         for shortage in miss.shortages:
             assert shortage.reason is Reason.AMOUNT
             assert shortage.missing == shortage.wanted - shortage.free > 0
-        if stage.condition.kind is Kind.AMOUNT:
+        if stage.condition.kind is ConditionKind.AMOUNT:
             told = {shortage.resource_class: shortage for shortage in miss.shortages}
             assert set(told) == set(_classes(refusals[node.name].reasons))
             for name, shortage in told.items():
@@ -180,7 +187,7 @@ def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
     zones = [build_zone(0, cpu="8", memory="16Gi"), build_zone(1, cpu="6", memory="16Gi")]
     document = pods.build_pod(pods.container(cpu="10", memory="1Gi"), numa=SINGLE)
     explanation, refusals = explained(shape_of(document), [built_node("n1", zones=zones)])
-    assert explanation.stages[explanation.first_empty].condition.kind is Kind.NUMA
+    assert explanation.stages[explanation.first_empty].condition.kind is ConditionKind.NUMA
     (miss,) = explanation.misses
     (shortage,) = miss.shortages
     assert (shortage.resource_class, shortage.free, shortage.missing) == ("CUSTOM_CPU_MILLI", 8000, 2000)
@@ -193,7 +200,7 @@ def test_free_cpus_are_counted_under_the_bind_policy():
     whole_cores = {"requiredCPUBindPolicy": "FullPCPUs"}
     document = pods.lsr(pods.container(cpu="4", memory="1Gi"), spec=whole_cores)
     explanation, refusals = explained(shape_of(document), [busy])
-    assert explanation.stages[explanation.first_empty].condition.kind is Kind.CPUS
+    assert explanation.stages[explanation.first_empty].condition.kind is ConditionKind.CPUS
     (miss,) = explanation.misses
     (shortage,) = miss.shortages
     assert (shortage.resource_class, shortage.wanted, shortage.free, shortage.missing) == ("PCPU", 4, 2, 2)
@@ -206,18 +213,18 @@ def test_free_cpus_are_counted_under_the_bind_policy():
         (
             {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}},
             {},
-            Kind.TAINTS,
+            ConditionKind.TAINTS,
             (),
             ("gpu=yes:NoSchedule",),
         ),
         (
             {"spec": {"unschedulable": True}},
             {},
-            Kind.CORDON,
+            ConditionKind.CORDON,
             (),
             ("node.kubernetes.io/unschedulable:NoSchedule",),
         ),
-        ({"labels": {"zone": "b"}}, {"nodeSelector": {"zone": "a"}}, Kind.LABELS, ("zone=a",), ()),
+        ({"labels": {"zone": "b"}}, {"nodeSelector": {"zone": "a"}}, ConditionKind.LABELS, ("zone=a",), ()),
     ],
 )
 def test_labels_and_taints_are_named(node, pod, kind, lacking, unwanted):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from placement.pods.cycle import PodShape, ShapeRanking
-from placement.pods.koordinator.pod import PodImport, import_pod
+from placement.pods.koordinator.pod import PodSpec, import_pod
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import Bearer, PodSelector
@@ -146,7 +146,7 @@ def check(
             assert spread.tolist() == naive.spread_scores(manifest, fitting, nodes)
 
 
-def check_order(incoming: PodImport, columns: NodeColumns, placed: PlacedPods, refused: set[str]) -> None:
+def check_order(incoming: PodSpec, columns: NodeColumns, placed: PlacedPods, refused: set[str]) -> None:
     """Nodes come by what the pod misses, then by the scores that are told, and as they are."""
     alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
     ruled = RuledRanking(alone, incoming.rules, placed, columns)

@@ -8,7 +8,7 @@ from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import PodJudge
+from placement.pods.node_filter import NodeFilter
 from placement.pods.numa_fit import Fit, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.pods import (
     BIND,
@@ -250,7 +250,7 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
     both = held("0-1"), held("8-9")
     scores = {
         settings.profile: [
-            PodJudge(request_of(pod, settings)).judge(host(*holdings, settings=settings), totals()).score
+            NodeFilter(request_of(pod, settings)).judge(host(*holdings, settings=settings), totals()).score
             for holdings in ((), both)
         ]
         for settings in PROFILES

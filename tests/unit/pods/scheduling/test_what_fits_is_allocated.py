@@ -11,7 +11,7 @@ from placement.pods.explanation import remarks_on
 from placement.pods.koordinator import keys
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import PodJudge
+from placement.pods.node_filter import NodeFilter
 from placement.pods.numa_fit import Fit, allocate_on_host
 from tests.unit.pods.koordinator.pods import (
     BIND,
@@ -92,7 +92,7 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
         return
     pod = import_pod(document, chosen)
     place = host(*neighbours, settings=chosen, **node)
-    result = PodJudge(pod.request).judge(place, totals())
+    result = NodeFilter(pod.request).judge(place, totals())
     assert all(remarks_on(place, pod.request))
     if not isinstance(result.answer, Fit):
         assert result.answer.reasons

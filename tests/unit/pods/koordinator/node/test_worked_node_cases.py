@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.common.manifest import Field, Profile, Report
+from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import NumaPolicy
 from placement.pods.koordinator.host_policies import (
@@ -39,7 +39,9 @@ def test_cpu_lists(given, expected):
 
 @cases_of("node-reservation")
 def test_node_reservations(given, expected):
-    reservation = read_reservation(Field("reservation", given["annotation"], Report()).softly().json())
+    reservation = read_reservation(
+        Field("reservation", given["annotation"], ManifestReport()).softly().json()
+    )
     assert reservation.reserved_cpus == expected["reserved_cpus"]
     assert reserved_count(reservation) == expected["reserved_count"]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from placement.common.manifest import Profile
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaStrategy, Refused
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaStrategy, PodRefused
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Shape
 from placement.pods.koordinator.settings import SchedulerSettings
@@ -82,7 +82,7 @@ def test_only_lse_and_lsr_pods_of_class_prod_that_request_cpus(document, bound):
 
 
 def test_a_request_that_is_no_whole_number_is_refused_everywhere():
-    with pytest.raises(Refused, match="the requested CPUs must be integer") as refused:
+    with pytest.raises(PodRefused, match="the requested CPUs must be integer") as refused:
         request_of(lsr(FRACTIONAL))
     assert refused.value.refusal.status == "UnschedulableAndUnresolvable"
     assert request_of(lsr(FRACTIONAL, spec={"preferredCPUBindPolicy": "x"})).need == 1

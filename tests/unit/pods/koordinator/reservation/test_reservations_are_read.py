@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from placement.common.manifest import Field, ManifestError, Report
+from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.pods.koordinator.pod import read_reservation_affinity
 from placement.pods.koordinator.reservation import AllocatePolicy, import_reservation, stored_terms
 from tests.reservations import ORDER, WEB, reservation
@@ -138,9 +138,9 @@ def test_everything_that_is_wrong_is_told_at_once():
     ],
 )
 def test_which_reservations_a_pod_accepts(text, name, labels, accepts):
-    affinity = read_reservation_affinity(Field("affinity", text, Report()))
+    affinity = read_reservation_affinity(Field("affinity", text, ManifestReport()))
     assert affinity.accepts(name, labels) is accepts
 
 
 def test_without_the_annotation_any_will_do():
-    assert read_reservation_affinity(Field("affinity", None, Report())) is None
+    assert read_reservation_affinity(Field("affinity", None, ManifestReport())) is None
