@@ -26,7 +26,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from benchmarks import bulk, data
-from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.view import ForestKeeper
 from placement.storage.database import Database
 from tests.server import database_url
 

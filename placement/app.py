@@ -22,19 +22,17 @@ from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer, explanation_body
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
-from placement.engine.domain import deadline, scope
-from placement.engine.domain.claims import UNKNOWN_OWNER
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
+from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
-from placement.http import admission, auth, context, microversions, openapi_routes, responses
-from placement.http.auth import NO_FILE, BadTokens, Tokens
+from placement.http import auth, context, gate, microversions, openapi_routes, responses
+from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
 from placement.http.context import objection, watch_of
-from placement.http.gate import OWN_PATHS, PAGES, guarded_by, note_rule
-from placement.http.keystone import Keystone
+from placement.http.gate import OWN_PATHS, PAGES, Policy, guarded_by, note_rule
 from placement.http.middleware import REQUEST_ID, allowed_origins, surrounded
 from placement.http.openapi import EXTENSION, Documents
-from placement.http.policy import Policy
 from placement.http.responses import HttpError, Misconfigured, Relayed
 from placement.planning import routes as planning_routes
 from placement.planning.capacity import Watch
@@ -159,7 +157,7 @@ def create_application(
     believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
     # Few hooks, for every one of them costs every request.
-    application.before_request(partial(_begin, objects, admission.bound(settings.requests_per_caller)))
+    application.before_request(partial(_begin, objects, gate.bound(settings.requests_per_caller)))
     application.before_request(_check_head)
     application.after_request(_finish)
     application.teardown_request(_end)
@@ -199,8 +197,8 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
     context.begin()
     # Until the gate of a route decides.
-    scope.see(scope.NOTHING)
-    deadline.attend(watch_of(request.environ))
+    request_scope.see(request_scope.NOTHING)
+    request_scope.attend(watch_of(request.environ))
     reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
     if reason is not None:
         raise HttpError(403, reason)
@@ -212,8 +210,8 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
 
 def _end(_error: BaseException | None) -> None:
     """Take from the thread what held for the request only."""
-    deadline.clear()
-    scope.see(scope.EVERYTHING)
+    request_scope.clear()
+    request_scope.see(request_scope.EVERYTHING)
 
 
 def _check_head() -> None:

@@ -20,7 +20,7 @@ from placement.allocations.reshaper import Reshaper
 from placement.allocations.statements.consumers import AttributeRegistry
 from placement.audit.service import AuditTrail, Events
 from placement.common.probes import Check
-from placement.engine.domain import deadline, scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.flavors.service import Flavors
 from placement.metrics import catalog
@@ -29,21 +29,19 @@ from placement.planning.plans import Plans
 from placement.pods.cache import ClusterCache
 from placement.pods.clusters import Clusters, NodeImports
 from placement.pods.extender import Binders, Extender
-from placement.pods.finding import Finder
-from placement.pods.host_views import HostViews
-from placement.pods.node_views import ClosedNodes
-from placement.pods.node_writer import NodeWriter
 from placement.pods.preemption import Preemption
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.reservations import Reservations
 from placement.pods.service import Pods
 from placement.pods.translation import PodTranslation
-from placement.providers import scoping
+from placement.pods.views import ClosedNodes, Finder, HostViews
+from placement.pods.writer import NodeWriter
+from placement.providers import view
 from placement.providers.fleet import FleetCapacity, Hosts
-from placement.providers.forest_keeper import ForestKeeper
 from placement.providers.inventories import Inventories
 from placement.providers.names import ResourceClasses, Traits
 from placement.providers.service import ProviderMemberships, Providers
+from placement.providers.view import ForestKeeper
 from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
@@ -109,7 +107,7 @@ class Health:
 
     def look(self) -> None:
         """Look at the database, let the forest catch up with it, and write down how things are."""
-        with deadline.within(_DATABASE_ANSWERS_WITHIN_SECONDS):
+        with request_scope.within(_DATABASE_ANSWERS_WITHIN_SECONDS):
             self._database_checks = self._look_at_database()
         self._told_at = time.monotonic()
         # The first time this loads everything, which has no bound.
@@ -192,7 +190,7 @@ _KNOW_CLUSTERS = frozenset(
         "health",
     )
 )
-"""The use cases that show a caller that is bound to clusters nothing else, see `providers.scoping`."""
+"""The use cases that show a caller that is bound to clusters nothing else, see `providers.view`."""
 
 
 class UseCases:
@@ -248,7 +246,7 @@ class UseCases:
     @property
     def within_scope(self) -> UseCases:
         """Return what the work at hand may use: for a bound caller, only use cases that know clusters."""
-        return self if scope.admits(None) else cast(UseCases, _OfClusters(self))
+        return self if request_scope.admits(None) else cast(UseCases, _OfClusters(self))
 
     def close(self) -> None:
         """Give back the connections that are kept for looking at changes."""
@@ -278,5 +276,5 @@ class _OfClusters:
     def __getattr__(self, name: str) -> object:
         """Return a use case. Raises Forbidden if it knows no clusters."""
         if name not in _KNOW_CLUSTERS:
-            scoping.require_everything()
+            view.require_everything()
         return getattr(self._use_cases, name)

@@ -8,7 +8,7 @@ from placement.pods.cache import ClusterCache
 from placement.pods.host import foreign_cpus
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
-from placement.pods.node_views import view_of
+from placement.pods.views import view_of
 from placement.providers.statements.clusters import found
 from placement.server import checks
 from placement.server.checking import disagreements

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from placement.app import create_application
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.http.middleware import surrounded
 from placement.http.worker import exchange
 from tests.client import Client, unique
@@ -96,7 +96,7 @@ def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
 
 def test_every_request_has_a_deadline(application: Flask):
     seen = []
-    application.add_url_rule("/left", view_func=lambda: seen.append(deadline.remaining()) or "ok")
+    application.add_url_rule("/left", view_func=lambda: seen.append(request_scope.remaining()) or "ok")
     client = Client(application.test_client())
     assert client.get("/left").status_code == 200
     assert seen[0] < math.inf

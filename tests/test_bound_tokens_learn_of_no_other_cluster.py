@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
-from placement.engine.domain import scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, Forbidden
-from placement.providers import scoping
+from placement.providers import view
 from tests.client import Client
 from tests.reservations import reservation
 from tests.two_fleets import BATCH, BOUND, OPERATOR, POD, READER, SERVICE, Fleet, fleet, pod
@@ -706,9 +706,9 @@ def test_a_taken_uid_is_refused_in_one_text_whatever_has_it(whole: Fleet, foreig
 @pytest.fixture
 def unscoped(whole: Fleet) -> Iterator[Any]:
     """The use cases of a request whose gate has not spoken."""
-    scope.see(scope.NOTHING)
+    request_scope.see(request_scope.NOTHING)
     yield whole.api.http.application.extensions["placement_use_cases"].within_scope
-    scope.see(scope.EVERYTHING)
+    request_scope.see(request_scope.EVERYTHING)
 
 
 def test_without_a_scope_the_forest_is_empty(unscoped: Any):
@@ -733,7 +733,7 @@ def test_outside_of_requests_everything_is_seen(whole: Fleet):
     whole.api.as_(SERVICE).get("/ext/v1/clusters")
     use_cases = whole.api.http.application.extensions["placement_use_cases"]
     assert use_cases.within_scope is use_cases
-    assert scope.seen() is scope.EVERYTHING
+    assert request_scope.seen() is request_scope.EVERYTHING
 
 
 # -- pools --------------------------------------------------------------------------------------------
@@ -778,12 +778,12 @@ def test_callers_who_see_something_else_are_not_served_together(
 
 
 def test_every_reason_against_a_uuid_is_told_as_one():
-    scope.see(frozenset(("edge",)))
+    request_scope.see(frozenset(("edge",)))
     try:
-        told = {str(scoping.refusal(UNKNOWN, Conflict(reason))) for reason in ("a pod", "of project p")}
+        told = {str(view.refusal(UNKNOWN, Conflict(reason))) for reason in ("a pod", "of project p")}
     finally:
-        scope.see(scope.EVERYTHING)
-    assert told == {str(scoping.taken(UNKNOWN))}
+        request_scope.see(request_scope.EVERYTHING)
+    assert told == {str(view.taken(UNKNOWN))}
 
 
 def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_holds(
@@ -800,8 +800,8 @@ def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_ho
         "elsewhere, too": {pool: 1, foreign.core: 1},
         "nowhere": {},
     }
-    scope.see(frozenset(("edge",)))
+    request_scope.see(frozenset(("edge",)))
     try:
-        assert scoping.hidden(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
+        assert view.hidden(held, lambda: keeper.current().forest) == {"elsewhere, too", "nowhere"}
     finally:
-        scope.see(scope.EVERYTHING)
+        request_scope.see(request_scope.EVERYTHING)

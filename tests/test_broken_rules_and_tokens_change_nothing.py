@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_policy import opts
 
 from placement.app import ApiSettings, build
-from placement.http.policy import BadPolicy
+from placement.http.gate import BadPolicy
 from placement.storage.database import Database
 from tests.client import Client
 from tests.server import database_url
@@ -93,7 +93,7 @@ def test_rules_that_break_later_change_nothing(
 
     def said() -> list[str]:
         # Other loggers may say more where other tests have set their levels.
-        return [record.getMessage() for record in caplog.records if record.name == "placement.http.policy"]
+        return [record.getMessage() for record in caplog.records if record.name == "placement.http.gate"]
 
     assert statuses() == (200, 200)
     write(tmp_path / "policy.yaml", BROKEN[case])

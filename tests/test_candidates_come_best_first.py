@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from placement.allocations import extended_query
+from placement.allocations import candidate_query
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.app import build
 from placement.engine.scoring.order import NAMED
-from placement.http import bodies
+from placement.http import operations
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 
@@ -34,11 +34,11 @@ def hosts(api: Client) -> dict[str, str]:
 
 
 def test_of_what_is_asked_nothing_long_is_kept(shared: Client):
-    extended_query._asked.cache_clear()
-    search(shared, status=400, order_by="x" * bodies.LONGEST_KEPT)
-    assert extended_query._asked.cache_info().currsize == 0
+    candidate_query._asked.cache_clear()
+    search(shared, status=400, order_by="x" * operations.LONGEST_KEPT)
+    assert candidate_query._asked.cache_info().currsize == 0
     search(shared, status=400, order_by="x")
-    assert extended_query._asked.cache_info().currsize == 1, "else this would show nothing"
+    assert candidate_query._asked.cache_info().currsize == 1, "else this would show nothing"
 
 
 def search(api: Client, resources: str = "VCPU:1", status: int = 200, **parameters: object):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.allocations import claims, replacement
+from placement.allocations import claims
 from placement.storage.database import Database
 from tests.client import Client
 from tests.patience import eventually
@@ -79,7 +79,7 @@ def test_a_consumer_that_came_to_be_meanwhile_holds_nothing_but_the_later_claim(
         answer = caller.at("1.27").put(f"/allocations/{consumer}", body)
         assert answer.status_code == 204, answer.text
 
-    real, once = replacement.consumers.lock_generations, iter([second])
+    real, once = claims.consumers.lock_generations, iter([second])
 
     def lock_generations(*arguments: Any) -> dict[str, int]:
         generations = real(*arguments)
@@ -87,7 +87,7 @@ def test_a_consumer_that_came_to_be_meanwhile_holds_nothing_but_the_later_claim(
             put(other, host)
         return generations
 
-    monkeypatch.setattr(replacement.consumers, "lock_generations", lock_generations)
+    monkeypatch.setattr(claims.consumers, "lock_generations", lock_generations)
     put(api, first)
     assert next(once, None) is None
     assert api.used_by(consumer) == {first: {"VCPU": 1}}

@@ -6,9 +6,9 @@ import jsonschema_rs
 import pytest
 from flask import Flask
 
-from placement.http.described import guard_of, operation_of
 from placement.http.microversions import HEADER
 from placement.http.openapi import PATH_PARAMETER, routes, versions
+from placement.http.operations import guard_of, operation_of
 from tests.client import Client, detail
 
 _WHAT_TO_DO = """
@@ -16,7 +16,7 @@ _WHAT_TO_DO = """
 
     described=Operation({{200: <Answer>}}, errors=[409], query=<Parameters>, body=<Schema>)
 
-of http/described.py; a route without a token has @describes(Operation(...)) below Flask's own decorator.
+of http/operations.py; a route without a token has @describes(Operation(...)) below Flask's own decorator.
  * <Answer> is a class in api/schemas/answers/<noun>.py, with a field for each member of the body (metadata
    OPTIONAL where it may be missing, since(Feature...) where a version brought it); EMPTY without a body.
  * <Parameters> is a tuple of Parameter that the handler checks with refuse_unknown(..., names_of(...)), too.

@@ -14,8 +14,8 @@ import requests
 from oslo_config import cfg
 
 from placement.app import ApiSettings, build
-from placement.engine.domain.deadline import Full, WaitingRoom
-from placement.http.keystone import Keystone
+from placement.engine.domain.request_scope import Full, WaitingRoom
+from placement.http.auth import Keystone
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.identity_service import IdentityService, project_token

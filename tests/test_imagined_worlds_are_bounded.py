@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.allocations.world import WorldRequest, imagining, most_imagined
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import SearchEnded
 from placement.engine.search.simulation import Added, ForestScenario, altered
@@ -94,7 +94,7 @@ def test_a_world_that_only_waited_is_not_blamed_on_the_search(api: Client, monke
     api.provider("a", VCPU=8)
 
     def late(world: WorldRequest) -> Any:
-        deadline.until(time.monotonic())
+        request_scope.until(time.monotonic())
         return imagining(world)
 
     monkeypatch.setattr(capacity, "imagining", late)

@@ -16,7 +16,7 @@ from placement.pods import clusters, node_importing
 from placement.pods.koordinator.node import import_like, import_node
 from placement.pods.many_pods import ManyPods
 from placement.pods.node_loading import NodeLoader
-from placement.pods.node_writer import NodeChanged
+from placement.pods.writer import NodeChanged
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodInsert
 from placement.storage import tables
@@ -224,7 +224,7 @@ def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(servic
     service, arrival = services[0], to_come(services)
     sent: list[str] = []
     sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
-    with deadline.within(10):
+    with request_scope.within(10):
         assert pods.place_at_once(service.database, arrival, utcnow()) is not None
     (statement,) = (each for each in sent if "EXECUTE placement_pod_arrival" in each)
     assert "SET LOCAL lock_timeout" in statement
@@ -238,5 +238,5 @@ def test_who_has_little_time_left_waits_no_longer_for_others(services: tuple[Ser
     with service.database.write() as other:
         other.execute(sa.select(tables.providers.c.id).with_for_update())
         # Were it this process that gives up, nobody would know whether the pod is written.
-        with deadline.within(0.5), pytest.raises(TryAgain):
+        with request_scope.within(0.5), pytest.raises(TryAgain):
             pods.place_at_once(service.database, arrival, utcnow())

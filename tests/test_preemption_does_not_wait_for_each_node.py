@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from placement.app import build
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.pods.preemption import ENOUGH_NODES, Victims
 from placement.server.binders import KubeconfigBinders
@@ -46,8 +46,8 @@ def use_cases(
         assert api.put(f"{CLUSTER}/nodes/host-{number}", body).status_code == 201
     found: UseCases = application.extensions["placement_use_cases"]
     yield found
-    deadline.clear()
-    deadline.attend(None)
+    request_scope.clear()
+    request_scope.attend(None)
     found.close()
 
 
@@ -71,13 +71,13 @@ def test_no_more_nodes_are_asked_about_than_are_enough(use_cases, api_server):
 
 
 def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
-    deadline.until(time.monotonic())
+    request_scope.until(time.monotonic())
     with pytest.raises(PlacementError, match="time is up"):
         KubeconfigBinders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
     assert not api_server.calls
 
 
 def test_nobody_is_looked_for_when_the_scheduler_is_gone(use_cases, api_server):
-    deadline.attend(lambda: True)
+    request_scope.attend(lambda: True)
     assert preempt(use_cases) == {}
     assert api_server.calls[PODS] == 0

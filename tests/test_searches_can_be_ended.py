@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from placement.allocations.candidates import Candidates, SearchSettings
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
 from tests.patience import PATIENCE_SECONDS
@@ -81,7 +81,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 
         def view(candidates: Candidates) -> Any:
             found = real(candidates)
-            deadline.until(time.monotonic())
+            request_scope.until(time.monotonic())
             return found
 
         monkeypatch.setattr(Candidates, "view", view)

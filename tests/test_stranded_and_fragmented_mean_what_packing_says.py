@@ -12,7 +12,7 @@ from placement.allocations import candidate_query
 from placement.engine.domain.inventories import Inventory
 from placement.engine.forest import totals as fleet
 from placement.engine.search.capacity.capacity import Capacity, Summary
-from placement.http import bodies
+from placement.http import operations
 from placement.http.microversions import NEWEST
 from placement.providers.fleet import COMMON_REQUEST
 from tests.forests import World
@@ -68,7 +68,7 @@ def test_figures_agree(seed: int) -> None:
     world.load()
 
     def told(kind: Kind) -> Summary:
-        query = candidate_query.parse(bodies.read(kind.query), NEWEST)
+        query = candidate_query.parse(operations.read(kind.query), NEWEST)
         return Capacity(world.forest, world.sharing, world.query(query)).everywhere
 
     figures = measured(listed(providers))

@@ -12,7 +12,7 @@ from flask import Flask
 
 from placement.app import build
 from placement.engine.domain.errors import Unavailable
-from placement.providers import forest_keeper
+from placement.providers import view
 from placement.storage.database import Database
 from placement.use_cases import UseCases
 from tests.client import Client
@@ -74,7 +74,7 @@ def test_a_reload_that_breaks_off_is_begun_again(api, use_cases, monkeypatch):
         with whole() as (horizon, snapshot):
             yield horizon, snapshot._replace(inventories=lost())
 
-    monkeypatch.setattr(forest_keeper, "_RELOAD_ABOVE", 0)
+    monkeypatch.setattr(view, "_RELOAD_ABOVE", 0)
     monkeypatch.setattr(feed, "snapshot", broken)
     api.provider("second", VCPU=10)
     assert api.get(VCPU).status_code == 503
@@ -91,7 +91,7 @@ def test_changes_that_could_not_be_read_are_read_again(api, use_cases, monkeypat
     def busy(connection: object) -> None:
         raise Unavailable("no database connection became free in time")
 
-    monkeypatch.setattr(forest_keeper.names, "load", busy)
+    monkeypatch.setattr(view.names, "load", busy)
     assert api.get(VCPU).status_code == 503
     monkeypatch.undo()
     assert count(api) == 2
@@ -147,7 +147,7 @@ def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, datab
     hosts = [api.provider(f"host{number}", VCPU=10) for number in range(6)]
     moving = api.provider("moving", parent=hosts[0], VCPU=3)
     assert count(api) == 7
-    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    monkeypatch.setattr(view, "_MANY", 2)
     with another_process(database) as other:
         assert other.put("/resource_classes/CUSTOM_NEW").status_code == 201
         assert other.at("1.39").put("/traits/CUSTOM_NEW").status_code == 201
@@ -170,7 +170,7 @@ def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, datab
 def test_many_changes_that_are_read_from_another_server_are_not_believed(api, use_cases, monkeypatch):
     hosts = [api.provider(f"host{number}", VCPU=10) for number in range(3)]
     assert count(api) == 3
-    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    monkeypatch.setattr(view, "_MANY", 2)
     for host in hosts:
         api.offer(host, VCPU=1)
 
@@ -185,7 +185,7 @@ def test_many_changes_that_are_read_from_another_server_are_not_believed(api, us
 
 def test_a_forest_of_nobody_takes_over_many_at_once(api, use_cases, monkeypatch):
     assert count(api) == 0
-    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    monkeypatch.setattr(view, "_MANY", 2)
     for number in range(3):
         api.provider(f"host{number}", VCPU=1)
     assert count(api) == 3

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement.providers import forest_keeper
-from placement.providers.forest_keeper import ForestKeeper
+from placement.providers import view
 from placement.providers.statements import contents as memberships
 from placement.providers.statements import providers
-from placement.storage import provider_records, tables
+from placement.providers.view import ForestKeeper
+from placement.storage import records, tables
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import BACKENDS
@@ -30,15 +30,15 @@ class Follower:
     def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keeper, self._database = ForestKeeper(database), database
         self.read: list[int] = []
-        monkeypatch.setattr(forest_keeper, "_MANY", 0)
-        altered = forest_keeper.states.altered
+        monkeypatch.setattr(view, "_MANY", 0)
+        altered = view.states.altered
 
         def noted(*given):
             found = altered(*given)
             self.read += found
             return found
 
-        monkeypatch.setattr(forest_keeper.states, "altered", noted)
+        monkeypatch.setattr(view.states, "altered", noted)
 
     def agrees(self) -> bool:
         """Whether it knows the same as who loads everything anew."""
@@ -247,7 +247,7 @@ def test_where_only_use_changed_no_traits_are_asked_for(backend, monkeypatch):
             sa.event.listen(
                 connection, "before_cursor_execute", lambda _c, _k, statement, *_: asked.append(statement)
             )
-            told = provider_records.read_states(connection, database.backend, ids, lambda _: [])
+            told = records.read_states(connection, database.backend, ids, lambda _: [])
         assert (told.traits, told.aggregates, told.altered) == ([], [], [])
         assert not any("traits" in each or "aggregates" in each for each in asked)
         database.dispose()

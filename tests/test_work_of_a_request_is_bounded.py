@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.allocations import claim_bodies
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.search import budget
 from placement.engine.search.budget import Budget
 from placement.engine.search.problem import Assignment, Problem
@@ -117,7 +117,7 @@ def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monke
         def __init__(self, *given: Any) -> None:
             counted.append(1)
             super().__init__(*given)
-            deadline.until(time.monotonic())
+            request_scope.until(time.monotonic())
 
     monkeypatch.setattr(capacity, "PodCapacity", Slow)
     kinds = {name: {"pod": pod_manifest()} for name in ("first", "second", "third")}

@@ -27,7 +27,7 @@ from benchmarks.packing.measures import measure
 from benchmarks.packing.orders import CLAIMED_BY
 from benchmarks.packing.stream import COMMON, MIX, Arrival, Kind, arrivals
 from benchmarks.wire import Wire
-from placement.engine.domain.claims import MOVE_HEADER
+from placement.engine.domain.inventories import MOVE_HEADER
 from tests.server import database_url, running_service
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -11,11 +11,11 @@ from placement.allocations.claims import generation_after
 from placement.allocations.holdings import ConsumerHoldings
 from placement.allocations.shortlists import ClaimQuery, Proposal, Resources
 from placement.allocations.statements.consumers import pod_conflict
-from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import Conflict, PlacementError
 from placement.engine.domain.groups import CandidateQuery, SplitRule
+from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.domain.mappings import Mappings, rebuilt
-from placement.providers import scoping
+from placement.providers import view
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ def held_already(
     applicant, resources = application.applicant, held.resources
     if not resources:
         reason = _refusal(applicant, held)
-        return None if reason is None else scoping.refusal(applicant.consumer_uuid, reason)
+        return None if reason is None else view.refusal(applicant.consumer_uuid, reason)
     query = candidates.asked_of(application.wish.query, resources)
     # A caller that may ask about one cluster only must not learn what the consumer has in another.
     if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
-        return scoping.taken(applicant.consumer_uuid)
+        return view.taken(applicant.consumer_uuid)
     consumer = held.consumer
     owner = replace(
         applicant,

@@ -26,7 +26,7 @@ from placement.allocations.applications import (
     held_already,
 )
 from placement.allocations.candidates import Candidates
-from placement.allocations.claims import Claims, Terms
+from placement.allocations.claims import Claims, Terms, count_refused, count_repeated, count_won
 from placement.allocations.group_rules import (
     ConsumersSnapshot,
     Decision,
@@ -37,7 +37,6 @@ from placement.allocations.group_rules import (
 )
 from placement.allocations.holdings import ConsumerHoldings, Holdings
 from placement.allocations.like_claims import ClaimCoalescer
-from placement.allocations.outcomes import count_refused, count_repeated, count_won
 from placement.allocations.shortlists import (
     AllLost,
     CandidateQueue,
@@ -57,11 +56,11 @@ from placement.engine.domain.errors import (
     SearchTimeout,
     Unavailable,
 )
+from placement.engine.domain.groups import MemberRule
 from placement.engine.domain.identifiers import portions
-from placement.engine.domain.member_rules import MemberRule
-from placement.providers import scoping
-from placement.providers.forest_keeper import View
-from placement.storage.transactions import Attempts, RetryPolicy
+from placement.providers import view as scoping
+from placement.providers.view import View
+from placement.storage.database import Attempts, RetryPolicy
 
 # The attempts of one claim: consumers that still wait, the outcomes of the others, and then the fallbacks.
 

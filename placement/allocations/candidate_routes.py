@@ -7,9 +7,10 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, current_app, request
 
-from placement.allocations import candidate_query, extended_query
+from placement.allocations import candidate_query
 from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, Outcome
 from placement.allocations.best_fit import ClaimResults
+from placement.allocations.candidate_query import world_of, world_of_text
 from placement.allocations.candidate_schemas import (
     CandidatesInWorldSchema,
     CandidatesSchema,
@@ -21,23 +22,29 @@ from placement.allocations.candidate_schemas import (
     NewJsonClaimSchema,
     ScoredCandidatesSchema,
 )
-from placement.allocations.candidates import Search
+from placement.allocations.candidates import Search, SearchOptions
 from placement.allocations.claim_bodies import CLAIMANT, application, many_claims
-from placement.allocations.extended_query import world_of, world_of_text
 from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
 from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
-from placement.allocations.search_options import SearchOptions
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.forest.arrays import Pieces
 from placement.flavors.routes import parse_flavor_query
 from placement.http import context
-from placement.http.bodies import BODY_PREFIX, json_body, parameters, single, validated
 from placement.http.context import use_cases
-from placement.http.described import ByVersion, OneOf, Operation
 from placement.http.gate import route
 from placement.http.microversions import Feature
+from placement.http.operations import (
+    BODY_PREFIX,
+    ByVersion,
+    OneOf,
+    Operation,
+    json_body,
+    parameters,
+    single,
+    validated,
+)
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
 from placement.http.responses import error_document, json_response, status_of, streamed
 from placement.http.schemas import load
@@ -84,7 +91,7 @@ def extended_candidates() -> Response:
     """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
     given = parameters()
     rest = [pair for pair in given if pair[0] != WORLD.name]
-    return _found(*extended_query.parse(rest), world_of_text(single(given, WORLD.name)))
+    return _found(*candidate_query.parse_extended(rest), world_of_text(single(given, WORLD.name)))
 
 
 @route(
@@ -101,7 +108,7 @@ def extended_candidates() -> Response:
 def candidates_by_json() -> Response:
     """Return the candidates of a request in JSON, which may be longer than any URL."""
     body = validated()
-    return _found(*extended_query.parse_json(body), world_of(body.get("world", {})))
+    return _found(*candidate_query.parse_json(body), world_of(body.get("world", {})))
 
 
 def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Response:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from placement.allocations.schemas import AmountsSchema
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
-from placement.engine.domain.groups import SplitRule
+from placement.engine.domain.groups import Per, RuleKind, SplitRule
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
-from placement.engine.domain.member_rules import Per, RuleKind
 from placement.flavors.schemas import FlavorRequestSchema
 from placement.http import fields
-from placement.http.bodies import POLICIES
 from placement.http.fields import (
     AnyOf,
     Anything,
@@ -26,6 +24,7 @@ from placement.http.fields import (
     Uuid,
 )
 from placement.http.microversions import Feature
+from placement.http.operations import POLICIES
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 
 # What-if questions: what is to be different. Nothing of it is written.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from placement.allocations.kubernetes_resources import is_for_pods, node_class_of
 from placement.allocations.orders import candidates_order, order_of, order_remarks
-from placement.allocations.search_options import NO_OPTIONS, SearchOptions, SoftCondition, resolve_order
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.engine.domain.explanation import MOST_MISSES, Explanation, first_obstacle
 from placement.engine.domain.groups import CandidateQuery
@@ -21,23 +21,123 @@ from placement.engine.scoring.order import Order
 from placement.engine.search.answer import Answer, JointAnswer
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.explanation import explain
-from placement.engine.search.query import ForestQuery, IsCoreTree, OffersClass, RootIsIn, Trace, slots_of
+from placement.engine.search.query import (
+    ForestOrder,
+    ForestQuery,
+    IsCoreTree,
+    OffersClass,
+    Preference,
+    RootIsIn,
+    Trace,
+    slots_of,
+)
 from placement.engine.search.search import FoundCandidates, search, shuffled, trace_of_nothing
 from placement.engine.search.shortages import Vocabulary
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
-from placement.providers import scoping
-from placement.providers.forest_keeper import ForestKeeper, View
-from placement.providers.group_names import (
+from placement.providers import view as scoping
+from placement.providers.statements import clusters, providers
+from placement.providers.statements.clusters import Cluster
+from placement.providers.statements.names import SHARING_TRAIT, Names
+from placement.providers.view import (
+    ForestKeeper,
+    View,
     aggregate_ids,
     aggregate_sets,
     aggregates_of,
     resolve_group,
     trait_set,
 )
-from placement.providers.statements import clusters, providers
-from placement.providers.statements.clusters import Cluster
-from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database
+
+# The options of our own search beyond the Placement grammar.
+
+
+class SoftCondition(NamedTuple):
+    """A preference by names: `trait` or `aggregate` (a uuid) is given, `absent` prefers hosts without it."""
+
+    weight: int
+    trait: str | None = None
+    aggregate: str | None = None
+    absent: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the condition as callers write it, without its weight."""
+        return f"{'!' if self.absent else ''}{self.trait or self.aggregate}"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """The options by which candidates are narrowed, ordered and explained.
+
+    `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
+    classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
+    `has_nodes`: `cluster` has Kubernetes nodes. `remarks`: parts of `order` without effect.
+    """
+
+    order: Order | None = None
+    default_order: bool = True
+    strict: bool = False
+    preferences: tuple[SoftCondition, ...] = ()
+    cluster: str | None = None
+    cluster_aggregate: str | None = None
+    has_nodes: bool = False
+    explain: bool = False
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def aggregates(self) -> Iterator[str]:
+        """Yield the aggregates that are mentioned."""
+        if self.cluster_aggregate is not None:
+            yield self.cluster_aggregate
+        for soft in self.preferences:
+            if soft.aggregate is not None:
+                yield soft.aggregate
+
+
+NO_OPTIONS = SearchOptions()
+
+
+def resolve_order(
+    order: Order | None,
+    asked: Set[str],
+    options: SearchOptions,
+    known: Names,
+    aggregates: Mapping[str, int],
+) -> ForestOrder | None:
+    """Return the order by ids for a request of the `asked` classes, None if nothing is to be ordered.
+
+    Raises BadRequest for unknown names.
+    """
+    if order is None and not options.preferences:
+        return None
+    order = order or Order(())
+    unknown = sorted(_listed(order) - known.class_ids.keys())
+    if unknown and options.strict:
+        raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
+    if is_for_pods(asked, has_nodes=options.has_nodes):
+        order = order.for_trees(node_class_of)
+    listed = _listed(order)
+    return ForestOrder(
+        order,
+        {name: known.class_ids[name] for name in sorted(listed) if name in known.class_ids},
+        tuple(_preference(soft, known, aggregates) for soft in options.preferences),
+    )
+
+
+def _listed(order: Order) -> Set[str]:
+    return {name for strategy in order.strategies for name, _ in strategy.resources}
+
+
+def _preference(soft: SoftCondition, known: Names, aggregates: Mapping[str, int]) -> Preference:
+    if soft.trait is None:
+        uuid = soft.aggregate or ""
+        ids = frozenset((aggregates[uuid],)) if uuid in aggregates else frozenset[int]()
+        return Preference(soft.weight, aggregates=ids, absent=soft.absent)
+    if soft.trait not in known.trait_ids:
+        raise BadRequest(f"prefer: No such trait {soft.trait}.")
+    return Preference(soft.weight, traits=frozenset((known.trait_ids[soft.trait],)), absent=soft.absent)
+
 
 # Names in the JSON body of a search that do not exist, refused by their place.
 
@@ -146,7 +246,7 @@ class Candidates:
 
     def budget(self) -> Budget:
         """Return the budget of one search from now on, which ends early if the caller goes away."""
-        return Budget(deadline.remaining(self._settings.seconds), deadline.caller_is_gone)
+        return Budget(request_scope.remaining(self._settings.seconds), request_scope.caller_is_gone)
 
     def wanted(self, view: View, query: CandidateQuery, options: SearchOptions) -> tuple[ForestQuery, ...]:
         """Return the query by ids; two if it asks core trees something else, theirs last.
@@ -227,7 +327,7 @@ class Candidates:
             found = shuffled(found, query.limit, random.getrandbits(32))
         if trace is None and not len(found.candidates):
             with suppress(SearchEnded):
-                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
+                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
                 explanation = _explained(
                     view, brief, trace_of_nothing(view.forest, view.sharing, brief), words, 1
                 )
@@ -243,7 +343,7 @@ class Candidates:
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
             return SearchTimeout("The caller went away, so the search was ended.")
-        if deadline.is_over() and not wanted.budget.dead_ends:
+        if request_scope.is_over() and not wanted.budget.dead_ends:
             # A slow database may leave the search no time, which says nothing about the query.
             return RequestTimeout("the search")
         return SearchTimeout(

@@ -10,9 +10,10 @@ from uuid import uuid4
 
 import orjson
 
-from placement.allocations import extended_query
+from placement.allocations import candidate_query
 from placement.allocations.applications import Claimant, ClaimApplication
 from placement.allocations.best_fit import MemberOptions
+from placement.allocations.candidate_query import world_of
 from placement.allocations.candidate_schemas import (
     MOST_MEMBERS,
     CandidatesBodySchema,
@@ -20,16 +21,15 @@ from placement.allocations.candidate_schemas import (
     NewClaimSchema,
     NewJsonClaimSchema,
 )
-from placement.allocations.extended_query import world_of
 from placement.allocations.shortlists import ClaimQuery
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
-from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
+from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.flavors.nova import FlavorProblem, FlavorRefused, ServerGroup, server_group
 from placement.flavors.service import FlavorWish, ParseQuery
 from placement.http import context
-from placement.http.bodies import BODY_PREFIX, read
 from placement.http.context import use_cases
+from placement.http.operations import BODY_PREFIX, read
 from placement.http.schemas import load
 
 CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
@@ -58,7 +58,9 @@ def wish_at(place: str, query: object) -> ClaimQuery:
 def _wish(given: str | Mapping[str, Any], place: str) -> ClaimQuery:
     """Return the wish of a query that keeps to its schema. Raises BadRequest."""
     query, options = (
-        extended_query.parse(read(given)) if isinstance(given, str) else extended_query.parse_json(given)
+        candidate_query.parse_extended(read(given))
+        if isinstance(given, str)
+        else candidate_query.parse_json(given)
     )
     if options.explain or query.limit is not None:
         raise BadRequest(f"{place}limit and explain make no sense in a claim")

@@ -12,7 +12,7 @@ from placement.allocations.holdings import Holdings, held_by
 from placement.allocations.shortlists import ClaimQuery, NoCandidate, Proposal, proposal_of, reason_of
 from placement.allocations.statements import consumers
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, imagined
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import (
     BadRequest,
     ConcurrentUpdate,
@@ -20,7 +20,7 @@ from placement.engine.domain.errors import (
     RequestTimeout,
     SearchTimeout,
 )
-from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
+from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
@@ -37,10 +37,10 @@ from placement.engine.search.members.places import (
 )
 from placement.engine.search.members.placing import MemberPlacing, PlacedMembers, hindrance
 from placement.engine.search.ranking import ScoreCache
-from placement.providers import scoping
-from placement.providers.forest_keeper import View
+from placement.providers import view as scoping
 from placement.providers.statements import names
 from placement.providers.statements.names import SHARING_TRAIT
+from placement.providers.view import View
 from placement.storage.database import Database, Transaction
 
 # The consumers that count in the rules of a claim beside its members, checked again when it is written.
@@ -391,7 +391,7 @@ class _Deciding:
         except SearchEnded as ended:
             if ended.abandoned:
                 raise _gone() from ended
-            if deadline.is_over():
+            if request_scope.is_over():
                 raise RequestTimeout("placing the members") from ended
             raise SearchTimeout(
                 f"Placing {len(members)} members took longer than {_SECONDS:g} s and was ended. Ask for "
@@ -440,7 +440,7 @@ class _Deciding:
 
 
 def _budget() -> Budget:
-    return Budget(deadline.remaining(_SECONDS), deadline.caller_is_gone)
+    return Budget(request_scope.remaining(_SECONDS), request_scope.caller_is_gone)
 
 
 def _gone() -> SearchTimeout:

@@ -14,10 +14,10 @@ from placement.allocations.statements import allocations, consumers, lists
 from placement.allocations.statements.allocations import ConsumerHolding, ProviderHolding
 from placement.allocations.statements.consumers import Consumer
 from placement.allocations.statements.lists import ConsumerSum, ListedAllocation
-from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import portions
-from placement.providers import scoping
+from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.providers import view
 from placement.providers.statements import clusters
 from placement.providers.statements import lists as providers_lists
 from placement.providers.statements.lists import InventoryUse, ListedProvider
@@ -213,6 +213,6 @@ class Listings:
 
 def _check_cluster(connection: Executor, name: str | None) -> None:
     if name is None:
-        scoping.require_everything()
+        view.require_everything()
     elif clusters.find(connection, name) is None:
         raise BadRequest(f"cluster: No cluster {name} found")

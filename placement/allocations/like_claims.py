@@ -15,7 +15,7 @@ from placement.allocations.claims import Claims
 from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.holdings import Holdings
 from placement.allocations.shortlists import CandidateQueue, NoCandidate, Proposal, TentativeForest
-from placement.engine.domain import deadline, scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Initiator, initiator
 from placement.engine.domain.errors import PlacementError
 
@@ -47,13 +47,13 @@ class ClaimCoalescer:
         if not is_plain or not self._claims.may_be_gathered:
             return alone()
         # One caller searches for all and sees what it may see itself, so the scope is in the key.
-        key = wish.query.identity, wish.options, scope.seen()
+        key = wish.query.identity, wish.options, request_scope.seen()
         return self._gathering.ask(key, (application, initiator()), alone)
 
     def _served(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
         """Return the outcome of each, None where it is in doubt."""
         try:
-            with deadline.within(_WORK_SECONDS):
+            with request_scope.within(_WORK_SECONDS):
                 return self._settled(asked)
         except PlacementError:
             # Each caller meets the error itself, or finds what was written although the outcome was unknown.

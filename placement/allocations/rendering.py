@@ -13,8 +13,7 @@ from typing import Any
 
 import orjson
 
-from placement.allocations.candidates import Search
-from placement.allocations.search_options import SoftCondition
+from placement.allocations.candidates import Search, SoftCondition
 from placement.engine.domain.explanation import (
     Condition,
     CountedUnit,

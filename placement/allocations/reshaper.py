@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from placement.allocations.replacement import Replacement, attributes_of
+from placement.allocations.claims import Replacement, attributes_of
 from placement.allocations.statements.consumers import AttributeRegistry
-from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
-from placement.engine.domain.inventories import Inventory, ProviderInventories
+from placement.engine.domain.inventories import ConsumerClaim, Inventory, ProviderInventories
 from placement.providers.inventories import check_capacity, in_use, record_inventories
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.providers import LockedProvider
-from placement.storage.database import Database, Transaction
-from placement.storage.transactions import attempt
+from placement.storage.database import Database, Transaction, attempt
 
 Key = tuple[int, int]
 

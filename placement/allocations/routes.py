@@ -26,23 +26,33 @@ from placement.allocations.schemas import (
     allocations_body,
     providers_body,
 )
-from placement.engine.domain.claims import (
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.inventories import (
     ANY_GENERATION,
     MOVE_HEADER,
     UNKNOWN_CONSUMER_TYPE,
     AllocationFilter,
     ConsumerClaim,
+    ProviderInventories,
 )
-from placement.engine.domain.errors import BadRequest
-from placement.engine.domain.identifiers import normalize_uuid
-from placement.engine.domain.inventories import ProviderInventories
 from placement.http import context, fields
-from placement.http.bodies import (
+from placement.http.context import use_cases
+from placement.http.fields import Mapping, Object
+from placement.http.gate import route
+from placement.http.microversions import NEWEST, Feature
+from placement.http.operations import (
+    EMPTY,
     LIMIT,
     PREFIX,
     ROW_ID,
+    ByVersion,
+    Operation,
+    Parameter,
     Parameters,
+    described_by,
     last,
+    names_of,
     page_size,
     page_start,
     parameters,
@@ -50,11 +60,6 @@ from placement.http.bodies import (
     single,
     validated,
 )
-from placement.http.context import use_cases
-from placement.http.described import EMPTY, ByVersion, Operation, Parameter, described_by, names_of
-from placement.http.fields import Mapping, Object
-from placement.http.gate import route
-from placement.http.microversions import NEWEST, Feature
 from placement.http.responses import empty_response, json_response, newest
 from placement.http.schemas import load
 from placement.http.targets import cluster_of_query

@@ -10,7 +10,7 @@ from marshmallow import fields
 
 from placement.allocations.holdings import AllocationPage, Include
 from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
-from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE
+from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE
 from placement.http import fields as http_fields
 from placement.http import fields as patterns
 from placement.http.fields import (

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from placement.allocations.candidates import Candidates, Search, queries_of
-from placement.allocations.search_options import SearchOptions
+from placement.allocations.candidates import Candidates, Search, SearchOptions, queries_of
 from placement.engine.domain import groups
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import first_obstacle
@@ -24,8 +23,8 @@ from placement.engine.domain.groups import CandidateQuery
 from placement.engine.domain.mappings import Mappings, settled
 from placement.engine.search.answer import Draw, Element
 from placement.engine.search.ranking import ScoreCache
-from placement.providers.forest_keeper import View
 from placement.providers.statements.names import Names
+from placement.providers.view import View
 
 # How many candidates are looked at beyond the needed ones; clients that lost spread over equal ones.
 _AHEAD = 16

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from placement.engine.domain import deadline
-from placement.engine.domain.deadline import Full, WaitingRoom
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap
 from placement.engine.search import simulation as forest_world
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.ranking import ScoreCache
-from placement.providers.forest_keeper import View
 from placement.providers.statements import names, providers
+from placement.providers.view import View
 from placement.storage.database import Database
 
 # The most new providers in a copy: a multiple of the fleet, but at least and at most these numbers.
@@ -80,7 +80,7 @@ def ended(error: SearchEnded) -> Unavailable:
     """Return the error for a world that was not made in time."""
     if error.abandoned:
         return SearchTimeout("world: The caller went away before the hosts were imagined.")
-    if deadline.is_over():
+    if request_scope.is_over():
         return RequestTimeout("imagining the hosts")
     return SearchTimeout(
         "world: The time was up ([placement] search_timeout) before the hosts were imagined."

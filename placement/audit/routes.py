@@ -13,27 +13,31 @@ from flask import Blueprint, Response, request
 
 from placement.audit.service import AuditPage, Events
 from placement.audit.service import News as ServiceNews
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.audit import Change as AuditChange
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.engine.domain.groups import parse_positive
-from placement.http.bodies import (
+from placement.http.context import current, use_cases
+from placement.http.fields import Choice, Given, Integer, Object, Sequence, String, Uuid
+from placement.http.gate import route
+from placement.http.microversions import NEWEST
+from placement.http.operations import (
     LARGEST_LONG_ID,
     LIMIT,
     ROW_ID,
+    ByMediaType,
+    Content,
+    Operation,
+    Parameter,
     Parameters,
+    names_of,
     page_size,
     page_start,
     parameters,
     refuse_unknown,
     single,
 )
-from placement.http.context import current, use_cases
-from placement.http.described import ByMediaType, Content, Operation, Parameter, names_of
-from placement.http.fields import Choice, Given, Integer, Object, Sequence, String, Uuid
-from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.responses import HttpError, admits_json, json_response
 from placement.http.schemas import OPTIONAL, AnswerSchema, texts
 
@@ -302,10 +306,10 @@ def _stream(followed: Events, since: str | None, seconds: float) -> Response:
 
 def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[bytes]:
     """Yield changes for `seconds`; then the reader returns with the last id, or learns why it may not."""
-    end = min(time.monotonic() + seconds, deadline.at())
+    end = min(time.monotonic() + seconds, request_scope.at())
     yield b"retry: 1000\n\n"
     yield from stream_pieces(news)
-    while (left := end - time.monotonic()) > 0 and not deadline.caller_is_gone():
+    while (left := end - time.monotonic()) > 0 and not request_scope.caller_is_gone():
         try:
             news = followed.since(news.token, min(_SIGN_OF_LIFE_SECONDS, left))
         except PlacementError:
@@ -315,7 +319,7 @@ def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[byt
 
 def _most_waiting() -> int:
     """Return how many requests of this process may wait; a server with one thread lets none wait."""
-    if deadline.KEY in request.environ:
+    if request_scope.KEY in request.environ:
         return _MOST_WAITING
     return _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, Change, RecordHead, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, Gone, NotFound, Unavailable
 from placement.storage import tables
@@ -216,8 +216,8 @@ class Events:
         end = time.monotonic() + wait_seconds
         while True:
             news = self._look(token)
-            left = min(end, deadline.at()) - time.monotonic()
-            if news.changes or left <= 0 or deadline.caller_is_gone():
+            left = min(end, request_scope.at()) - time.monotonic()
+            if news.changes or left <= 0 or request_scope.caller_is_gone():
                 return news
             time.sleep(min(_LOOK_EVERY_SECONDS, left))
 
@@ -228,7 +228,7 @@ class Events:
     def _look(self, token: str | None) -> News:
         """Look at the database, one thread at a time, so that waiting requests take only one connection."""
         known = None if token is None else _read(token)
-        if not self._looking.acquire(timeout=deadline.remaining(_TURN_SECONDS)):
+        if not self._looking.acquire(timeout=request_scope.remaining(_TURN_SECONDS)):
             raise Unavailable("Others look for changes, and the database is slow; try again.")
         try:
             with self._database.snapshot() as connection:

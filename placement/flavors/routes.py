@@ -13,12 +13,11 @@ from placement.allocations.rendering import explanation_member
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import translation_document
 from placement.flavors.schemas import FlavorRequestSchema, FlavorSearchSchema
-from placement.http import bodies
-from placement.http.bodies import json_body
+from placement.http import operations
 from placement.http.context import use_cases
-from placement.http.described import Operation
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
+from placement.http.operations import Operation, json_body
 from placement.http.responses import json_response, streamed
 from placement.http.targets import cluster_of_body
 
@@ -65,4 +64,4 @@ def candidates() -> Response:
 
 def parse_flavor_query(query_string: str) -> CandidateQuery:
     """Return the query that a flavor is translated to."""
-    return candidate_query.parse(bodies.read(query_string), NEWEST)
+    return candidate_query.parse(operations.read(query_string), NEWEST)

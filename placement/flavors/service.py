@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate
 from placement.allocations.best_fit import BestFit
-from placement.allocations.candidates import Candidates, Search
+from placement.allocations.candidates import Candidates, Search, SearchOptions
 from placement.allocations.claims import Claims
-from placement.allocations.search_options import SearchOptions
 from placement.allocations.shortlists import ClaimQuery
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.engine.domain.groups import CandidateQuery

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Initiator, act_as
 from placement.http.context import (
     ANONYMOUS,
@@ -83,8 +83,8 @@ class RequestLog:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
         # Our own server says when the request arrived; with others it begins here.
-        arrival = environ.get(deadline.KEY) or time.monotonic()
-        deadline.until(deadline.of(arrival, self._request_seconds))
+        arrival = environ.get(request_scope.KEY) or time.monotonic()
+        request_scope.until(request_scope.of(arrival, self._request_seconds))
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)

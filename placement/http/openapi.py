@@ -15,7 +15,10 @@ from flask import Flask
 from marshmallow import fields
 from werkzeug.routing import Rule
 
-from placement.http.described import (
+from placement.http.fields import AnyOf
+from placement.http.gate import OWN_PATHS, PAGES
+from placement.http.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
+from placement.http.operations import (
     JSON,
     ByMediaType,
     Content,
@@ -29,9 +32,6 @@ from placement.http.described import (
     operation_of,
     shape_at,
 )
-from placement.http.fields import AnyOf
-from placement.http.gate import OWN_PATHS, PAGES
-from placement.http.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
 from placement.http.schemas import Document, ErrorSchema, VersionedSchema, in_version, json_schema, schema_for
 
 # Shapes of bodies as schemas of an OpenAPI document, each class once.

@@ -10,10 +10,18 @@ from flask import Blueprint, Response, current_app, request, send_file
 
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http import context, microversions
-from placement.http.bodies import parameters, refuse_unknown, single
-from placement.http.described import Content, Operation, Parameter, describes, names_of
 from placement.http.microversions import NEWEST, Microversion
 from placement.http.openapi import EXTENSION, Documents
+from placement.http.operations import (
+    Content,
+    Operation,
+    Parameter,
+    describes,
+    names_of,
+    parameters,
+    refuse_unknown,
+    single,
+)
 
 # The page that shows the document: what is in it, and the files of Swagger UI that it needs.
 

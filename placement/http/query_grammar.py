@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from placement.engine.domain.groups import Grammar, SplitRule
-from placement.http.bodies import POLICIES
-from placement.http.described import Parameter
 from placement.http.microversions import Feature, Microversion
+from placement.http.operations import POLICIES, Parameter
 
 NUMERIC_SUFFIX = "([1-9][0-9]*)"
 STRING_SUFFIX = "([a-zA-Z0-9_-]{1,64})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from placement.engine.domain.errors import BadRequest
-from placement.http.bodies import Parameters, every, parameters, peeked, read
+from placement.http.operations import Parameters, every, parameters, peeked, read
 
 Target = dict[str, str]
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.allocations.candidates import Candidates, Search
+from placement.allocations.candidates import Candidates, Search, SearchOptions
 from placement.allocations.group_rules import placed_together
-from placement.allocations.search_options import SearchOptions
 from placement.allocations.shortlists import ClaimQuery
 from placement.allocations.world import NOTHING_DIFFERENT, ImaginedForest, WorldRequest, imagined, imagining
 from placement.common.manifest import ManifestError
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import (
     BadRequest,
     PlacementError,
@@ -31,9 +30,9 @@ from placement.planning.pod_capacity import PodCapacity
 from placement.planning.pod_world import ImaginedCluster, imagined_cluster
 from placement.planning.room import KindRoom, QueryCapacity
 from placement.pods.cache import ClusterCache
-from placement.providers.forest_keeper import ForestKeeper
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import found
+from placement.providers.view import ForestKeeper
 from placement.storage.database import Database
 
 BY_CLUSTER, BY_AGGREGATE, BY_HOST = "cluster", "aggregate", "host"
@@ -92,13 +91,13 @@ class Planning:
     def _capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
         aggregate = self._cluster_aggregate(question.cluster)
         options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
-        budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
+        budget = Budget(request_scope.remaining(self._seconds), request_scope.caller_is_gone)
         seen = self._seen(question, aggregate, budget)
         nodes = self._nodes_seen(question, budget)
         rooms = {}
         for name, kind in question.kinds.items():
             # Even without time to count, pods would get sums, which take time, too.
-            if deadline.is_over():
+            if request_scope.is_over():
                 raise RequestTimeout("counting")
             try:
                 if kind.pod is not None:
@@ -204,7 +203,7 @@ class Planning:
     def _timeout(self, place: str, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
             return SearchTimeout("The caller went away, so counting was ended.")
-        if deadline.is_over():
+        if request_scope.is_over():
             return RequestTimeout("counting")
         return SearchTimeout(
             f"{place or 'query'}: counting took longer than {self._seconds:g} s ([placement] search_timeout) "
@@ -265,7 +264,7 @@ class Watch:
 
     def _count(self, question: Question) -> Mapping[str, KindRoom]:
         try:
-            with deadline.within(_MOST_SECONDS):
+            with request_scope.within(_MOST_SECONDS):
                 return self._planning.capacity(question, self._parse)
         except PlacementError as error:
             LOG.warning("%s is left out of /metrics: %s", ", ".join(question.kinds), error)

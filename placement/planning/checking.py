@@ -9,7 +9,7 @@ from placement.engine.search.answer import Draw
 from placement.engine.search.simulation import Draws, SimulatedForest
 from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
 from placement.planning.plan import Move, QueryWish, Resources
-from placement.providers.forest_keeper import View
+from placement.providers.view import View
 
 POSSIBLE, DONE, IMPOSSIBLE = "possible", "done", "impossible"
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.allocations.candidates import Candidates
-from placement.allocations.search_options import SearchOptions
+from placement.allocations.candidates import Candidates, SearchOptions
 from placement.common.manifest import ManifestError
 from placement.engine.domain import groups
 from placement.engine.domain.errors import BadRequest
@@ -25,12 +24,12 @@ from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import PodShape, ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.statements.pods import RESERVED
-from placement.providers.forest_keeper import View
 from placement.providers.statements.names import SHARING_TRAIT
+from placement.providers.view import View
 from placement.storage import tables
 from placement.storage.database import Database, Executor
 
@@ -408,7 +407,7 @@ def _fixed(pod: RecordedPod, metadata: Mapping[str, Any]) -> str:
         return "belongs to its node: it is of a DaemonSet"
     if _STATIC in (metadata.get("annotations") or {}):
         return "belongs to its node: it is a static pod"
-    if pod.reservation or keys.RESERVATION_AFFINITY in (metadata.get("annotations") or {}):
+    if pod.reservation or policies.RESERVATION_AFFINITY in (metadata.get("annotations") or {}):
         return "takes from a reservation"
     return ""
 
@@ -419,7 +418,7 @@ def _free(manifest: Mapping[str, Any]) -> dict[str, Any]:
     given = {
         name: text
         for name, text in (metadata.get("annotations") or {}).items()
-        if name != keys.RESOURCE_STATUS
+        if name != policies.RESOURCE_STATUS
     }
     spec = {name: part for name, part in (manifest.get("spec") or {}).items() if name != "nodeName"}
     return {**manifest, "metadata": {**metadata, "annotations": given}, "spec": spec}

@@ -366,7 +366,10 @@ class Goals:
         return [partial(self._ways, each) for each in going]
 
     def _ways(self, consumer: PlacedConsumer, spare: int) -> Iterator[int]:
-        """Yield each way to move a consumer (`EvictionPlanner.moves`); none if it may not be moved any more."""
+        """Yield each way to move a consumer (`EvictionPlanner.moves`);
+
+        none if it may not be moved any more.
+        """
         return iter(()) if self._maker.why_not(consumer) else self._maker.moves(consumer, spare)
 
     def _vacate(self, going: Sequence[PlacedConsumer], *, others: bool = True) -> _Vacated:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from placement.allocations.candidates import Candidates
-from placement.allocations.search_options import SearchOptions
+from placement.allocations.candidates import Candidates, SearchOptions
 from placement.allocations.world import host_uuids
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, SearchTimeout
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.search.budget import Budget, SearchEnded
@@ -40,10 +39,10 @@ from placement.planning.plan import (
     Resources,
 )
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.providers.forest_keeper import ForestKeeper, View
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import found
 from placement.providers.statements.names import SHARING_TRAIT
+from placement.providers.view import ForestKeeper, View
 from placement.storage.database import Database
 
 # Moves after which more of what is free can be used; the moves that regain most come first.
@@ -252,7 +251,9 @@ class Plans:
         With `hosts` (uuids), only consumers that hold something of these hosts are on the board.
         """
         seconds = self._seconds if seconds is None else seconds
-        budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
+        budget = Budget(
+            min(seconds, request_scope.remaining() - _TELLING_SECONDS), request_scope.caller_is_gone
+        )
         with self._database.read() as connection:
             for name in chosen or ():
                 found(connection, name)

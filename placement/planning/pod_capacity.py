@@ -33,8 +33,8 @@ from placement.pods.columns import VAST, NodeTable, binds, free_cpus, thinning
 from placement.pods.cycle import PodShape, Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
+from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo
-from placement.pods.numa_fit import Fit
 from placement.pods.placing import best_place, placed
 from placement.pods.ranking import RuledRanking
 from placement.pods.rules.between_pods import keep_off

@@ -16,7 +16,7 @@ from placement.engine.numa.host import HostTotals
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.host import HOST
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.tree import HostIdentity
 from placement.pods.node_info import NodeInfo, NodeTemplate
 from placement.pods.node_loading import NodeLoader
@@ -112,7 +112,7 @@ def _without_pods(database: Database, loader: NodeLoader, node: NodeInfo) -> Nod
 def _without_reported_pods(report: Mapping[str, Any]) -> dict[str, Any]:
     metadata = report["metadata"]
     annotations = {**(metadata.get("annotations") or {})}
-    annotations.pop(keys.POD_CPU_ALLOCS, None)
+    annotations.pop(policies.POD_CPU_ALLOCS, None)
     return {**report, "metadata": {**metadata, "annotations": annotations}}
 
 

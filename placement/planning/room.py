@@ -8,7 +8,7 @@ from functools import cached_property
 
 from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, together
 from placement.engine.search.query import ForestQuery
-from placement.providers.forest_keeper import View
+from placement.providers.view import View
 
 
 @dataclass(frozen=True, slots=True)

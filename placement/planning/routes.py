@@ -9,16 +9,15 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response
 
-from placement.allocations import candidate_query, extended_query
-from placement.allocations.extended_query import world_of
+from placement.allocations import candidate_query
+from placement.allocations.candidate_query import world_of
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.routes import parse_flavor_query
-from placement.http.bodies import Parameters, parameters, read, single, validated
 from placement.http.context import use_cases
-from placement.http.described import Operation, Parameter
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
+from placement.http.operations import Operation, Parameter, Parameters, parameters, read, single, validated
 from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
 from placement.http.responses import json_response
 from placement.http.schemas import load
@@ -121,7 +120,7 @@ def _kind(given: Mapping[str, Any]) -> RequestKind:
     if "flavor" in given:
         return RequestKind(flavor=given)
     try:
-        return RequestKind(query=extended_query.parse_query(given["query"]))
+        return RequestKind(query=candidate_query.parse_query(given["query"]))
     except BadRequest as error:
         raise BadRequest(f"query.{error}") from None
 

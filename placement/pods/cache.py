@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from placement.engine.domain import scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts, NodeLoader, facts_of
@@ -21,8 +21,7 @@ from placement.pods.snapshot import NodeColumns
 from placement.providers.statements.clusters import find, unknown
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
-from placement.storage.feed import FeedBatch
-from placement.storage.follower import Follower
+from placement.storage.feed import FeedBatch, Follower
 
 # The clusters asked for last are kept, as many as have at most this number of nodes together.
 _MOST_NODES = 50_000
@@ -171,7 +170,7 @@ class ClusterCache(Follower):
 
         It is read over the connection of the feed, so a caller within a transaction needs no second one.
         """
-        if not scope.admits(cluster):
+        if not request_scope.admits(cluster):
             raise unknown(cluster)
         with self.caught_up():
             id_ = self._ids.get(cluster)

@@ -25,19 +25,18 @@ from placement.pods.node_importing import (
 )
 from placement.pods.node_info import NodeInfo, NodeTemplate
 from placement.pods.node_loading import NodeLoader, facts_of
-from placement.pods.node_views import NodeView, view_of
-from placement.pods.node_writer import NodeChanged, NodeWriter, PodAttributes
 from placement.pods.reservation_ends import records_after, without_expired
 from placement.pods.statements import nodes as node_rows
+from placement.pods.views import NodeView, view_of
+from placement.pods.writer import NodeChanged, NodeWriter, PodAttributes
 from placement.providers.statements import clusters, contents, trees
 from placement.providers.statements import names as catalog
 from placement.providers.statements.clusters import NAME, Cluster, Node, found, unknown, unknown_node
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
 from placement.providers.trees import TreeChange
-from placement.storage.database import Database, Executor, Transaction
+from placement.storage.database import Database, Executor, Transaction, attempt, ensure, patiently
 from placement.storage.failures import TryAgain
-from placement.storage.transactions import attempt, ensure, patiently
 
 # Importing nodes and deleting them, with what their pods hold.
 

@@ -30,9 +30,8 @@ from placement.pods.koordinator.pod import PodRequest
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.selection import NodeSelection
-from placement.pods.node_filter import FilterResult, NodeFilter, lacking
+from placement.pods.node_filter import FilterResult, Fit, NodeFilter, lacking
 from placement.pods.node_info import NodeInfo
-from placement.pods.numa_fit import Fit
 from placement.pods.snapshot import NodeColumns, NodeMarks
 
 # How pods of one shape stand with the reservations of nodes, remembered until a node changes.

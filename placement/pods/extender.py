@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.demand import Refusal, RefusalClass
@@ -79,7 +79,7 @@ class VanishedPods:
                 return False
             left -= 1
             try:
-                with deadline.within(end - time.monotonic()):
+                with request_scope.within(end - time.monotonic()):
                     vanished, leaving = self._on(cluster, node)
             except PlacementError:
                 left = 0
@@ -160,7 +160,7 @@ class BindAttempt:
     def run(self) -> None:
         """Bind the pod, unless it is bound already. Raises PlacementError."""
         error = None
-        with deadline.within(min(_BINDS_WITHIN_SECONDS, deadline.remaining() * _PART_OF_REQUEST)):
+        with request_scope.within(min(_BINDS_WITHIN_SECONDS, request_scope.remaining() * _PART_OF_REQUEST)):
             pod = self._pod()
             if self._is_bound(pod):
                 return
@@ -205,7 +205,7 @@ class BindAttempt:
         binding = self._binding
         if not self._pods.is_held(self._cluster, claim):
             raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
-        if deadline.is_over():
+        if request_scope.is_over():
             raise PlacementError(_TOO_SLOW)
         self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node, claim.annotations)
 

@@ -10,10 +10,9 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.bodies import json_body
 from placement.http.context import use_cases
-from placement.http.described import Operation
 from placement.http.gate import route
+from placement.http.operations import Operation, json_body
 from placement.http.responses import json_response
 from placement.metrics.catalog import EXTENDER_CALLS
 from placement.pods.extender import Binding

@@ -21,13 +21,12 @@ from placement.pods.koordinator.gang import Gang, Membership, gang_of
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_writer import NodeChanged, NodeWriter
 from placement.pods.placing import PlacedPod
 from placement.pods.rows import consumer_of, waits
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import PodWriting
+from placement.pods.writer import NodeChanged, NodeWriter, PodWriting
 from placement.storage.database import Database, utcnow
 
 

@@ -35,9 +35,9 @@ from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostS
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.pods.koordinator.annotations import merged_numa_policy
 from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.host_policies import HostBindPolicy, HostPolicies, pod_bind_policy
 from placement.pods.koordinator.node import NodeImport
 from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.pods.koordinator.policies import HostBindPolicy, HostPolicies, pod_bind_policy
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import SchedulerSettings
 

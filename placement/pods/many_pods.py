@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from placement.allocations.outcomes import count_refused, count_won
+from placement.allocations.claims import count_refused, count_won
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.engine.numa.demand import Refusal
 from placement.pods.cache import ClusterCache, ClusterSnapshot
@@ -32,15 +32,6 @@ from placement.pods.gangs import (
 from placement.pods.koordinator.gang import Gang
 from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_writer import (
-    NodeChange,
-    NodeChanged,
-    NodePlace,
-    NodeRefused,
-    NodeWriter,
-    PodAttributes,
-    ProviderGone,
-)
 from placement.pods.placing import Unschedulable
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.rows import arrived
@@ -49,11 +40,22 @@ from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import PodPlacement, bearers_of, keeps_off, pod_values
+from placement.pods.writer import (
+    NodeChange,
+    NodeChanged,
+    NodePlace,
+    NodeRefused,
+    NodeWriter,
+    PodAttributes,
+    PodPlacement,
+    ProviderGone,
+    bearers_of,
+    keeps_off,
+    pod_values,
+)
 from placement.providers.statements import clusters, providers
-from placement.storage.database import Database, Transaction
+from placement.storage.database import Database, Transaction, patiently
 from placement.storage.failures import Faster
-from placement.storage.transactions import patiently
 
 # Pods that are reported where they are already and hold what they held: many of them in one transaction.
 #

@@ -24,8 +24,8 @@ from placement.pods.node_loading import (
     identity_of,
     stored_accounts,
 )
-from placement.pods.node_writer import NodePlace, NodeWriter, PodAttributes
 from placement.pods.statements import nodes as node_rows
+from placement.pods.writer import NodePlace, NodeWriter, PodAttributes
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
 from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove

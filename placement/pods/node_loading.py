@@ -16,8 +16,8 @@ from placement.engine.numa.host import HostTotals
 from placement.pods.accounts import CpuOwner, NodeAllocations, holders
 from placement.pods.host import HOST, Place, offers_of
 from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
-from placement.pods.koordinator.keys import KubeletPolicy
 from placement.pods.koordinator.node import import_node
+from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import RecordedPod, import_running_pod
 from placement.pods.koordinator.settings import SchedulerSettings, scheduler_settings
 from placement.pods.koordinator.tree import HostIdentity
@@ -27,7 +27,7 @@ from placement.pods.rows import consumer_of, labelled, lacks_labels, record_of, 
 from placement.pods.statements import nodes, pods
 from placement.providers.statements.clusters import Cluster
 from placement.storage.database import Executor
-from placement.storage.node_parts import HostRecord, NodeParts, NodeRow, PodRow
+from placement.storage.records import HostRecord, NodeParts, NodeRow, PodRow
 
 # What nodes as a whole have left, by their inventories and by the holders on them.
 

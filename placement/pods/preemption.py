@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from placement.common.pod_identity import canonical_uid
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import PodShape, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.pod import reading_of
+from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo
-from placement.pods.numa_fit import Fit
 from placement.pods.statements import pods
 from placement.storage.database import Database
 
@@ -170,7 +170,11 @@ class Preemption:
             return {}
         found: dict[str, Victims] = {}
         for looked_at, (node, proposal) in enumerate(proposed.items()):
-            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or deadline.caller_is_gone():
+            if (
+                (found and looked_at >= ENOUGH_NODES)
+                or request_scope.is_over()
+                or request_scope.caller_is_gone()
+            ):
                 break
             chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
             if chosen is not None:

@@ -19,8 +19,8 @@ from placement.pods.cycle import Estimates, PodShape, Ranked, ReservationMatch, 
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import PodRules, WeightedTerm
+from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo
-from placement.pods.numa_fit import Fit
 from placement.pods.rules.between_pods import (
     PlacedPods,
     affinity_scores,

@@ -16,11 +16,11 @@ from placement.pods.koordinator.annotations import ResourceStatus, quantities, s
 from placement.pods.koordinator.host_cpus import KubeletPod
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.reservation import AllocatePolicy
-from placement.pods.node_views import CpuView, NodeView
 from placement.pods.placing import PodPage, Preview
 from placement.pods.reservations import ReservationAnswer, ReservationPage
 from placement.pods.rows import PodAnswer
 from placement.pods.translation import PodQueries
+from placement.pods.views import CpuView, NodeView
 from placement.providers.schemas import inventory_body
 
 # Bodies about reservations.

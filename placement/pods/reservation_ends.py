@@ -16,12 +16,10 @@ from placement.pods.host import Place
 from placement.pods.koordinator.gang import Gang
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_writer import NodeWriter
-from placement.pods.writer import Ending, PodWriting, used_by
+from placement.pods.writer import Ending, NodeWriter, PodWriting, used_by
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
-from placement.storage.database import Database, utcnow
-from placement.storage.transactions import patiently
+from placement.storage.database import Database, patiently, utcnow
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 EXPIRED = "expired"

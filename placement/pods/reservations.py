@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.allocations.outcomes import count_repeated
+from placement.allocations.claims import count_repeated
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of, derived_uid
 from placement.engine.domain.errors import BadRequest, Conflict
@@ -25,8 +25,7 @@ from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import AVAILABLE, PodKey
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_pod
-from placement.storage.database import Database, utcnow
-from placement.storage.transactions import patiently
+from placement.storage.database import Database, patiently, utcnow
 
 
 @dataclass(frozen=True, slots=True)

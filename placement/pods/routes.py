@@ -10,22 +10,26 @@ from flask import Blueprint, Response
 from placement.common.documents import MOST_MANIFESTS
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http import context
-from placement.http.bodies import (
+from placement.http.context import use_cases
+from placement.http.gate import route
+from placement.http.microversions import NEWEST
+from placement.http.operations import (
+    EMPTY,
+    JSON_OR_YAML,
     LIMIT,
     ROW_ID,
+    Operation,
+    Parameter,
     Parameters,
     json_body_or,
     manifests,
+    names_of,
     page_size,
     page_start,
     parameters,
     refuse_unknown,
     single,
 )
-from placement.http.context import use_cases
-from placement.http.described import EMPTY, JSON_OR_YAML, Operation, Parameter, names_of
-from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.responses import empty_response, error_document, json_response, list_response, status_of
 from placement.pods.clusters import NodeDocuments
 from placement.pods.koordinator.lists import (

@@ -18,15 +18,15 @@ from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import Holding
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import ResourceSpec
 from placement.pods.koordinator.gang import Membership, gang_of
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
-from placement.pods.numa_fit import PodAllocation
+from placement.pods.node_filter import PodAllocation
 from placement.pods.statements.pods import RESERVED, StoredPod
-from placement.storage.node_parts import PodRow
+from placement.storage.records import PodRow
 
 # The answer about a pod: where it is, what it was given, what has to be written down.
 
@@ -72,7 +72,7 @@ def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[s
     status, completed = allocation.annotations(spec)
     return {
         key: json.dumps(document, separators=(",", ":"))
-        for key, document in ((keys.RESOURCE_STATUS, status), (keys.RESOURCE_SPEC, completed))
+        for key, document in ((policies.RESOURCE_STATUS, status), (policies.RESOURCE_SPEC, completed))
         if document
     }
 
@@ -83,7 +83,7 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
     text = json.dumps(allocated, separators=(",", ":"))
     return replace(
         answer,
-        annotations={**answer.annotations, keys.RESERVATION_ALLOCATED: text},
+        annotations={**answer.annotations, policies.RESERVATION_ALLOCATED: text},
         remarks=(f"takes from reservation {reservation.name}", *answer.remarks),
     )
 

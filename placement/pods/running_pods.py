@@ -12,12 +12,12 @@ from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpuset import format_cpu_list
+from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.host_pools import known_cpus
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.gang import Membership
-from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import (
     NO_HOLDING,
     Entitlement,
@@ -33,13 +33,12 @@ from placement.pods.manifests.affinity import may_keep_off
 from placement.pods.node_filter import loose_amounts
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts
-from placement.pods.node_writer import NodeChanged, PodAttributes
 from placement.pods.placing import as_of_now, same_pod
 from placement.pods.reservation_ends import ending
 from placement.pods.rows import PodAnswer, answer_of, arrived
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import PodKey, PodPlacement, PodWriting, pod_values
+from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodWriting, pod_values
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
@@ -188,7 +187,7 @@ def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedP
 def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
     """Return the consumer of the reservation that the pod says it takes from, if it is there for the pod."""
     metadata = Field("Pod", document.manifest, ManifestReport(), soft=True).member("metadata")
-    allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
+    allocated = metadata.member("annotations").member(policies.RESERVATION_ALLOCATED).json()
     uid = canonical_uid(allocated.member("uid").text() or "")
     for each in state.reservations:
         if each.uid == uid and each.keeps is not None and each.keeps.owned_by(document.manifest):
@@ -199,7 +198,7 @@ def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
 def _given(document: PodDocument) -> dict[str, str]:
     """Return the annotations about CPUs that the pod carries."""
     carried = document.manifest["metadata"].get("annotations") or {}
-    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
+    wanted = (policies.RESOURCE_STATUS, policies.RESOURCE_SPEC, policies.RESERVATION_ALLOCATED)
     return {key: carried[key] for key in wanted if carried.get(key)}
 
 

@@ -24,7 +24,6 @@ from placement.pods.explanation import explain_pod
 from placement.pods.gangs import GangWaits, Waiting, overdue, rows_of, standing_with, waiting_there
 from placement.pods.koordinator.pod import PodSpec, import_pod, reading_of
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_writer import NodeChanged, NodeRefused, NodeWriter, PodAttributes, ProviderGone
 from placement.pods.placing import (
     ActivePlacements,
     PlacedPod,
@@ -40,7 +39,17 @@ from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodInsert, StoredPod
-from placement.pods.writer import PodKey, PodPlacement, PodWriting, pod_values
+from placement.pods.writer import (
+    NodeChanged,
+    NodeRefused,
+    NodeWriter,
+    PodAttributes,
+    PodKey,
+    PodPlacement,
+    PodWriting,
+    ProviderGone,
+    pod_values,
+)
 from placement.providers.statements import clusters
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, Transaction, utcnow

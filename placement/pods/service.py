@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from placement.allocations.outcomes import attempted
+from placement.allocations.claims import attempted
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest, Conflict
@@ -20,7 +20,6 @@ from placement.pods.koordinator.records import RecordedPod
 from placement.pods.many_pods import ManyPods, PodOutcome
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import facts_of
-from placement.pods.node_writer import NodeWriter
 from placement.pods.placing import PodFilter, PodPage, Preview, next_page, placed, told
 from placement.pods.ranking import priorities
 from placement.pods.reservation_ends import ReservationEnds
@@ -29,10 +28,9 @@ from placement.pods.running_pods import Recording
 from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodHead, StoredPod
-from placement.pods.writer import PodKey, Precondition
+from placement.pods.writer import NodeWriter, PodKey, Precondition
 from placement.providers.statements.clusters import Cluster, found, unknown_pod
-from placement.storage.database import Database
-from placement.storage.transactions import patiently
+from placement.storage.database import Database, patiently
 
 ANY_POD = Precondition()
 

@@ -16,8 +16,8 @@ from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusi
 from placement.engine.numa.host import FACE_VALUE
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.host_policies import HostBindPolicy
 from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
+from placement.pods.koordinator.policies import HostBindPolicy
 from placement.pods.koordinator.settings import node_labels
 from placement.pods.koordinator.tree import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
 from placement.pods.manifests.affinity import PodRules

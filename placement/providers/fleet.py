@@ -10,9 +10,9 @@ from typing import NamedTuple
 from placement.engine.domain.errors import BadRequest
 from placement.engine.forest import totals
 from placement.engine.forest.totals import NOTHING, Shares
-from placement.providers.forest_keeper import ForestKeeper, View
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.providers import Named
+from placement.providers.view import ForestKeeper, View
 from placement.storage.database import Database
 
 _CPUS, _MEMORY = "PCPU", "MEMORY_MB"

@@ -13,8 +13,7 @@ from placement.providers.service import lock, missing
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Offer, Stored
 from placement.providers.statements.providers import LockedProvider
-from placement.storage.database import Database, Transaction
-from placement.storage.transactions import attempt
+from placement.storage.database import Database, Transaction, attempt
 
 LOG = logging.getLogger(__name__)
 

@@ -9,11 +9,20 @@ from flask import Blueprint, Response
 
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.http import context, fields
-from placement.http.bodies import last, parameters, refuse_unknown, validated
 from placement.http.context import use_cases
-from placement.http.described import EMPTY, ByVersion, Operation, Parameter, names_of
 from placement.http.gate import require_json, route
 from placement.http.microversions import Feature
+from placement.http.operations import (
+    EMPTY,
+    ByVersion,
+    Operation,
+    Parameter,
+    last,
+    names_of,
+    parameters,
+    refuse_unknown,
+    validated,
+)
 from placement.http.responses import empty_response, json_response, newest, path
 from placement.http.schemas import load
 from placement.providers.names import TraitFilter

@@ -11,8 +11,7 @@ from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.providers.statements import names
 from placement.providers.statements.names import KnownName
-from placement.storage.database import Database, Transaction
-from placement.storage.transactions import attempt
+from placement.storage.database import Database, Transaction, attempt
 
 
 class ResourceClasses:

@@ -13,12 +13,24 @@ from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
 from placement.http import context
-from placement.http.bodies import Parameters, every, last, parameters, refuse_unknown, refuse_value, validated
 from placement.http.context import use_cases
-from placement.http.described import EMPTY, ByVersion, Operation, Parameter, names_of
 from placement.http.fields import shown
 from placement.http.gate import route
 from placement.http.microversions import Feature
+from placement.http.operations import (
+    EMPTY,
+    ByVersion,
+    Operation,
+    Parameter,
+    Parameters,
+    every,
+    last,
+    names_of,
+    parameters,
+    refuse_unknown,
+    refuse_value,
+    validated,
+)
 from placement.http.query_grammar import grammar_of
 from placement.http.responses import empty_response, json_response, list_response, newest, now
 from placement.providers.schemas import (

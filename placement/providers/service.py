@@ -10,13 +10,11 @@ from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, Conflic
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.search.filters import providers_matching
-from placement.providers.forest_keeper import ForestKeeper
-from placement.providers.group_names import group_aggregates, resolve_group
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.providers import LockedProvider, Provider
-from placement.storage.database import Database, Transaction
-from placement.storage.transactions import attempt
+from placement.providers.view import ForestKeeper, group_aggregates, resolve_group
+from placement.storage.database import Database, Transaction, attempt
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
 _CREATE = "Object action create failed because: "

@@ -17,9 +17,8 @@ from placement.providers.statements.clusters import Cluster
 from placement.server import checks, schema
 from placement.server.checks import InvariantViolation
 from placement.server.online_migrations import MigrationOwner
-from placement.storage.database import Database, Executor, Transaction
-from placement.storage.node_parts import NodeRow
-from placement.storage.transactions import attempt
+from placement.storage.database import Database, Executor, Transaction, attempt
+from placement.storage.records import NodeRow
 
 # Whether what is stored of a node's pods is what follows from them.
 

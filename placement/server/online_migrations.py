@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from placement.engine.domain.audit import Action, TargetKind
 from placement.providers.statements import names
 from placement.storage import tables
-from placement.storage.database import Database, Executor, Transaction
-from placement.storage.transactions import attempt
+from placement.storage.database import Database, Executor, Transaction, attempt
 
 # Statements that bring old rows up to what the code relies on, a batch at a time.
 

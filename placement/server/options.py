@@ -9,7 +9,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from placement.engine.domain.audit import KEPT_DAYS
-from placement.engine.domain.claims import UNKNOWN_OWNER
+from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.http.worker.lanes import WorkerLimits
 
 DEFAULT = [

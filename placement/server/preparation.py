@@ -7,8 +7,8 @@ from pathlib import Path
 
 from placement.allocations.orders import order_of
 from placement.engine.domain.errors import PlacementError
-from placement.http import auth, policy
-from placement.http.keystone import Keystone
+from placement.http import auth, gate
+from placement.http.auth import Keystone
 from placement.http.responses import Misconfigured
 from placement.server import settings
 
@@ -27,7 +27,7 @@ def prepare() -> None:
             read.append(auth.prepare(Path(loaded.api.tokens_file) if loaded.api.tokens_file else None))
         if loaded.api.auth_strategy == "keystone":
             Keystone(loaded)
-        read.append(policy.prepare(loaded))
+        read.append(gate.prepare(loaded))
     except Misconfigured as error:
         raise PlacementError(str(error)) from None
     for publish in read:

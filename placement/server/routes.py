@@ -13,8 +13,8 @@ from placement.common import probes
 from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
 from placement.http import context
-from placement.http.described import EMPTY, Content, Operation, Parameter, describes
 from placement.http.microversions import NEWEST, OLDEST
+from placement.http.operations import EMPTY, Content, Operation, Parameter, describes
 from placement.http.responses import json_response, now
 from placement.metrics.sharing import exposition
 from placement.planning.capacity import Watch

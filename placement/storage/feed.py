@@ -10,6 +10,10 @@ horizon of another one counts as too old for anything but loading everything aga
 from __future__ import annotations
 
 import datetime
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,13 +21,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.engine.forest.providers import NumberColumn, ProviderRecord, ProviderStates, Snapshot
-from placement.storage import history, node_parts, provider_records, tables
+from placement.metrics.catalog import FEED_ROWS, LOOK_SECONDS, RELOADS
+from placement.storage import history, records, tables
 from placement.storage.backends.backend import Lookout
 from placement.storage.database import Database, Transaction
 from placement.storage.history import BEFORE_ALL, Horizon
-from placement.storage.node_parts import NodeParts
+from placement.storage.records import NodeParts
 
 # What writers report to all processes beside the stamps of providers: rows of the table `changes`.
 #
@@ -223,7 +229,7 @@ class Feed:
         """Return the present state of some providers, each of one moment; missing ones are left out."""
         with self.session(0):
             assert self._lookout is not None
-            return provider_records.read(self._lookout.records, ids)
+            return records.read_providers(self._lookout.records, ids)
 
     def node_parts(self, cluster_id: int, roots: Collection[int], horizon: int) -> NodeParts:
         """Return the parts of the nodes of a cluster that have these host providers, of one moment.
@@ -232,7 +238,7 @@ class Feed:
         """
         with self.session(horizon):
             assert self._lookout is not None
-            return node_parts.read(self._lookout.node_parts(cluster_id, roots))
+            return records.read_nodes(self._lookout.node_parts(cluster_id, roots))
 
     def states(
         self,
@@ -248,13 +254,13 @@ class Feed:
         than the horizon's.
         """
         with self.one_state(horizon) as connection:
-            return provider_records.read_states(connection, self._database.backend, ids, others, strangers)
+            return records.read_states(connection, self._database.backend, ids, others, strangers)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:
         """Yield all providers of one moment and the horizon to look from next. They stream: read inside."""
         with self._database.snapshot() as connection:
-            yield self.horizon(connection), provider_records.snapshot(connection)
+            yield self.horizon(connection), records.snapshot(connection)
 
 
 def _read_look(rows: Iterable[Any]) -> FeedBatch:
@@ -284,3 +290,113 @@ def _read_look(rows: Iterable[Any]) -> FeedBatch:
 
 def _witness(revision: int | None, place: int | None) -> str:
     return f"{revision}/{place}"
+
+
+# The following of the database: what a process remembers is brought up to date before each use.
+#
+# One statement asks what changed since the last look (storage.feed). A subclass defines what to begin with,
+# how to take over what changed, and how to forget everything; this module decides when each of these is due.
+
+
+# Longer than any look, shorter than callers wait; a first load may take longer.
+_PATIENCE_SECONDS = 20
+_ROUNDS = 5
+
+
+class Follower(ABC):
+    """A keeper of something in step with the database that looks before each use; it never guesses.
+
+    `horizon` is the stamp to look from, None as long as nothing is remembered.
+    """
+
+    def __init__(self, database: Database, remembered: str) -> None:
+        """Take the database; `remembered` names what is loaded, for callers that have to wait."""
+        self.database = database
+        self.feed = Feed(database)
+        self.horizon: Horizon | None = None
+        self._remembered = remembered
+        self._look_seconds = LOOK_SECONDS.labels(remembered)
+        self._rows, self._reloads = FEED_ROWS.labels(remembered), RELOADS.labels(remembered)
+        # Held while catching up, never while a caller works with the view that it took.
+        self._lock = threading.Lock()
+        self._caught_up_at = 0.0
+
+    @contextmanager
+    def caught_up(self) -> Iterator[None]:
+        """Hold the lock, with everything remembered that was committed before. Raises Unavailable."""
+        arrived = time.monotonic()
+        with self.alone():
+            # Another thread may have looked while this one waited: one look serves all that wait for it.
+            if self.horizon is None or self._caught_up_at <= arrived:
+                began = time.monotonic()
+                self._catch_up()
+                self._caught_up_at = began
+                self._look_seconds.observe(time.monotonic() - began)
+            yield
+
+    @property
+    def behind_seconds(self) -> float:
+        """Return how long ago the last complete look began; infinite before the first."""
+        return time.monotonic() - self._caught_up_at if self._caught_up_at else math.inf
+
+    @contextmanager
+    def alone(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
+        """Hold the lock, with what is remembered as it is. Raises Unavailable."""
+        if not self._lock.acquire(timeout=request_scope.remaining(patience_seconds)):
+            raise Unavailable(
+                f"The {self._remembered} are still being loaded, or the database is slow; try again."
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _catch_up(self) -> None:
+        for _ in range(_ROUNDS):
+            if self.horizon is None:
+                break
+            look = self.feed.look(self.horizon, self.clusters)
+            if look is None:
+                return
+            self._rows.inc(len(look.changed) + len(look.deleted))
+            if look.horizon < self.horizon:
+                # The database is an older one than we know: restored, or a replica that lagged behind.
+                self.forget()
+            elif self._take_over(look):
+                self.horizon = look.horizon
+                return
+        self.forget()
+        self._reloads.inc()
+        self.begin()
+
+    @property
+    def clusters(self) -> Sequence[int]:
+        """Return the ids of clusters with generations of rules that every look should report."""
+        return ()
+
+    def _take_over(self, look: FeedBatch) -> bool:
+        try:
+            return self.apply(look)
+        except BaseException:
+            # Changes taken over in part must not pass for all changes.
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Forget everything that is remembered."""
+        self.horizon = None
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Load what is always remembered, and set the horizon if that is anything. Raises Unavailable."""
+
+    @abstractmethod
+    def apply(self, look: FeedBatch) -> bool:
+        """Take over what changed; return False if another look or loading everything has to bring more.
+
+        Raises Unavailable.
+        """
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self.feed.close()

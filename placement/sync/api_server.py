@@ -21,7 +21,7 @@ import orjson
 import urllib3
 import yaml
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 
 GONE = 410
@@ -213,7 +213,7 @@ class ApiServer:
 
     def _timeout(self, silence: float) -> urllib3.Timeout:
         """Return how long the server may be silent: at most the time that the caller has left."""
-        left = deadline.remaining(silence)
+        left = request_scope.remaining(silence)
         if left <= 0:
             raise ApiServerError(f"{self.url} is not asked any more: time is up")
         return urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=left)

@@ -15,7 +15,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.events import Journal
@@ -87,7 +87,7 @@ class Leadership(threading.Thread):
             return
         self._leads_until = 0.0
         try:
-            with deadline.within(self._seconds * _TRUSTED_SHARE):
+            with request_scope.within(self._seconds * _TRUSTED_SHARE):
                 lease = self._found()
                 if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
                     self._replace(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
@@ -97,7 +97,7 @@ class Leadership(threading.Thread):
     def _look(self) -> None:
         asked_at = time.monotonic()
         try:
-            with deadline.within(self._seconds * _TRUSTED_SHARE):
+            with request_scope.within(self._seconds * _TRUSTED_SHARE):
                 held = self._hold()
         except (ApiServerError, LookupError, TypeError, AttributeError) as error:
             # If another process was faster, the next look shows it; none leads before our Lease has run out.

@@ -9,7 +9,7 @@ from flask import Blueprint, Response
 
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
-from placement.http import bodies
+from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
@@ -81,7 +81,7 @@ def _counted(question: Question) -> KindRoom:
 
 
 def _query(given: Mapping[str, str]) -> Question:
-    pairs = bodies.read(given.get("query", "").strip().lstrip("?"))
+    pairs = operations.read(given.get("query", "").strip().lstrip("?"))
     if given.get("cluster") and all(name != "cluster" for name, _ in pairs):
         pairs.append(("cluster", given["cluster"]))
     asked = routes.of_parameters([pair for pair in pairs if pair[0] != "by"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 from flask import Blueprint, Response, request
 
-from placement.engine.domain.claims import ConsumerClaim
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.inventories import ConsumerClaim
 from placement.engine.numa.cpuset import parse_cpu_list
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route

@@ -12,15 +12,15 @@ from markupsafe import Markup
 from placement.allocations.holdings import ConsumerSum
 from placement.allocations.schemas import allocations_body
 from placement.engine.domain.audit import AuditFilter
-from placement.engine.domain.claims import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
-from placement.pods.host_views import HostView
 from placement.pods.placing import PodFilter
 from placement.pods.rendering import page_body, pod_body
+from placement.pods.views import HostView
 from placement.web import units
 from placement.web.changes import history_of, rows_of, since_and_last
 from placement.web.host_drawing import HostDrawing, drawing_of

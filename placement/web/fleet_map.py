@@ -21,16 +21,8 @@ from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
-from placement.providers.fleet import (
-    COMMON_REQUEST,
-    FleetFigure,
-    FleetSnapshot,
-    HeatMap,
-    HostFigure,
-)
-from placement.providers.fleet import (
-    CapacityGroup as Group,
-)
+from placement.providers.fleet import COMMON_REQUEST, FleetFigure, FleetSnapshot, HeatMap, HostFigure
+from placement.providers.fleet import CapacityGroup as Group
 from placement.web import units
 from placement.web.capacity import common_room
 from placement.web.changes import refused_now, rows_of

@@ -13,8 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.pods.host_views import HostView, TreeMember
-from placement.pods.node_views import CpuView, NodeView
+from placement.pods.views import CpuView, HostView, NodeView, TreeMember
 from placement.web import units
 
 # The parts of the drawing of a host.

@@ -13,8 +13,8 @@ from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
-from placement.pods.host_views import HostView
 from placement.pods.rendering import node_body
+from placement.pods.views import HostView
 from placement.providers.schemas import inventory_body
 from placement.web import units
 from placement.web.host_drawing import Lacks, drawing_of, plain

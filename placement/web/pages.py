@@ -14,7 +14,7 @@ from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.flavors.nova import FlavorRefused
-from placement.http import bodies, context, responses
+from placement.http import context, operations, responses
 from placement.http.context import OPEN_PAGES
 from placement.http.gate import PAGES
 from placement.http.responses import HttpError, Relayed
@@ -30,9 +30,7 @@ from placement.web import (
     templating,
     units,
 )
-from placement.web import (
-    sign_in as signing,
-)
+from placement.web import sign_in as signing
 from placement.web.templating import CSV, JSON, add_templates, address, html, to
 
 # Pages that say what went wrong and what to do about it.
@@ -199,7 +197,7 @@ def _no_page(rest: str) -> Response:
 
 def _check_form() -> None:
     # As in the API, text that no database can hold is refused before a database is asked.
-    bodies.parameters()
+    operations.parameters()
     if request.method == "POST":
         # Cheap checks come before the form is parsed, as unknown callers send forms, too.
         request.max_content_length = MOST_FORM_BYTES

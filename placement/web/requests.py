@@ -10,21 +10,20 @@ from urllib.parse import urlencode
 import orjson
 from flask import Blueprint, Response, current_app
 
-from placement.allocations import candidate_query, extended_query
-from placement.allocations.candidates import Search
+from placement.allocations import candidate_query
+from placement.allocations.candidates import NO_OPTIONS, Search, SearchOptions
 from placement.allocations.rendering import explanation_body, score_members
-from placement.allocations.search_options import NO_OPTIONS, SearchOptions
 from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import FlavorRefused, translation_document
-from placement.http import bodies
+from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.microversions import NEWEST
-from placement.pods.host_views import NamedPlace
 from placement.pods.koordinator.lists import pod_manifest
 from placement.pods.rendering import preview_body, translation_body
+from placement.pods.views import NamedPlace
 from placement.web import units
 from placement.web.templating import address, asked, clusters, escaped, may, require, shown
 
@@ -189,7 +188,7 @@ def _limit(given: Mapping[str, str]) -> int:
 
 def _query(given: Mapping[str, str]) -> dict[str, Any]:
     """Search for a query string of candidates."""
-    pairs = bodies.read(given.get("query", "").strip().lstrip("?"))
+    pairs = operations.read(given.get("query", "").strip().lstrip("?"))
     named = {name for name, _ in pairs}
     for name, value in (
         ("cluster", given.get("cluster")),
@@ -198,9 +197,9 @@ def _query(given: Mapping[str, str]) -> dict[str, Any]:
     ):
         if value and name not in named:
             pairs.append((name, value))
-    require("allocation_candidates:list", bodies.single(pairs, "cluster"))
+    require("allocation_candidates:list", operations.single(pairs, "cluster"))
     pairs = [pair for pair in pairs if pair[0] != "explain"] + [("explain", "1")]
-    query, options = extended_query.parse(pairs)
+    query, options = candidate_query.parse_extended(pairs)
     return {"kind": "query", **_searched(use_cases().candidates.find(query, options), options)}
 
 
@@ -222,7 +221,7 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
 
 def parsed(text: str) -> CandidateQuery:
     """Return the query in the query string of a flavor. Raises BadRequest."""
-    return candidate_query.parse(bodies.read(text), NEWEST)
+    return candidate_query.parse(operations.read(text), NEWEST)
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:

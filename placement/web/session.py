@@ -24,7 +24,7 @@ from typing import Any
 from flask import Response, current_app, g, request
 from werkzeug.http import parse_cookie
 
-from placement.engine.domain.deadline import Full, WaitingRoom
+from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.http.gate import PAGES
 from placement.http.responses import HttpError, Misconfigured
 

@@ -20,7 +20,7 @@ from flask.templating import Environment
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 from markupsafe import Markup, escape
 
-from placement.engine.domain import scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden
 from placement.http import context
 from placement.http.context import use_cases
@@ -45,12 +45,12 @@ def require(rule: str, cluster: str | None = None) -> None:
 
     Raises Forbidden unless the caller passes it.
     """
-    scope.see(_authorize(rule, cluster))
+    request_scope.see(_authorize(rule, cluster))
 
 
-def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> scope.Clusters:
+def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> request_scope.Clusters:
     target = {} if cluster is None else {"cluster": cluster}
-    sees: scope.Clusters = current_app.extensions["placement_policy"].authorize(
+    sees: request_scope.Clusters = current_app.extensions["placement_policy"].authorize(
         f"placement:{rule}", target, own_only=own_only
     )
     return sees

@@ -12,7 +12,7 @@ from placement.pods.host import numa_capacity
 from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.qos import qos_with_default, raw_priority, raw_qos
+from placement.pods.koordinator.policies import qos_with_default, raw_priority, raw_qos
 from placement.pods.koordinator.records import read_pod_record
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.koordinator.tree import read_reservation

@@ -26,11 +26,11 @@ from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
 from placement.pods.host import Host, host_of
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import NumaTopologySpec, ResourceStatus
-from placement.pods.koordinator.host_policies import label_strategy
 from placement.pods.koordinator.node import NodeImport, import_node
 from placement.pods.koordinator.pod import PodRequest
+from placement.pods.koordinator.policies import label_strategy
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import Pod, read_pod
 
@@ -153,7 +153,7 @@ def pod(given: Json) -> Pod:
         containers = [{"resources": {"requests": given["requests"], "limits": given["requests"]}}]
     annotations = dict(given.get("annotations") or {})
     if given.get("scheduling_hint"):
-        annotations[keys.SCHEDULING_HINT] = json.dumps({"extensions": {"NodeNUMAResource": {}}})
+        annotations[policies.SCHEDULING_HINT] = json.dumps({"extensions": {"NodeNUMAResource": {}}})
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -226,8 +226,8 @@ def node(given: Json, profile: Profile) -> NodeImport:
         "metadata": {
             "name": "host",
             "annotations": {
-                keys.CPU_TOPOLOGY: json.dumps({"detail": detail}),
-                keys.CPU_MANAGER_POLICY: json.dumps(given.get("kubelet") or {}),
+                policies.CPU_TOPOLOGY: json.dumps({"detail": detail}),
+                policies.CPU_MANAGER_POLICY: json.dumps(given.get("kubelet") or {}),
             },
         },
         "zones": zones,

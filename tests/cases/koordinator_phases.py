@@ -12,7 +12,7 @@ from placement.engine.numa.demand import PodRefused, Refusal
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.engine.numa.reservations import ReservedPlacing
 from placement.pods.host import Host, demand_on
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import (
     ResourceSpec,
     ResourceStatus,
@@ -20,11 +20,9 @@ from placement.pods.koordinator.annotations import (
     merged_numa_policy,
     status_document,
 )
-from placement.pods.koordinator.host_policies import host_bind_policy, pod_bind_policy
-from placement.pods.koordinator.keys import KubeletPolicy
 from placement.pods.koordinator.pod import PodRequest, interpret_pod
-from placement.pods.node_filter import NodeFilter, rate_host
-from placement.pods.numa_fit import Fit, PodAllocation, allocate_on_host
+from placement.pods.koordinator.policies import KubeletPolicy, host_bind_policy, pod_bind_policy
+from placement.pods.node_filter import Fit, NodeFilter, PodAllocation, allocate_on_host, rate_host
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 
@@ -188,7 +186,7 @@ def _spec(document: Json | None) -> ResourceSpec:
 
 def spec_writeback(given: Json, profile: Profile) -> Outcome:
     """The completed resource-spec of a pod that was bound."""
-    host = host_bind_policy((given.get("labels") or {}).get(keys.CPU_BIND_POLICY, ""), KubeletPolicy())
+    host = host_bind_policy((given.get("labels") or {}).get(policies.CPU_BIND_POLICY, ""), KubeletPolicy())
     bind, strict = pod_bind_policy(host, given["required_bind"] or "", given["preferred_bind"] or "")
     return {"resource_spec": completed_spec(_spec(given["resource_spec"]), bind, strict)}
 

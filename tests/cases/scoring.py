@@ -20,9 +20,8 @@ from placement.engine.forest.arrays import lines
 from placement.engine.scoring.order import Order, parse_order, parse_strategy, score_with_parts
 from placement.engine.scoring.rule import ScoringRefused, parse_resources, parse_shape
 from placement.engine.scoring.strategies import RULES
-from placement.engine.search.hosts import HostSums
 from placement.engine.search.query import ForestOrder, GroupQuery, Slot
-from placement.engine.search.ranking import CandidateScores, ScoreTable, StrategyScores
+from placement.engine.search.ranking import CandidateScores, HostSums, ScoreTable, StrategyScores
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from placement.common.manifest import ManifestReport
 from placement.engine.numa.cpus import SharedPool
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import read_resource_status
-from placement.pods.koordinator.qos import KubernetesQos, QosClass, kubernetes_qos, raw_qos
+from placement.pods.koordinator.policies import KubernetesQos, QosClass, kubernetes_qos, raw_qos
 from placement.pods.manifests.pod import Pod
 
 _CPU_RESOURCES = ("cpu", "kubernetes.io/batch-cpu")
@@ -34,7 +34,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     resource-status. Source: koordinator.md, "Pools".
     """
     findings = ManifestReport()
-    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
+    status = read_resource_status(pod.manifest.annotation(policies.RESOURCE_STATUS).reported_to(findings))
     findings.raise_findings()
     if status.cpus:
         return format_cpu_list(status.cpus)

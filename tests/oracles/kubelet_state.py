@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from placement.common.manifest import Field, ManifestReport
 from placement.engine.numa.cpuset import CpuSet
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import read_resource_status
 from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.qos import raw_qos
+from placement.pods.koordinator.policies import raw_qos
 from placement.pods.manifests.pod import Pod
 
 
@@ -49,5 +49,5 @@ def _is_managed_elsewhere(pod: Pod) -> bool:
     qos = raw_qos(pod)
     if qos.uses_ls_pools or qos.is_best_effort:
         return True
-    status = pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(ManifestReport())
+    status = pod.manifest.annotation(policies.RESOURCE_STATUS).reported_to(ManifestReport())
     return bool(read_resource_status(status).cpus)

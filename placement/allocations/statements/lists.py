@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain.claims import AllocationFilter
+from placement.engine.domain.inventories import AllocationFilter
 from placement.storage import tables
 from placement.storage.database import Executor
 

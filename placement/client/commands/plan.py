@@ -14,8 +14,8 @@ from placement.client.commands.flavor import OPTIONS
 from placement.client.display import PROSE, Listing, Prose, argument, consumer_uuid, positive, read_json
 from placement.client.drawing import drawn, summary
 from placement.client.formats import Lines, ResourceAmounts
-from placement.engine.domain.claims import MOVE_HEADER
 from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.inventories import MOVE_HEADER
 
 if TYPE_CHECKING:
     from placement.client.client import Client

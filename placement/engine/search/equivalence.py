@@ -62,7 +62,7 @@ class SplitSlots:
         return any(self._tops.values())
 
     def features(self, forest: Forest, providers: Indices) -> Iterator[Amounts]:
-        """Yield four tables for each class that is split: what the providers can give, as in `SplitSupply`."""
+        """Yield four tables for each split class: what the providers can give, as in `SplitSupply`."""
         for class_id in self._classes:
             for column in forest.column(class_id).parts(providers.ravel()):
                 yield column.reshape(providers.shape)

@@ -28,7 +28,6 @@ from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
 from placement.engine.search.arrangement import alternative
 from placement.engine.search.filters import at_admitted_roots
-from placement.engine.search.hosts import anchors_of
 from placement.engine.search.query import (
     AllGroups,
     Carries,
@@ -48,6 +47,7 @@ from placement.engine.search.query import (
     TreeCondition,
     TreesPassed,
 )
+from placement.engine.search.ranking import anchors_of
 from placement.engine.search.shortages import Shortages, Vocabulary
 
 # The providers or trees closest to a condition that none met, and what they lack.

@@ -29,9 +29,7 @@ from placement.engine.search.query import (
     demands_of,
     slots_of,
 )
-from placement.engine.search.query import (
-    Condition as QueryCondition,
-)
+from placement.engine.search.query import Condition as QueryCondition
 
 # The conditions of a search in words: ids become names, conditions sentences.
 

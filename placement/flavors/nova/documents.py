@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any, NamedTuple, cast
 
 from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.flavors.nova.errors import Code, Problems, shown
 from placement.flavors.nova.extra_specs import FlavorGroup
 from placement.flavors.nova.flavor import Flavor, ImageProperties, Options

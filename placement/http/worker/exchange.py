@@ -27,9 +27,9 @@ from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
 from placement.common.probes import Probe
-from placement.engine.domain import deadline
-from placement.http import admission
-from placement.http.admission import KNOWN_AS, KnownCredentials
+from placement.engine.domain import request_scope
+from placement.http import gate
+from placement.http.gate import KNOWN_AS, KnownCredentials
 from placement.http.worker.lanes import RequestPool, WorkerLimits
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class RequestRefused(Exception):
 
 TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")
 TOO_MANY = HttpRefusal(503, "Too many requests are waiting; nothing was done.")
-TOO_MANY_OF_CALLER = HttpRefusal(429, admission.TOO_MANY)
+TOO_MANY_OF_CALLER = HttpRefusal(429, gate.TOO_MANY)
 NO_ROOM = HttpRefusal(503, "Too many requests are being received; nothing was done.")
 BODY_TOO_LONG = HttpRefusal(413, "The body is too long.")
 LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")
@@ -371,7 +371,7 @@ class RequestTask:
         self.counts_for: Hashable = ("address", address) if user is None else user
         self.is_counted = False
         self.arrival = time.monotonic()
-        self.deadline = deadline.of(self.arrival, limits.request_seconds)
+        self.deadline = request_scope.of(self.arrival, limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
@@ -428,7 +428,7 @@ class RequestTask:
             self.request, outgoing, connection.address, connection.server_address, self.request.cfg
         )
         environ["wsgi.multithread"] = True
-        environ[deadline.KEY] = self.arrival
+        environ[request_scope.KEY] = self.arrival
         environ[KNOWN_AS] = self._known_as
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire

@@ -14,7 +14,7 @@ from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
 from placement.engine.numa.host import Holding
-from placement.pods.koordinator.qos import QosClass
+from placement.pods.koordinator.policies import QosClass
 
 DEFAULT = "Default"
 CONSTRAINED_BURST = "ConstrainedBurst"

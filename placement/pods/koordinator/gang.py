@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 
 _STRICT, _NON_STRICT = "Strict", "NonStrict"
 _WAITING_TIME = datetime.timedelta(minutes=10)
@@ -57,14 +57,16 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
 
     Source: koordinator.md, "Gangs".
     """
-    name = manifest.annotation(keys.GANG_NAME).text()
-    group = manifest.label(keys.POD_GROUP).text() or manifest.label(keys.POD_GROUP_NAME).text()
-    least = manifest.annotation(keys.GANG_MIN_AVAILABLE)
+    name = manifest.annotation(policies.GANG_NAME).text()
+    group = manifest.label(policies.POD_GROUP).text() or manifest.label(policies.POD_GROUP_NAME).text()
+    least = manifest.annotation(policies.GANG_MIN_AVAILABLE)
     if least.value is None:
-        least = manifest.label(keys.POD_GROUP_MIN_AVAILABLE)
+        least = manifest.label(policies.POD_GROUP_MIN_AVAILABLE)
     if not name and least.value is None:
         if group:
-            manifest.label(keys.POD_GROUP).warn(f"{POD_GROUP} {group} is not known here; placed by itself")
+            manifest.label(policies.POD_GROUP).warn(
+                f"{POD_GROUP} {group} is not known here; placed by itself"
+            )
         return None
     if not name and not group:
         return None
@@ -72,15 +74,15 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
     if number is None:
         return None
     own = f"{namespace}/{name or group}"
-    total = manifest.annotation(keys.GANG_TOTAL_NUMBER)
+    total = manifest.annotation(policies.GANG_TOTAL_NUMBER)
     if total.value is not None and (_number(total) or number) < number:
         total.warn(f"is less than {number}, the least that are placed together; ignored")
     return Gang(
         own,
         number,
-        _is_strict(manifest.annotation(keys.GANG_MODE)),
-        _waiting_time(manifest.annotation(keys.GANG_WAITING_TIME)),
-        _together(manifest.annotation(keys.GANG_GROUPS)) | {own},
+        _is_strict(manifest.annotation(policies.GANG_MODE)),
+        _waiting_time(manifest.annotation(policies.GANG_WAITING_TIME)),
+        _together(manifest.annotation(policies.GANG_GROUPS)) | {own},
     )
 
 
@@ -133,14 +135,14 @@ def with_pod_groups(
 def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
     given = {
         key: text
-        for key in (keys.GANG_MODE, keys.GANG_GROUPS, keys.GANG_TOTAL_NUMBER)
+        for key in (policies.GANG_MODE, policies.GANG_GROUPS, policies.GANG_TOTAL_NUMBER)
         if (text := metadata.member("annotations").member(key).text())
     }
     least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
     if least is not None:
-        given[keys.GANG_MIN_AVAILABLE] = str(least)
+        given[policies.GANG_MIN_AVAILABLE] = str(least)
     if seconds is not None:
-        given[keys.GANG_WAITING_TIME] = f"{seconds}s"
+        given[policies.GANG_WAITING_TIME] = f"{seconds}s"
     return given
 
 
@@ -151,7 +153,7 @@ def _annotated(
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("labels"), Mapping):
         return pod
     labels, annotations = metadata["labels"], metadata.get("annotations") or {}
-    name = labels.get(keys.POD_GROUP) or labels.get(keys.POD_GROUP_NAME)
+    name = labels.get(policies.POD_GROUP) or labels.get(policies.POD_GROUP_NAME)
     namespace = metadata.get("namespace") or "default"
     if not isinstance(name, str) or not isinstance(namespace, str) or not isinstance(annotations, Mapping):
         return pod

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from placement.common.manifest import Field, Manifest, Profile
 from placement.engine.numa.cpus import CpuTopology, LogicalCpu, SharedPool, find_inconsistencies
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.pods.koordinator import keys
-from placement.pods.koordinator.keys import KubeletPolicy, Takeover, read_kubelet_policy, takeover_state
+from placement.pods.koordinator import policies
+from placement.pods.koordinator.policies import KubeletPolicy, Takeover, read_kubelet_policy, takeover_state
 
 _KEYS = {"cpu": "id", "core": "core", "numa": "node", "socket": "socket"}
 _SPELLED_FLAGS = {"true": True, "false": False}
@@ -188,13 +188,13 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
     and an exclusive SYSTEM list. Each of them fails soft, with a warning.
     Source: koordinator.md, "Unallocatable CPUs".
     """
-    topology = read_cpu_topology(nrt.annotation(keys.CPU_TOPOLOGY))
-    manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()
-    allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
+    topology = read_cpu_topology(nrt.annotation(policies.CPU_TOPOLOGY))
+    manager = nrt.annotation(policies.CPU_MANAGER_POLICY).softly().json()
+    allocs = nrt.annotation(policies.POD_CPU_ALLOCS).softly()
     pods, reported = read_pod_allocs(allocs.json(), topology, profile)
     kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
-    system = read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
-    reservation = _reported(nrt, node, keys.RESERVATION).member("reservedCPUs")
+    system = read_system_cpus(_reported(nrt, node, policies.SYSTEM_QOS_RESOURCE), topology)
+    reservation = _reported(nrt, node, policies.RESERVATION).member("reservedCPUs")
     withheld = read_known_cpus(reservation, topology) | system
     cpus = HostCpus(
         topology,
@@ -218,10 +218,10 @@ def _reported(nrt: Manifest, node: Manifest, key: str) -> Field:
 
 def _warn_of_gaps(cpus: HostCpus, nrt: Manifest, manager: Field, allocs: Field) -> None:
     if not cpus.topology.rows:
-        nrt.annotation(keys.CPU_TOPOLOGY).warn("no CPUs are reported; the host cannot take bound pods")
+        nrt.annotation(policies.CPU_TOPOLOGY).warn("no CPUs are reported; the host cannot take bound pods")
     if len({len(threads) for threads in cpus.topology.cores.values()}) > 1:
         threads = cpus.topology.threads_per_core
-        nrt.annotation(keys.CPU_TOPOLOGY).warn(
+        nrt.annotation(policies.CPU_TOPOLOGY).warn(
             f"cores differ in their threads; a whole core counts {threads}"
         )
     if cpus.takeover is Takeover.BLIND:

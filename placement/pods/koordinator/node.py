@@ -21,10 +21,9 @@ from placement.common.manifest import (
 from placement.engine.domain.inventories import TreeSpec
 from placement.engine.numa.cpus import MAX_NUMA_NODES, CpuTopology, SharedPool
 from placement.engine.numa.cpuset import CpuSet
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies as keys
 from placement.pods.koordinator.host_cpus import HostCpus, KubeletPod, read_host_cpus, read_shared_pools
-from placement.pods.koordinator.host_policies import HostPolicies, read_host_policies
-from placement.pods.koordinator.keys import KubeletPolicy, Takeover
+from placement.pods.koordinator.policies import HostPolicies, KubeletPolicy, Takeover, read_host_policies
 from placement.pods.koordinator.tree import (
     HostIdentity,
     NumaSupply,

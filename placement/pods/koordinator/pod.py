@@ -11,7 +11,7 @@ from typing import Any
 from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies as keys
 from placement.pods.koordinator.admission import admission_violations, warn_of_pod
 from placement.pods.koordinator.annotations import (
     CONSTRAINED_BURST,
@@ -24,7 +24,7 @@ from placement.pods.koordinator.annotations import (
     read_resource_status,
 )
 from placement.pods.koordinator.gang import Gang, read_gang
-from placement.pods.koordinator.qos import (
+from placement.pods.koordinator.policies import (
     KubernetesQos,
     QosClass,
     is_bound_eligible,
@@ -136,8 +136,8 @@ class PodRequest:
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """Return what a pod asks of any host; None if it requests nothing at all.
 
-    Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can take
-    the pod. Source: koordinator.md, "Bound pods".
+    Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can
+    take the pod. Source: koordinator.md, "Bound pods".
     """
     amounts = request_amounts(pod_requests(pod))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.manifests.selection import LabelSelector, read_label_selector
 
 # The owners of a reservation: one pod, the pods of a controller, or pods with certain labels.
@@ -258,7 +258,7 @@ def _terms(manifest: Manifest, spec: Field, begin: datetime.datetime) -> Reserva
         allocate_once=spec.member("allocateOnce").flag(default=True) is not False,
         policy=_policy(spec.member("allocatePolicy")),
         expires_at=_end(spec, begin),
-        order=_order(manifest.label(keys.RESERVATION_ORDER)),
+        order=_order(manifest.label(policies.RESERVATION_ORDER)),
         labels={key: label.text() or "" for key, label in labels.items()},
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )

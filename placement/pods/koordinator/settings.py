@@ -12,7 +12,7 @@ from placement.common.manifest import Field, ManifestReport, Profile, shown
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
-from placement.pods.koordinator.qos import QosClass
+from placement.pods.koordinator.policies import QosClass
 
 PROFILE = "profile"
 NODE_LABELS = "nodeLabels"

@@ -27,7 +27,7 @@ from placement.engine.numa.amounts import amplified
 from placement.engine.numa.cpus import MAX_ID, CoreId, CpuTopology
 from placement.engine.numa.cpuset import CpuSet
 from placement.engine.numa.demand import NumaPolicy, NumaStrategy
-from placement.pods.koordinator.host_policies import HostBindPolicy, HostPolicies
+from placement.pods.koordinator.policies import HostBindPolicy, HostPolicies
 
 # What the providers of a host offer: the host less its reservation, its NUMA nodes (zones), its cores.
 

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.storage import node_parts, tables
+from placement.storage import records, tables
 from placement.storage.database import Executor, Transaction
-from placement.storage.node_parts import NodeParts, NodeRow
-from placement.storage.provider_records import revision_number
+from placement.storage.records import NodeParts, NodeRow, revision_number
 
 _nodes = tables.nodes
 _providers = tables.providers
@@ -93,23 +92,23 @@ def lock_with_use(
 
 def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
     """Return the nodes of a cluster by name."""
-    return node_parts.nodes_by_name(connection.execute(node_parts.NODES, {"cluster": cluster_id}))
+    return records.nodes_by_name(connection.execute(records.NODES, {"cluster": cluster_id}))
 
 
 def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
     """Return the rows of all nodes of a cluster; the connection should see one state of the database."""
-    queries = (node_parts.NODES, node_parts.PODS, node_parts.HOST_RECORDS, node_parts.OTHER_USES)
-    return node_parts.read([connection.execute(query, {"cluster": cluster_id}) for query in queries])
+    queries = (records.NODES, records.PODS, records.HOST_RECORDS, records.OTHER_USES)
+    return records.read_nodes([connection.execute(query, {"cluster": cluster_id}) for query in queries])
 
 
 _ROOTS: Any = sa.bindparam("roots", expanding=True, type_=sa.Integer)
-_PARTS = node_parts.together(lambda column: column.in_(_ROOTS), sa.bindparam("cluster", type_=sa.Integer))
+_PARTS = records.together(lambda column: column.in_(_ROOTS), sa.bindparam("cluster", type_=sa.Integer))
 
 
 def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
     """Return the rows of the nodes of a cluster that have these host providers, by one statement."""
     found = connection.execute(_PARTS.statement, {"cluster": cluster_id, "roots": sorted(roots)})
-    return node_parts.read(_PARTS.parted(found))
+    return records.read_nodes(_PARTS.parted(found))
 
 
 def manifests(

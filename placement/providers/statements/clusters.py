@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.engine.domain import scope
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import portions
 from placement.storage import tables
@@ -317,7 +317,7 @@ def found(connection: Executor, name: str) -> Cluster:
 def find(connection: Executor, name: str) -> Cluster | None:
     """Return the cluster of this name, None if there is none that may be seen."""
     # Names that no cluster can have are not looked up; a database would fail on some of them.
-    return find_cluster(connection, name) if NAME.fullmatch(name) and scope.admits(name) else None
+    return find_cluster(connection, name) if NAME.fullmatch(name) and request_scope.admits(name) else None
 
 
 def unknown(name: str) -> NotFound:

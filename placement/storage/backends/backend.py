@@ -54,10 +54,10 @@ class Lookout(Protocol):
         """
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of storage.provider_records for some ids. Raises as `rows` does."""
+        """Return the rows of storage.records for some ids. Raises as `rows` does."""
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """Return the rows of each part (storage.node_parts) of the nodes with these host providers.
+        """Return the rows of each part (storage.records) of the nodes with these host providers.
 
         All of them are of one moment. Raises as `rows` does.
         """

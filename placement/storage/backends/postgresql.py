@@ -13,9 +13,9 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import node_parts, provider_records
+from placement.storage import records
 from placement.storage import tables as _tables
 from placement.storage.backends import postgresql_claims, postgresql_driver
 from placement.storage.backends.backend import SingleWrite, Stamped, described_server
@@ -59,8 +59,8 @@ def _text(statement: sa.CompoundSelect[Any]) -> str:
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
-_RECORDS = _text(provider_records.statement(_is_given))
-_NODE_PARTS = node_parts.together(_is_given, sa.literal_column("$2", sa.Integer))
+_RECORDS = _text(records.statement(_is_given))
+_NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
 _NODES = _text(_NODE_PARTS.statement)
 HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
@@ -104,11 +104,11 @@ class ServerLookout:
             self._driver.patience = usual
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of some providers (storage.provider_records). Raises errors of the driver."""
+        """Return the rows of some providers (storage.records). Raises errors of the driver."""
         return self._asked(self._records, list(ids))
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """Return the rows of each part of nodes (storage.node_parts). Raises errors of the driver."""
+        """Return the rows of each part of nodes (storage.records). Raises errors of the driver."""
         return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
 
     def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
@@ -197,7 +197,7 @@ class PostgreSQL:
         """Return the beginning, with bounds of its own if the request is short or reading may be long."""
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
-        seconds = deadline.remaining(STATEMENT_SECONDS)
+        seconds = request_scope.remaining(STATEMENT_SECONDS)
         return f"{_BEGIN_SNAPSHOT}; {postgresql_driver.bounds(seconds, self._lock_seconds)}"
 
     def alone(self) -> AbstractContextManager[None]:
@@ -214,12 +214,12 @@ class PostgreSQL:
         if not self._is_hurried():
             return ""
         return postgresql_driver.bounds(
-            deadline.remaining(self._statement_seconds), deadline.remaining(self._lock_seconds)
+            request_scope.remaining(self._statement_seconds), request_scope.remaining(self._lock_seconds)
         )
 
     def _is_hurried(self) -> bool:
         """Return whether the deadline comes before the server would end a statement by itself."""
-        return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
+        return request_scope.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
 
     def take_time(self, connection: sa.Connection) -> None:
         """Lift the limits of the server, except for locks; the driver keeps its own."""

@@ -26,7 +26,7 @@ import psycopg2.extensions
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.storage.failures import (
     CHANGING,
     CONCURRENT,
@@ -100,7 +100,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     def allow(self) -> None:
         """Note until when the statement that begins now may run."""
         now = time.monotonic()
-        self.expires = min(now + self.patience, max(now, deadline.at()) + GRACE_SECONDS)
+        self.expires = min(now + self.patience, max(now, request_scope.at()) + GRACE_SECONDS)
 
     def close(self) -> None:
         """Close the connection."""
@@ -361,9 +361,9 @@ def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any],
 
     Less than two seconds for a host are too few for the driver. Raises an error of the driver.
     """
-    if deadline.is_over():
+    if request_scope.is_over():
         raise psycopg2.OperationalError("there is no time left to connect in")
-    seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
+    seconds = request_scope.remaining() / (str(options.get("host", "")).count(",") + 1)
     allowed = str(options.get("connect_timeout", 0))
     # For the driver 0 means no limit; it refuses by itself a value that is no number.
     if allowed.isdecimal() and seconds < (int(allowed) or math.inf):

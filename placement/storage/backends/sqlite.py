@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import history, node_parts, provider_records
+from placement.storage import history, records
 from placement.storage import tables as _tables
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.failures import (
@@ -133,8 +133,8 @@ _REPLACED = (
 )
 _counter = _tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
-_RECORDS = provider_records.statement(lambda column: column.in_(_IDS))
-_NODE_PARTS = node_parts.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
+_RECORDS = records.statement(lambda column: column.in_(_IDS))
+_NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
 _NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
 
@@ -156,11 +156,11 @@ class FileLookout:
         return rows
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of some providers (storage.provider_records). Raises errors of SQLAlchemy."""
+        """Return the rows of some providers (storage.records). Raises errors of SQLAlchemy."""
         return self._connection.execute(_RECORDS, {"ids": ids}).all()
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """Return the rows of each part of nodes (storage.node_parts). Raises errors of SQLAlchemy."""
+        """Return the rows of each part of nodes (storage.records). Raises errors of SQLAlchemy."""
         rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
         return _NODE_PARTS.parted(rows)
 
@@ -241,7 +241,7 @@ class SQLite:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one writer of this process in at a time. Raises TryAgain."""
-        if not self._turn.acquire(timeout=deadline.remaining(_BUSY_SECONDS)):
+        if not self._turn.acquire(timeout=request_scope.remaining(_BUSY_SECONDS)):
             raise LOCKED.raised()
         try:
             yield
@@ -250,7 +250,7 @@ class SQLite:
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, waiting for writers of other processes no longer than the request has."""
-        seconds = deadline.remaining(_BUSY_SECONDS)
+        seconds = request_scope.remaining(_BUSY_SECONDS)
         if connection.info.get(_PATIENCE, _BUSY_SECONDS) != seconds:
             connection.exec_driver_sql(f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}")
             connection.rollback()

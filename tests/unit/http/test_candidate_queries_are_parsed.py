@@ -5,8 +5,8 @@ import pytest
 from placement.allocations.candidate_query import parse, parse_text
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import UNSUFFIXED, RequestGroup
-from placement.http.bodies import read
 from placement.http.microversions import NEWEST, Microversion
+from placement.http.operations import read
 
 ONE, TWO = (f"{digit}" * 8 + "-0000-4000-8000-000000000000" for digit in "12")
 

@@ -3,40 +3,40 @@
 import pytest
 
 from placement.engine.domain.errors import BadRequest
-from placement.http import bodies
+from placement.http import operations
 
 KNOWN = ("name", "uuid", "limit")
 
 
 def test_parameters_keep_their_order_and_are_decoded():
-    assert bodies.read("b=2&a=x%20y+z&b=%C3%A4&&empty=&bare") == [
+    assert operations.read("b=2&a=x%20y+z&b=%C3%A4&&empty=&bare") == [
         ("b", "2"),
         ("a", "x y z"),
         ("b", "ä"),
         ("empty", ""),
         ("bare", ""),
     ]
-    assert bodies.read("a=b=c") == [("a", "b=c")]
-    assert bodies.read("") == []
+    assert operations.read("a=b=c") == [("a", "b=c")]
+    assert operations.read("") == []
 
 
 @pytest.mark.parametrize(("text", "why"), [("a=%FF", "is not UTF-8"), ("%00=1", "a NUL character")])
 def test_what_is_no_text_for_a_database_is_refused(text, why):
     with pytest.raises(BadRequest, match=why):
-        bodies.read(text)
+        operations.read(text)
 
 
 def test_unknown_parameters_are_named_in_order():
-    bodies.refuse_unknown([("name", "x"), ("uuid", "y")], KNOWN)
+    operations.refuse_unknown([("name", "x"), ("uuid", "y")], KNOWN)
     with pytest.raises(BadRequest) as refused:
-        bodies.refuse_unknown([("zoo", "1"), ("name", "x"), ("ape", "2"), ("zoo", "3")], KNOWN)
+        operations.refuse_unknown([("zoo", "1"), ("name", "x"), ("ape", "2"), ("zoo", "3")], KNOWN)
     assert "Additional properties are not allowed ('ape', 'zoo' were unexpected)" in str(refused.value)
     with pytest.raises(BadRequest, match=r"\('ape' was unexpected\)"):
-        bodies.refuse_unknown([("ape", "2")], KNOWN)
+        operations.refuse_unknown([("ape", "2")], KNOWN)
 
 
 def test_a_bad_value_is_shown_with_the_rule_it_breaks():
-    error = bodies.refuse_value([("limit", "7")], "limit", "x", "'x' is no number", "pattern")
+    error = operations.refuse_value([("limit", "7")], "limit", "x", "'x' is no number", "pattern")
     text = str(error)
     assert text.startswith("Invalid query string parameters: 'x' is no number  Failed validating 'pattern'")
     assert "['properties']['limit']" in text
@@ -44,7 +44,7 @@ def test_a_bad_value_is_shown_with_the_rule_it_breaks():
 
 
 def test_a_schema_knows_which_parameters_are_more_than_text():
-    schema = bodies.schema_of(["limit", "name"], ["name"])
+    schema = operations.schema_of(["limit", "name"], ["name"])
     assert schema["properties"]["name"] == {"type": "string"}
     assert schema["properties"]["limit"]["pattern"] == "^[1-9][0-9]*$"
     assert schema["required"] == ["name"]
@@ -53,15 +53,15 @@ def test_a_schema_knows_which_parameters_are_more_than_text():
 
 def test_the_last_value_counts_unless_there_may_be_one_only():
     found = [("a", "1"), ("b", "2"), ("a", "3")]
-    assert (bodies.last(found, "a"), bodies.last(found, "c")) == ("3", None)
-    assert (bodies.single(found, "b"), bodies.single(found, "c")) == ("2", None)
-    assert bodies.every(found, "a") == ["1", "3"]
+    assert (operations.last(found, "a"), operations.last(found, "c")) == ("3", None)
+    assert (operations.single(found, "b"), operations.single(found, "c")) == ("2", None)
+    assert operations.every(found, "a") == ["1", "3"]
     with pytest.raises(BadRequest, match="a: may be given only once") as refused:
-        bodies.single(found, "a")
+        operations.single(found, "a")
     assert refused.value.code == "placement.query.duplicate_key"
 
 
 def test_what_becomes_of_parameters_stays_with_who_read_them():
     """A query string is read once, but everybody gets a list of his own."""
-    bodies.read("a=1&b=2").clear()
-    assert bodies.read("a=1&b=2") == [("a", "1"), ("b", "2")]
+    operations.read("a=1&b=2").clear()
+    assert operations.read("a=1&b=2") == [("a", "1"), ("b", "2")]

@@ -11,7 +11,7 @@ from placement.engine.numa.host import Holding
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
 from placement.pods.statements.pods import StoredPod
-from placement.storage.node_parts import PodRow
+from placement.storage.records import PodRow
 
 UID = "7b1f2c9e-0000-4000-8000-000000000001"
 THEN = datetime.datetime(2024, 5, 6, 7, 8, 9)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound, Unavailable
 from placement.pods.cache import ClusterCache
 from placement.storage.database import Database
@@ -24,7 +24,7 @@ def postgresql() -> Iterator[Database]:
 
 
 def outcome(cluster_cache: ClusterCache, seconds: float) -> type[Exception] | None:
-    with deadline.within(seconds):
+    with request_scope.within(seconds):
         try:
             cluster_cache.view("edge")
         except (NotFound, Unavailable) as error:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.pods.cycle import Ranked
-from placement.pods.numa_fit import Fit
+from placement.pods.node_filter import Fit
 from placement.pods.placing import ActivePlacements
 
 

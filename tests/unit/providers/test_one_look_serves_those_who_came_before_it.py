@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from placement.providers.forest_keeper import ForestKeeper
+from placement.providers.view import ForestKeeper
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url

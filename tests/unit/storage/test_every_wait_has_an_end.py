@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.engine.domain import deadline
+from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import postgresql as backend
 from placement.storage.backends import sqlite
-from placement.storage.database import Database, Transaction
+from placement.storage.database import Database, Transaction, attempt
 from placement.storage.failures import OutcomeUnknown, Unreachable
 from placement.storage.feed import Feed
-from placement.storage.transactions import attempt
 from tests.server import database_url, free_port
 
 # Far more than is allowed below, far less than everything would take without a deadline.
@@ -84,13 +83,16 @@ def test_locks_and_attempts_end_with_the_request(postgresql: Database):
     begun = time.monotonic()
     with postgresql.write() as holder:
         change(holder)
-        with deadline.within(0.5), pytest.raises(Unavailable, match="Nothing was changed; try again later"):
+        with (
+            request_scope.within(0.5),
+            pytest.raises(Unavailable, match="Nothing was changed; try again later"),
+        ):
             attempt(postgresql, change)
     assert time.monotonic() - begun < _UPPER_SECONDS
 
 
 def test_waiting_for_a_connection_ends_with_the_request(postgresql: Database):
-    with postgresql.read(), postgresql.read(), deadline.within(0.2):
+    with postgresql.read(), postgresql.read(), request_scope.within(0.2):
         begun = time.monotonic()
         with pytest.raises(Unavailable, match="overloaded"), postgresql.read():
             pass
@@ -103,10 +105,10 @@ def test_connecting_ends_with_the_request():
         host = f"127.0.0.1:{silent.getsockname()[1]}"
         database = Database(f"postgresql://u@{host},{host}/d?connect_timeout={_ENDLESS_SECONDS}")
         begun = time.monotonic()
-        with deadline.within(4), pytest.raises(Unreachable), database.read():
+        with request_scope.within(4), pytest.raises(Unreachable), database.read():
             pass
         assert time.monotonic() - begun < _UPPER_SECONDS
-        with deadline.within(0), pytest.raises(Unreachable), database.read():
+        with request_scope.within(0), pytest.raises(Unreachable), database.read():
             pass
         database.dispose()
 
@@ -163,7 +165,7 @@ def test_the_only_writer_of_a_file_is_waited_for_no_longer_than_the_request(monk
     monkeypatch.setattr(sqlite, "_BUSY_SECONDS", _ENDLESS_SECONDS)
     with database_url("sqlite") as url:
         database = Database(url)
-        with database.write(), deadline.within(0.2):
+        with database.write(), request_scope.within(0.2):
             begun = time.monotonic()
             with pytest.raises(Unavailable, match="locked"):
                 attempt(database, lambda _: None)

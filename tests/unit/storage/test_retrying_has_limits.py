@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placement.engine.domain import deadline
-from placement.storage import transactions
-from placement.storage.transactions import RetryPolicy
+from placement.engine.domain import request_scope
+from placement.storage import database
+from placement.storage.database import RetryPolicy
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(transactions, "time", made)
+    monkeypatch.setattr(database, "time", made)
     return made
 
 
@@ -61,7 +61,7 @@ def test_some_failures_are_worth_less_patience(clock: Clock):
 def test_no_attempt_begins_when_the_request_is_over(clock: Clock):
     attempts = RetryPolicy(first_pause_seconds=1000.0).begin()
     assert attempts.may_go_on()
-    with deadline.within(1000.0):
+    with request_scope.within(1000.0):
         assert not attempts.may_go_on(), "the pause alone may take longer"
 
 

@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.engine.domain.errors import Unavailable
-from placement.storage import tables, transactions
+from placement.storage import database as transactions
+from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from tests.patience import PATIENCE_SECONDS

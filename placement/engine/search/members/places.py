@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from placement.engine.domain.member_rules import RuleKind
+from placement.engine.domain.groups import RuleKind
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows, Shares
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from placement.engine.domain.member_rules import RuleKind
+from placement.engine.domain.groups import RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.members.board import (

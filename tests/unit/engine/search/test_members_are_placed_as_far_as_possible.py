@@ -11,9 +11,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.engine.domain.groups import CandidateQuery, RequestGroup
+from placement.engine.domain.groups import CandidateQuery, MemberRule, Per, RequestGroup, RuleKind
 from placement.engine.domain.inventories import Inventory
-from placement.engine.domain.member_rules import MemberRule, Per, RuleKind
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget
 from placement.engine.search.members.board import MemberKind, PlacementState, room_below

@@ -5,11 +5,10 @@ import pytest
 from placement.common.manifest import ManifestError
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import HostLedger
-from placement.pods.host_pools import host_pools
-from placement.pods.koordinator.keys import KubeletPolicy
-from placement.pods.koordinator.qos import running_qos
+from placement.pods.accounts import host_pools
+from placement.pods.koordinator.policies import KubeletPolicy, running_qos
 from placement.pods.koordinator.records import read_pod_record
-from placement.pods.numa_fit import Fit, allocate_on_host, fit_host
+from placement.pods.node_filter import Fit, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
     KUBELET,

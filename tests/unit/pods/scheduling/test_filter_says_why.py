@@ -10,8 +10,7 @@ from placement.engine.numa.host import HostTotals
 from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order
 from placement.pods.explanation import remarks_on
-from placement.pods.node_filter import NodeFilter
-from placement.pods.numa_fit import Fit, allocate_on_host, fit_host
+from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.pods import (
     BIND,
     HINT,

@@ -8,8 +8,7 @@ from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import NodeFilter
-from placement.pods.numa_fit import Fit, allocate_on_host, fit_host
+from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.pods import (
     BIND,
     DESIGN,

@@ -11,10 +11,9 @@ from placement.pods.koordinator.annotations import (
     completed_spec,
     status_document,
 )
-from placement.pods.koordinator.keys import KubeletPolicy
-from placement.pods.koordinator.qos import QosClass
+from placement.pods.koordinator.policies import KubeletPolicy, QosClass
 from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
-from placement.pods.numa_fit import PodAllocation, allocate_on_host, fit_host
+from placement.pods.node_filter import PodAllocation, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
     BIND,

@@ -3,7 +3,7 @@
 import pytest
 
 from placement.common.manifest import Profile
-from placement.pods.koordinator.host_policies import translate_topology_policy
+from placement.pods.koordinator.policies import translate_topology_policy
 
 BIND = "node.koordinator.sh/cpu-bind-policy"
 STRATEGY = "node.koordinator.sh/numa-allocate-strategy"

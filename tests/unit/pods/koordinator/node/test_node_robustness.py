@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.koordinator import keys
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.node import import_node
 
 SCALARS = (
@@ -48,7 +48,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=12,
 )
-KEYS = [value for name, value in vars(keys).items() if name.isupper()]
+KEYS = [value for name, value in vars(policies).items() if name.isupper()]
 ANNOTATION = st.one_of(
     ANYTHING.map(json.dumps),
     st.fixed_dictionaries({"detail": st.lists(ANYTHING, max_size=3)}).map(json.dumps),
@@ -129,18 +129,18 @@ def mutations(value):
 @given(data=st.data())
 def test_a_good_manifest_with_one_bad_place_is_read_or_refused(data, a_node, an_nrt):
     annotations = {
-        keys.POD_CPU_ALLOCS: [
+        policies.POD_CPU_ALLOCS: [
             {"namespace": "n", "name": "p", "uid": "u", "cpuset": "0", "managedByKubelet": True}
         ],
-        keys.CPU_MANAGER_POLICY: {
+        policies.CPU_MANAGER_POLICY: {
             "policy": "static",
             "options": {"full-pcpus-only": "true"},
             "reservedCPUs": "1",
         },
-        keys.SYSTEM_QOS_RESOURCE: {"cpuset": "2", "cpusetExclusive": True},
-        keys.RESERVATION: {"reservedCPUs": "3", "resources": {"cpu": "1"}, "applyPolicy": "Default"},
-        keys.AMPLIFICATION_RATIO: {"cpu": 1.5},
-        keys.LS_SHARED_POOLS: [{"socket": 0, "node": 0, "cpuset": "0-3"}],
+        policies.SYSTEM_QOS_RESOURCE: {"cpuset": "2", "cpusetExclusive": True},
+        policies.RESERVATION: {"reservedCPUs": "3", "resources": {"cpu": "1"}, "applyPolicy": "Default"},
+        policies.AMPLIFICATION_RATIO: {"cpu": 1.5},
+        policies.LS_SHARED_POOLS: [{"socket": 0, "node": 0, "cpuset": "0-3"}],
     }
     node, nrt = a_node(annotations=annotations), an_nrt(annotations=annotations)
     if data.draw(st.booleans()):

@@ -8,12 +8,12 @@ import pytest
 from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import NumaPolicy
-from placement.pods.koordinator.host_policies import (
+from placement.pods.koordinator.policies import (
+    KubeletPolicy,
     host_bind_policy,
     pod_bind_policy,
     translate_topology_policy,
 )
-from placement.pods.koordinator.keys import KubeletPolicy
 from placement.pods.koordinator.tree import read_reservation
 from tests.oracles.agent_reservation import reserved_count
 from tests.oracles.topology_policies import reported_topology_policy

@@ -4,8 +4,8 @@ import pytest
 
 from placement.common.manifest import Profile
 from placement.pods.koordinator.admission import admission_violations
-from placement.pods.koordinator.keys import KubeletPolicy
-from placement.pods.koordinator.qos import (
+from placement.pods.koordinator.policies import (
+    KubeletPolicy,
     PriorityClass,
     QosClass,
     kubernetes_qos,

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.koordinator import keys
-from placement.pods.koordinator.keys import KubeletPolicy
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
+from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import import_running_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 
@@ -47,7 +47,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=12,
 )
-KEYS = [value for name, value in vars(keys).items() if name.isupper()]
+KEYS = [value for name, value in vars(policies).items() if name.isupper()]
 ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), ANYTHING.map(json.dumps) | ANYTHING, max_size=4)
 RESOURCES = st.dictionaries(WORDS, st.dictionaries(WORDS, SCALARS, max_size=3) | ANYTHING, max_size=3)
 CONTAINERS = st.lists(st.fixed_dictionaries({"resources": RESOURCES}) | ANYTHING, max_size=3) | ANYTHING

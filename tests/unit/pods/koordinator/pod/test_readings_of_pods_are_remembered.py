@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.koordinator import keys
 from placement.pods.koordinator import pod as pod_reading
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod, reading_of, what_is_read
 from placement.pods.koordinator.settings import SchedulerSettings
 from tests.unit.pods.koordinator.pod.test_pod_robustness import ANYTHING, PODS
@@ -37,17 +37,17 @@ POD: dict[str, Any] = {
         "namespace": "shop",
         "uid": "9f1b1c9e-1f7e-4f39-8a44-0b6f1ad0e0a1",
         "creationTimestamp": "2026-01-01T00:00:00Z",
-        "labels": {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod", "app": "web"},
+        "labels": {policies.QOS_CLASS: "LSR", policies.PRIORITY_CLASS: "koord-prod", "app": "web"},
         "annotations": {
-            keys.RESOURCE_SPEC: json.dumps({"preferredCPUBindPolicy": "FullPCPUs"}),
-            keys.NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted"}),
-            keys.EXCLUSIVITY_GROUP: "quiet",
-            keys.GANG_NAME: "crew",
-            keys.GANG_MIN_AVAILABLE: "2",
-            keys.GANG_TOTAL_NUMBER: "3",
-            keys.RESERVATION_AFFINITY: json.dumps({"reservationSelector": {"for": "web"}}),
-            keys.SCHEDULING_HINT: json.dumps({"extensions": {"NodeNUMAResource": {}}}),
-            keys.RESOURCE_STATUS: json.dumps({"cpuset": "0-3"}),
+            policies.RESOURCE_SPEC: json.dumps({"preferredCPUBindPolicy": "FullPCPUs"}),
+            policies.NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted"}),
+            policies.EXCLUSIVITY_GROUP: "quiet",
+            policies.GANG_NAME: "crew",
+            policies.GANG_MIN_AVAILABLE: "2",
+            policies.GANG_TOTAL_NUMBER: "3",
+            policies.RESERVATION_AFFINITY: json.dumps({"reservationSelector": {"for": "web"}}),
+            policies.SCHEDULING_HINT: json.dumps({"extensions": {"NodeNUMAResource": {}}}),
+            policies.RESOURCE_STATUS: json.dumps({"cpuset": "0-3"}),
         },
     },
     "spec": {

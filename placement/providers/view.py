@@ -2,28 +2,99 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from placement.engine.domain import deadline
-from placement.engine.domain.errors import Unavailable
+from placement.engine.domain import request_scope
+from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, PlacementError, Unavailable
+from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import portions
 from placement.engine.forest import forest as states
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import ProviderRecord, ProviderStates
 from placement.engine.forest.sharing import SharingMap
+from placement.engine.search.query import GroupQuery
 from placement.engine.search.ranking import ScoreCache
 from placement.engine.search.simulation import within
-from placement.providers import scoping
-from placement.providers.statements import names
+from placement.providers.statements import clusters, names
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database
-from placement.storage.feed import FeedBatch
-from placement.storage.follower import Follower
+from placement.storage.feed import FeedBatch, Follower
 from placement.storage.history import Horizon
+
+# The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
+#
+# The clusters are in `engine.domain.request_scope`. For all other callers each function returns what it is
+# given.
+
+
+def homes_of(database: Database) -> frozenset[int] | None:
+    """Return the ids of the aggregates with the trees that may be seen, None for all trees."""
+    names = request_scope.seen()
+    if names is None:
+        return None
+    if not names:
+        return frozenset()
+    with database.read() as connection:
+        return clusters.aggregates_of(connection, names)
+
+
+def require_everything() -> None:
+    """Raise Forbidden unless all there is may be seen: the use case knows no clusters."""
+    if not request_scope.admits(None):
+        raise Forbidden("This is told of all there is, and the token is bound to clusters.")
+
+
+def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the aggregates, id by uuid, that some provider of the forest is in.
+
+    To a bound caller an aggregate of another cluster is one that never had a member.
+    """
+    if request_scope.seen() is None:
+        return ids
+    return {uuid: id_ for uuid, id_ in ids.items() if len(forest.aggregates.rows_with((id_,), forest.count))}
+
+
+def group(name: str) -> str:
+    """Return the name under which a group of consumers is stored, at most 255 characters.
+
+    Groups of bound callers are by cluster and name. Both go in as a SHA-256, as a name may have 255
+    characters itself.
+    """
+    names = request_scope.seen()
+    if names is None:
+        return name
+    return f"of-clusters:{hashlib.sha256('/'.join([*sorted(names), name]).encode()).hexdigest()}"
+
+
+def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
+    """Return the consumers that may not be seen; `held` is what each holds, by provider uuid.
+
+    A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
+    shared pool of the cluster and on a host of another cluster is hidden.
+    """
+    if request_scope.seen() is None or not held:
+        return set()
+    row = cache(forest().row_of_uuid)
+    return {uuid for uuid, on in held.items() if not on or any(row(provider) < 0 for provider in on)}
+
+
+def refusal(consumer_uuid: str, reason: PlacementError) -> PlacementError:
+    """Return why a consumer may not claim; a bound caller gets one answer for all reasons, `taken`."""
+    if request_scope.seen() is None:
+        return reason
+    return taken(consumer_uuid)
+
+
+def taken(consumer_uuid: str) -> Conflict:
+    """Return the refusal of a consumer that holds something else, here or elsewhere."""
+    return Conflict(f"consumer_uuid: {consumer_uuid} already holds something else than the query asks for")
+
 
 # Beyond this many changed providers a fresh load of everything is cheaper than applying changes.
 _RELOAD_ABOVE = 20_000
@@ -74,7 +145,7 @@ class ForestKeeper(Follower):
 
         Raises Unavailable rather than guess.
         """
-        view, homes = self._now(), scoping.homes(self.database)
+        view, homes = self._now(), homes_of(self.database)
         return view if homes is None else self._part(view, homes)
 
     def _now(self) -> View:
@@ -105,7 +176,7 @@ class ForestKeeper(Follower):
         """
         if self.horizon is None:
             return None
-        with suppress(Unavailable), deadline.within(_SHORTLY_SECONDS):
+        with suppress(Unavailable), request_scope.within(_SHORTLY_SECONDS):
             return self._now()
         with self.alone(_SHORTLY_SECONDS):
             if self.horizon is None or self._names is None:
@@ -177,3 +248,68 @@ class ForestKeeper(Follower):
             classes.keys() >= each.class_ids and all(ids <= traits.keys() for ids, _ in each.traits)
             for each in many
         )
+
+
+# Request groups by ids: the names of classes, traits and aggregates looked up.
+
+
+# No aggregate has this id: it stands for aggregates that never had a member.
+_NO_AGGREGATE = -1
+# Amounts beyond this fit nowhere and need not be distinguished.
+_LARGEST_AMOUNT = 2**60
+
+
+def resolve_group(
+    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
+) -> GroupQuery:
+    """Return a request group by ids. Raises BadRequest naming what does not exist."""
+    for name in group.resources:
+        if name not in known.class_ids:
+            raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
+    return GroupQuery(
+        suffix=group.suffix,
+        resources=tuple(
+            (known.class_ids[name], min(amount, _LARGEST_AMOUNT)) for name, amount in group.resources.items()
+        ),
+        required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
+        forbidden=trait_set(known, group.forbidden, prefix),
+        member_of=aggregate_sets(aggregates, group.member_of),
+        forbidden_aggregates=frozenset(
+            aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
+        ),
+        in_tree=group.in_tree,
+        split=frozenset(known.class_ids[name] for name in group.split),
+        split_rule=group.split_rule,
+    )
+
+
+def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
+    """Return the ids of traits. Raises BadRequest naming the traits that do not exist."""
+    unknown = sorted(trait for trait in traits if trait not in known.trait_ids)
+    if unknown:
+        raise BadRequest(f"{prefix}No such trait(s): {', '.join(unknown)}.")
+    return frozenset(known.trait_ids[trait] for trait in traits)
+
+
+def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
+    """Return the ids of the aggregates of one group; an aggregate that never had a member has none."""
+    return aggregate_ids(database, aggregates_of(group))
+
+
+def aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
+    """Return the sets of aggregates that a group names."""
+    return (*group.member_of, group.forbidden_aggregates)
+
+
+def aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
+    """Return the ids of aggregates by uuid; an aggregate that never had a member has none."""
+    wanted = frozenset().union(*sets)
+    if not wanted:
+        return {}
+    with database.read() as connection:
+        return names.aggregate_ids(connection, wanted)
+
+
+def aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
+    """Return sets of uuids as sets of ids."""
+    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -1,0 +1,420 @@
+"""Trees of providers as they are stored, with all that is held there, to draw hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.allocations.statements import lists
+from placement.allocations.statements.lists import ListedHolding
+from placement.engine.domain import request_scope
+from placement.engine.numa.cpus import LogicalCpu, SharedPool
+from placement.engine.numa.cpuset import CpuSet
+from placement.pods.accounts import beyond_offers, host_pools, known_cpus, pod_cpus, report_differences
+from placement.pods.cache import ClusterCache
+from placement.pods.cycle import Kept, kept_on
+from placement.pods.host import foreign_cpus, ledger_of
+from placement.pods.koordinator.host_cpus import KubeletPod
+from placement.pods.koordinator.node import NodeImport
+from placement.pods.koordinator.policies import Takeover
+from placement.pods.koordinator.records import RecordedPod
+from placement.pods.koordinator.settings import scheduler_settings
+from placement.pods.node_info import NodeInfo
+from placement.pods.node_loading import ClusterFacts, NodeLoader
+from placement.pods.reservation_ends import records_after, without_expired
+from placement.pods.statements.pods import RESERVED
+from placement.providers import view
+from placement.providers.service import missing
+from placement.providers.statements import (
+    clusters,
+    contents,
+    trees,
+)
+from placement.providers.statements import (
+    lists as providers_lists,
+)
+from placement.providers.statements import (
+    providers as statements_providers,
+)
+from placement.providers.statements.clusters import HostedNode, unknown
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.providers import NamedPlace
+from placement.providers.statements.trees import TreeMember
+from placement.storage import tables
+from placement.storage.database import Database, Executor
+
+# The view of a node beside its providers: the owner of each CPU, pools, kubelet, quarantine.
+
+
+_BLIND = (
+    "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuView:
+    """One logical CPU and its owner.
+
+    `owner`: pod, kubelet (a pod that kubelet manages), reported (a pod that is known by report only), system,
+    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), reservation, or
+    free. Only kubelet-reserved, reservation and free ones are in the LS pool. `pods` are its holders, the
+    owner first; there are several if they were reported so.
+    """
+
+    cpu: LogicalCpu
+    owner: str
+    pods: tuple[RecordedPod, ...] = ()
+    kubelet_pod: KubeletPod | None = None
+    consumer: str | None = None
+    reservation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The CPUs, pods and pools of a node; `takeover_warning` is set if the policy of kubelet is not known.
+
+    `reported_pods` are known by report only; the node agent names `reported_ls_pools` and
+    `reported_be_pools`. Each pod comes with the CPUs of its list that the node has, and the CPUs on which its
+    containers run, None if not known. `remarks` say where a report differs from what is recorded or computed.
+    """
+
+    cpus: Sequence[CpuView]
+    pods: Sequence[tuple[RecordedPod, CpuSet, CpuSet | None]]
+    kubelet_pods: Sequence[tuple[str, KubeletPod]]
+    ls_pools: Sequence[SharedPool]
+    be_pools: Sequence[SharedPool]
+    reported_pods: Sequence[tuple[str, KubeletPod]]
+    reported_ls_pools: Sequence[SharedPool]
+    reported_be_pools: Sequence[SharedPool]
+    remarks: Sequence[str]
+    takeover: Takeover
+    takeover_warning: str | None
+    quarantined_by: Sequence[RecordedPod]
+    reservations: Sequence[Kept]
+
+
+def view_of(state: NodeInfo) -> NodeView:
+    """Return the view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
+    imported = state.template.imported
+    foreign = foreign_cpus(state.offers, state.others)
+    pools = host_pools(imported, ledger_of(imported, state.pods), foreign)
+    managed = {consumer for consumer, _ in state.kubelet_pods}
+    return NodeView(
+        cpus=tuple(_cpus(state, foreign)),
+        pods=[
+            (pod, known_cpus(imported, pod), pod_cpus(imported, state.pods, pod, lambda: pools))
+            for pod in state.pods
+        ],
+        kubelet_pods=state.kubelet_pods,
+        ls_pools=pools.ls,
+        be_pools=pools.be,
+        reported_pods=[entry for entry in state.reported_pods if entry[0] not in managed],
+        reported_ls_pools=imported.ls_pools,
+        reported_be_pools=imported.be_pools,
+        remarks=(
+            *report_differences(imported, state.pods, pools),
+            *beyond_offers(state.offers, state.holders, state.others),
+        ),
+        takeover=imported.takeover,
+        takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,
+        quarantined_by=[pod for pod in state.pods if pod.unreadable],
+        reservations=list(kept_on(state)),
+    )
+
+
+def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
+    imported, owners = state.template.imported, state.accounts.cpus
+    by_consumer = {pod.consumer: pod for pod in state.pods}
+    kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
+    reported = dict(state.reported_pods)
+    reserved = {each.consumer: each for each in state.reservations}
+    for cpu, row in imported.topology.by_cpu.items():
+        owner = owners.get(cpu)
+        holders = tuple(pod for pod in state.pods if cpu in pod.holding.cpus)
+        if owner is not None and owner.consumer in by_consumer and holders:
+            first = by_consumer[owner.consumer]
+            others = tuple(pod for pod in holders if pod is not first)
+            yield CpuView(row, "pod", (first, *others), consumer=owner.consumer)
+        elif cpu in kubelet:
+            consumer, pod = kubelet[cpu]
+            yield CpuView(row, "kubelet", (), pod, consumer)
+        elif owner is not None and owner.consumer in reported:
+            yield CpuView(row, "reported", (), reported[owner.consumer], owner.consumer)
+        elif owner is not None and owner.consumer in reserved and cpu not in imported.withheld:
+            name = reserved[owner.consumer].name
+            yield CpuView(row, "reservation", consumer=owner.consumer, reservation=name)
+        else:
+            yield CpuView(row, _nobody(imported, foreign, cpu))
+
+
+def _nobody(imported: NodeImport, foreign: CpuSet, cpu: int) -> str:
+    if cpu in imported.system:
+        return "system"
+    if cpu in imported.withheld:
+        return "reserved"
+    if cpu in imported.reserved:
+        return "kubelet-reserved"
+    return "others" if cpu in foreign else "free"
+
+
+# Nodes that refuse pods whatever is free there, and why.
+
+
+class ClosedNode(NamedTuple):
+    """A node that refuses some pods, or all, for another reason than room; `provider` is its host's uuid."""
+
+    cluster: str
+    node: str
+    provider: str
+    why: str
+
+
+class ClosedNodes:
+    """A search for closed nodes in clusters."""
+
+    def __init__(self, cluster_cache: ClusterCache) -> None:
+        self._cluster_cache = cluster_cache
+
+    def of(self, cluster: str) -> list[ClosedNode]:
+        """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
+        view = self._cluster_cache.view(cluster)
+        nodes = sorted(view.nodes.values(), key=lambda node: node.name)
+        return [
+            ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for why in _reasons(node)
+        ]
+
+
+def _reasons(node: NodeInfo) -> Iterator[str]:
+    if node.attributes.unschedulable:
+        yield "it is cordoned (spec.unschedulable)"
+    for taint in node.attributes.taints:
+        if taint.effect != "PreferNoSchedule":
+            yield f"the taint {taint} keeps pods off that do not tolerate it"
+    for pod in node.pods:
+        if pod.unreadable:
+            yield f"no pod is bound there while the resource-status of pod {pod.full_name} cannot be read"
+
+
+__all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]
+
+_MOST_KNOWN = 50
+Check = Callable[[str | None], None]
+"""A check that refuses a caller without access to hosts, or to hosts of a cluster if its name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A tree: its members in order of ids, their inventories by provider id, and what is held of them.
+
+    `asked_for` is the uuid by which the tree was found, that of any member. If the root is the host of a
+    node, `node` is that node, and `view` its CPUs and pods.
+    """
+
+    asked_for: str
+    root: TreeMember
+    members: Sequence[TreeMember]
+    records: Mapping[int, Mapping[int, Stored]]
+    held: Sequence[ListedHolding]
+    node: HostedNode | None
+    view: NodeView | None
+
+
+class HostViews:
+    """A reader of whole trees."""
+
+    def __init__(self, database: Database, loader: NodeLoader) -> None:
+        self._database = database
+        self._loader = loader
+        self._known: dict[int, NodeInfo] = {}
+
+    def show(self, uuid: str, check: Check) -> HostView:
+        """Return the tree of this provider, without what has expired there. Raises NotFound."""
+        with self._database.snapshot() as connection:
+            found = clusters.place_of(connection, uuid)
+            if found is None:
+                raise missing(uuid)
+            root_id, node = found
+            if not request_scope.admits(None if node is None else node.cluster):
+                # A bound caller must not learn from a refusal that the provider exists.
+                raise missing(uuid)
+            check(None if node is None else node.cluster)
+            members = trees.members(connection, root_id)
+            ids = [member.id for member in members]
+            records = contents.stored(connection, ids)
+            held = lists.on_tree(connection, root_id)
+            facts = None if node is None else _facts(node)
+            state = None if facts is None else self._state(connection, facts, root_id)
+        root = next((member for member in members if member.parent_id is None), None)
+        if root is None:
+            raise missing(uuid)
+        if state is None:
+            return HostView(uuid, root, members, records, held, node, None)
+        current = without_expired(state)
+        gone = state.reserving - current.reserving
+        return HostView(
+            uuid,
+            root,
+            members,
+            records_after(members, records, state, current),
+            [each for each in held if each.consumer_uuid not in gone],
+            node,
+            view_of(current),
+        )
+
+    def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
+        # Manifests are read again only if the node was imported again since.
+        found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[root_id] = found
+        return found
+
+    def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
+        """Return the uuids of the aggregates in which providers are, by provider id."""
+        with self._database.read() as connection:
+            return providers_lists.aggregates_of(connection, sorted(ids))
+
+    def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
+        """Return the providers of these uuids that exist, by uuid, with their names and hosts."""
+        if not uuids:
+            return {}
+        with self._database.read() as connection:
+            return statements_providers.named_places(connection, uuids)
+
+    def roots_of(self, uuids: Collection[str]) -> list[str]:
+        """Return the uuids of the roots of some providers, each once, in the order of the providers' ids."""
+        with self._database.read() as connection:
+            found = statements_providers.roots_of(connection, uuids)
+        return list(dict.fromkeys(found))
+
+
+def _facts(node: HostedNode) -> ClusterFacts:
+    return ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))
+
+
+# A search for hosts, other providers, consumers and pods by what callers remember of them.
+
+
+_providers, _consumers, _pods, _clusters = tables.providers, tables.consumers, tables.pods, tables.clusters
+
+
+class FoundProvider(NamedTuple):
+    """A provider with a name or a uuid that matches the text."""
+
+    uuid: str
+    name: str
+    is_root: bool
+    cluster: str | None
+
+
+class FoundConsumer(NamedTuple):
+    """A consumer with a uuid, project or user that matches the text."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+
+
+class FoundPod(NamedTuple):
+    """A pod with a name or a uid that matches the text; `node` is None if it has no place."""
+
+    cluster: str
+    namespace: str
+    name: str
+    node: str | None
+
+
+def providers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundProvider]:
+    """Return providers with the text in their name, or at the start of their uuid; roots first, by name."""
+    is_root = _providers.c.parent_provider_id.is_(None)
+    statement = (
+        sa.select(_providers.c.uuid, _providers.c.name, is_root, _clusters.c.name)
+        .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
+        .where(sa.or_(_contains(_providers.c.name, text), _begins(_providers.c.uuid, text)))
+        .order_by(is_root.desc(), _providers.c.name)
+        .limit(most)
+    )
+    if cluster is not None:
+        statement = statement.where(_clusters.c.name == cluster)
+    return [FoundProvider(row[0], row[1], bool(row[2]), row[3]) for row in connection.execute(statement)]
+
+
+def consumers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundConsumer]:
+    """Return consumers with the text at the start of their uuid, or in their project or user, by uuid."""
+    project, user = tables.projects.c.external_id, tables.users.c.external_id
+    statement = (
+        sa.select(_consumers.c.uuid, project, user, tables.consumer_types.c.name)
+        .select_from(_consumers)
+        .join(tables.projects, tables.projects.c.id == _consumers.c.project_id)
+        .join(tables.users, tables.users.c.id == _consumers.c.user_id)
+        .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _consumers.c.consumer_type_id)
+        .where(sa.or_(_begins(_consumers.c.uuid, text), _contains(project, text), _contains(user, text)))
+        .order_by(_consumers.c.uuid)
+        .limit(most)
+    )
+    if cluster is not None:
+        statement = statement.join(_clusters, _clusters.c.id == _consumers.c.cluster_id)
+        statement = statement.where(_clusters.c.name == cluster)
+    return [FoundConsumer(*row) for row in connection.execute(statement)]
+
+
+def pods(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundPod]:
+    """Return pods with the text in `namespace/name` or at the start of their uid, by cluster and name."""
+    full_name = _pods.c.namespace + "/" + _pods.c.name
+    statement = (
+        sa.select(_clusters.c.name, _pods.c.namespace, _pods.c.name, tables.nodes.c.name)
+        .select_from(_pods)
+        .join(_clusters, _clusters.c.id == _pods.c.cluster_id)
+        .outerjoin(tables.nodes, tables.nodes.c.id == _pods.c.node_id)
+        .where(_pods.c.namespace != RESERVED)
+        .where(sa.or_(_contains(full_name, text), _begins(_pods.c.uid, text)))
+        .order_by(_clusters.c.name, full_name)
+        .limit(most)
+    )
+    if cluster is not None:
+        statement = statement.where(_clusters.c.name == cluster)
+    return [FoundPod(*row) for row in connection.execute(statement)]
+
+
+def _contains(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
+    return sa.func.lower(column).contains(text.lower(), autoescape=True)
+
+
+def _begins(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
+    return column.startswith(text.lower(), autoescape=True)
+
+
+class Finder:
+    """A use case that looks in names, uuids, projects and users, whatever their case."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def providers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundProvider]:
+        """Return providers by a part of their names or the beginning of their uuids."""
+        _check(cluster)
+        with self._database.read() as connection:
+            return providers(connection, text, cluster, most)
+
+    def consumers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundConsumer]:
+        """Return consumers by the beginning of their uuids, or a part of their project or user."""
+        _check(cluster)
+        with self._database.read() as connection:
+            return consumers(connection, text, cluster, most)
+
+    def pods(self, text: str, cluster: str | None, most: int) -> Sequence[FoundPod]:
+        """Return pods by a part of `namespace/name` or the beginning of their uids."""
+        _check(cluster)
+        with self._database.read() as connection:
+            return pods(connection, text, cluster, most)
+
+
+def _check(cluster: str | None) -> None:
+    if cluster is None:
+        view.require_everything()
+    elif not request_scope.admits(cluster):
+        raise unknown(cluster)

@@ -1,0 +1,494 @@
+"""Providers as the forest takes them: some of them as they are now, or all of one moment."""
+
+from __future__ import annotations
+
+import datetime
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.engine.domain.identifiers import portions
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.providers import (
+    LARGEST_RATIO,
+    MILLION,
+    InventoryRow,
+    NumberColumn,
+    ProviderRecord,
+    ProviderRow,
+    ProviderStates,
+    Snapshot,
+)
+from placement.storage import tables
+from placement.storage.sql import CONTENT
+from placement.storage.types import IsSelected
+
+if TYPE_CHECKING:
+    from placement.storage.backends.backend import Backend
+
+
+_AT_ONCE = 2000
+_STREAM = 10_000
+_SEPARATOR = ","
+_NOTHING: frozenset[int] = frozenset()
+
+
+def read_providers(
+    rows_of: Callable[[Sequence[int]], Iterable[Any]], ids: Sequence[int]
+) -> list[ProviderRecord]:
+    """Return the present state of some providers, each consistent in itself; missing ones are left out.
+
+    `rows_of` returns the rows of the `statement` for some ids.
+    """
+    return [record for some in portions(ids, _AT_ONCE) for record in _assemble(rows_of(some))]
+
+
+def read_states(
+    connection: sa.Connection,
+    backend: Backend,
+    ids: Sequence[int],
+    others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+    strangers: Sequence[int] = (),
+) -> ProviderStates:
+    """Return the present state of very many providers, in a transaction that sees one state.
+
+    Missing ones are left out. The result has the uuids of `strangers`. `others` finds, from the columns of
+    providers, the ids of providers that changed in more than their use.
+    """
+    id_, uuid, generation, parent, root, revision, content = _provider_columns()
+    places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
+    owner, class_id, used = (
+        tables.inventories.c[name] for name in ("resource_provider_id", "resource_class_id", "used")
+    )
+    providers = backend.columns(connection, places.where(backend.among(id_, sorted(ids))))
+    altered = sorted(others(providers))
+    same = sorted(set(map(int, providers[0])).difference(altered))
+
+    named: Iterable[Any] = ()
+    if strangers:
+        named = connection.execute(sa.select(id_, uuid).where(backend.among(id_, sorted(strangers))))
+
+    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
+        if not altered:
+            return []
+        provider = table.c.resource_provider_id
+        each = _members(table, column).where(backend.among(provider, altered)).subquery()
+        carriers = sa.func.aggregate_strings(sa.cast(each.c.provider, sa.String), _SEPARATOR)
+        rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
+        return [
+            (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
+        ]
+
+    offers = sa.select(owner, *_inventory_columns()).where(backend.among(owner, altered))
+    usage = sa.select(owner, class_id, used).where(backend.among(owner, same))
+    return ProviderStates(
+        providers,
+        dict(iter(named)),
+        backend.columns(connection, usage),
+        altered,
+        backend.columns(connection, offers),
+        sets(tables.provider_traits, "trait_id"),
+        sets(tables.provider_aggregates, "aggregate_id"),
+    )
+
+
+def _members(table: sa.Table, column: str) -> sa.Select[Any]:
+    """Return a query for the members of each provider, as one text."""
+    members = sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR)
+    provider = table.c.resource_provider_id
+    return sa.select(provider.label("provider"), members.label("members")).group_by(provider)
+
+
+def snapshot(connection: sa.Connection) -> Snapshot:
+    """Return all providers, in a transaction that sees one state. They stream: read before that ends."""
+    stream = connection.execution_options(yield_per=_STREAM)
+    return Snapshot(
+        providers=(ProviderRow(*row) for row in stream.execute(sa.select(*_provider_columns()))),
+        inventories=_inventories(stream),
+        traits=_pairs(stream, tables.provider_traits, "trait_id"),
+        aggregates=_pairs(stream, tables.provider_aggregates, "aggregate_id"),
+    )
+
+
+def _inventories(connection: sa.Connection) -> Iterator[tuple[int, InventoryRow]]:
+    statement = sa.select(tables.inventories.c.resource_provider_id, *_inventory_columns())
+    for provider, *rest in connection.execute(statement):
+        yield provider, _inventory_row(*rest)
+
+
+def revision_number() -> sa.ColumnElement[int]:
+    """Return the stamp of a provider as a number."""
+    return sa.cast(sa.cast(tables.providers.c.revision, sa.Text), sa.BigInteger)
+
+
+def _provider_columns() -> tuple[sa.ColumnElement[Any], ...]:
+    column = tables.providers.c
+    return (
+        column.id,
+        column.uuid,
+        column.generation,
+        column.parent_provider_id,
+        sa.func.coalesce(column.root_provider_id, column.id),
+        revision_number(),
+        sa.cast(sa.cast(sa.literal_column(f"({CONTENT})"), sa.Text), sa.BigInteger),
+    )
+
+
+def _inventory_columns() -> tuple[sa.Column[Any], ...]:
+    column = tables.inventories.c
+    return (
+        column.resource_class_id,
+        column.total,
+        column.reserved,
+        column.min_unit,
+        column.max_unit,
+        column.step_size,
+        column.used,
+        column.allocation_ratio,
+    )
+
+
+def _inventory_row(
+    class_id: int,
+    total: int,
+    reserved: int,
+    min_unit: int,
+    max_unit: int,
+    step_size: int,
+    used: int,
+    allocation_ratio: float,
+) -> InventoryRow:
+    capacity, ratio = _capacity_and_ratio(total, reserved, allocation_ratio)
+    return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio)
+
+
+# Many hosts are alike.
+@lru_cache(maxsize=4096)
+def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
+    capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
+    return capacity, round(min(allocation_ratio, LARGEST_RATIO) * MILLION)
+
+
+def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:
+    for row in connection.execute(sa.select(table.c.resource_provider_id, table.c[column])):
+        yield row[0], row[1]
+
+
+def statement(
+    is_among: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]],
+) -> sa.CompoundSelect[Any]:
+    """Return one statement for everything about some providers, so that each record is of one moment.
+
+    `is_among` is the condition that an id is one of theirs.
+    """
+    none = sa.null()
+    inventory = tables.inventories.c
+    id_, uuid, generation, parent, root, revision, content = _provider_columns()
+    members = (
+        (2, tables.provider_traits, "trait_id"),
+        (3, tables.provider_aggregates, "aggregate_id"),
+    )
+    return sa.union_all(
+        sa.select(
+            sa.literal(0), id_, uuid, generation, parent, root, revision, content, none, none,
+            sa.cast(none, sa.Float),
+        ).where(is_among(tables.providers.c.id)),
+        sa.select(
+            sa.literal(1), inventory.resource_provider_id, none, *_inventory_columns()
+        ).where(is_among(inventory.resource_provider_id)),
+        *(
+            sa.select(
+                sa.literal(kind),
+                table.c.resource_provider_id,
+                sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR),
+                *([none] * 8),
+            )
+            .where(is_among(table.c.resource_provider_id))
+            .group_by(table.c.resource_provider_id)
+            for kind, table, column in members
+        ),
+    )  # fmt: skip
+
+
+def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
+    providers: list[ProviderRow] = []
+    inventories: dict[int, list[InventoryRow]] = defaultdict(list)
+    members: dict[tuple[int, int], frozenset[int]] = {}
+    for kind, provider, text, *numbers in rows:
+        if kind == 0:
+            providers.append(ProviderRow(provider, text, *numbers[:5]))
+        elif kind == 1:
+            inventories[provider].append(_inventory_row(*numbers))
+        else:
+            members[kind, provider] = _ids_in(text)
+    return [
+        ProviderRecord(
+            row,
+            tuple(inventories.get(row.id, ())),
+            members.get((2, row.id), _NOTHING),
+            members.get((3, row.id), _NOTHING),
+        )
+        for row in providers
+    ]
+
+
+# Many providers have the same traits.
+@lru_cache(maxsize=4096)
+def _ids_in(text: str) -> frozenset[int]:
+    return frozenset(map(int, text.split(_SEPARATOR)))
+
+
+# The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts.
+
+
+# Several queries as one statement: one round trip, and all of them see one state of the database.
+
+
+_COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
+    sa.Integer,
+    sa.String,
+    sa.Float,
+    sa.DateTime,
+    sa.JSON,
+)
+
+
+class UnionQuery:
+    """A union of queries that has a column for each that any of them needs."""
+
+    def __init__(self, *queries: sa.Select[Any]) -> None:
+        """Take the queries; they have columns of integers, texts, floats, times and JSON."""
+        kinds = [[_kind(column) for column in query.selected_columns] for query in queries]
+        widths = {kind: max(row.count(kind) for row in kinds) for kind in _COLUMN_TYPES}
+        first = {}
+        width = 1  # the first column is the number of the query
+        for kind, count in widths.items():
+            first[kind] = width
+            width += count
+        self._places = [_places(row, first) for row in kinds]
+        blanks = [sa.cast(sa.null(), _written(kind)) for kind, count in widths.items() for _ in range(count)]
+        self.statement = sa.union_all(
+            *(
+                query.with_only_columns(*_padded(number, query, places, blanks))
+                for number, (query, places) in enumerate(zip(queries, self._places, strict=True))
+            )
+        )
+
+    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
+        """Return the rows of each query, in no order, from the rows of the statement."""
+        found: list[list[list[Any]]] = [[] for _ in self._places]
+        for row in rows:
+            number = row[0]
+            found[number].append([row[place] for place in self._places[number]])
+        return found
+
+
+def _kind(column: Any) -> type[sa.types.TypeEngine[Any]]:
+    return next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind))
+
+
+def _written(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]]:
+    return sa.BigInteger if kind is sa.Integer else kind
+
+
+def _places(
+    kinds: Sequence[type[sa.types.TypeEngine[Any]]], first: Mapping[type[sa.types.TypeEngine[Any]], int]
+) -> list[int]:
+    """Return the column of the union for each column of a query: the next one of its type."""
+    following = dict(first)
+    places = []
+    for kind in kinds:
+        places.append(following[kind])
+        following[kind] += 1
+    return places
+
+
+def _padded(
+    number: int, query: sa.Select[Any], places: Sequence[int], blanks: Sequence[Any]
+) -> list[sa.ColumnElement[Any]]:
+    """Return the columns of a query as the union has them."""
+    columns = [sa.literal_column(str(number), sa.Integer), *blanks]
+    for place, column in zip(places, query.selected_columns, strict=True):
+        is_number = isinstance(column.type, sa.Integer)
+        columns[place] = sa.cast(column, sa.BigInteger) if is_number else column
+    return [column.label(f"c{place}") for place, column in enumerate(columns)]
+
+
+_nodes = tables.nodes
+_pods = tables.pods
+_providers = tables.providers
+_node_parts_inventories = tables.inventories
+_allocations = tables.allocations
+_consumers = tables.consumers
+_classes = tables.resource_classes
+
+
+class NodeRow(NamedTuple):
+    """A node without its manifests; `revision` is the stamp of its host provider."""
+
+    id: int
+    name: str
+    root_id: int
+    root_uuid: str
+    revision: int
+    imported_at: datetime.datetime
+
+
+class PodRow(NamedTuple):
+    """A pod on a node, with what it was given."""
+
+    root_id: int
+    id: int
+    namespace: str
+    name: str
+    uid: str
+    status: dict[str, Any]
+
+
+class HostRecord(NamedTuple):
+    """An inventory of a host provider: how much there is of it, and how much of that is used."""
+
+    root_id: int
+    class_name: str
+    capacity: int
+    used: int
+
+
+class OtherUse(NamedTuple):
+    """The amount that consumers other than pods of the cluster hold of one inventory in a node's tree."""
+
+    root_id: int
+    provider_name: str
+    class_name: str
+    amount: int
+
+
+class NodeParts(NamedTuple):
+    """The rows of some nodes but their manifests; pods are in the order in which they were recorded."""
+
+    nodes: list[NodeRow]
+    pods: list[PodRow]
+    records: list[HostRecord]
+    others: list[OtherUse]
+
+
+_SOME_NODES = (
+    sa.select(
+        _nodes.c.id,
+        _nodes.c.name,
+        _providers.c.id,
+        _providers.c.uuid,
+        revision_number(),
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+    )
+    .select_from(_nodes)
+    .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
+)
+_SOME_PODS = (
+    sa.select(
+        _nodes.c.resource_provider_id,
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _pods.c.uid,
+        _pods.c.status,
+    )
+    .select_from(_pods)
+    .join(_nodes, _nodes.c.id == _pods.c.node_id)
+)
+_record = _node_parts_inventories.c
+_SOME_HOST_RECORDS = (
+    sa.select(
+        _record.resource_provider_id,
+        _classes.c.name,
+        _record.total,
+        _record.reserved,
+        _record.allocation_ratio,
+        _record.used,
+    )
+    .select_from(_node_parts_inventories)
+    .join(_classes, _classes.c.id == _record.resource_class_id)
+    .join(_nodes, _nodes.c.resource_provider_id == _record.resource_provider_id)
+)
+_SOME_USES = (
+    sa.select(
+        _providers.c.root_provider_id,
+        _providers.c.name,
+        _classes.c.name,
+        sa.func.sum(_allocations.c.used),
+    )
+    .select_from(_allocations)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    # Only the providers that the import of nodes made.
+    .where(_providers.c.cluster_id.is_not(None))
+    .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
+)
+
+_cluster = sa.bindparam("cluster", type_=sa.Integer)
+NODES = _SOME_NODES.where(_nodes.c.cluster_id == _cluster)
+PODS = _SOME_PODS.where(_nodes.c.cluster_id == _cluster)
+HOST_RECORDS = _SOME_HOST_RECORDS.where(_nodes.c.cluster_id == _cluster)
+OTHER_USES = _SOME_USES.join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id).where(
+    _providers.c.cluster_id == _cluster, _consumers.c.cluster_id.is_distinct_from(_cluster)
+)
+"""The parts of all nodes of a cluster, in the order of NodeParts."""
+
+
+def together(
+    is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]], cluster: sa.ColumnElement[int]
+) -> UnionQuery:
+    """Return the queries for the parts of some nodes of a cluster, in the order of NodeParts.
+
+    `is_given` is the condition that an id is one of their host providers.
+    """
+    node, member = _nodes.alias(), _providers.alias()
+    nodes = sa.select(node.c.id).where(is_given(node.c.resource_provider_id))
+    members = sa.select(member.c.id).where(is_given(member.c.root_provider_id))
+    # Asked for each allocation of these trees: nearly all consumers are pods, and a plan that begins with the
+    # other consumers walks through all consumers to find them.
+    its_cluster = (
+        sa.select(_consumers.c.cluster_id)
+        .where(_consumers.c.uuid == _allocations.c.consumer_id)
+        .scalar_subquery()
+    )
+    return UnionQuery(
+        _SOME_NODES.where(is_given(_nodes.c.resource_provider_id)),
+        _SOME_PODS.where(IsSelected(_pods.c.node_id, nodes)),
+        _SOME_HOST_RECORDS.where(is_given(_record.resource_provider_id)),
+        _SOME_USES.where(
+            IsSelected(_allocations.c.resource_provider_id, members), its_cluster.is_distinct_from(cluster)
+        ),
+    )
+
+
+def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
+    """Return nodes sorted by name."""
+    return sorted((NodeRow(*row) for row in rows), key=lambda row: row.name)
+
+
+def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
+    """Return the parts of nodes from the rows of each."""
+    found_nodes, found_pods, records, others = rows
+    return NodeParts(
+        nodes_by_name(found_nodes),
+        sorted((PodRow(*row) for row in found_pods), key=lambda row: row.id),
+        [_host_record(*row) for row in records],
+        [OtherUse(row[0], row[1], row[2], int(row[3])) for row in others],
+    )
+
+
+def _host_record(
+    root_id: int, class_name: str, total: int, reserved: int, ratio: float, used: int
+) -> HostRecord:
+    return HostRecord(root_id, class_name, _capacity(total, reserved, ratio), used)
+
+
+# Many hosts are alike.
+@lru_cache(maxsize=4096)
+def _capacity(total: int, reserved: int, ratio: float) -> int:
+    return Inventory(total, reserved, allocation_ratio=ratio).capacity
