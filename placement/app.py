@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,24 +14,23 @@ from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.exceptions import NotFound as RoutingNotFound
 
-from placement.allocations import candidate_routes, routes
-from placement.allocations import routes as allocations
+from placement.allocations import candidate_routes
+from placement.allocations import routes as allocations_routes
 from placement.allocations.best_fit import NotAll
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer, explanation_body
 from placement.audit import routes as audit_routes
 from placement.common.probes import OPEN_PATHS, PATHS, answer
-from placement.engine.domain import request_scope
-from placement.engine.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
+from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
 from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
-from placement.http import auth, context, gate, microversions, openapi_routes, responses
+from placement.http import auth, context, gate, openapi_routes, responses
 from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
-from placement.http.context import objection, watch_of
-from placement.http.gate import OWN_PATHS, PAGES, Policy, guarded_by, note_rule
-from placement.http.middleware import REQUEST_ID, allowed_origins, surrounded
+from placement.http.context import objection
+from placement.http.gate import Policy, guarded_by
+from placement.http.middleware import Application, add_hooks, allowed_origins, surrounded
 from placement.http.openapi import EXTENSION, Documents
 from placement.http.responses import HttpError, Misconfigured, Relayed
 from placement.planning import routes as planning_routes
@@ -54,9 +53,6 @@ from placement.web import pages
 
 
 LOG = logging.getLogger(__name__)
-NEED_NO_TOKEN = OPEN_PATHS | openapi_routes.PATHS
-"""The paths that are answered without a token."""
-_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
@@ -68,10 +64,10 @@ _BLUEPRINTS = (
     providers_routes.inventories_blueprint,
     providers_routes.memberships_blueprint,
     name_routes.blueprint,
-    allocations.allocations_blueprint,
+    allocations_routes.allocations_blueprint,
     candidate_routes.allocation_candidates_blueprint,
-    routes.usages_blueprint,
-    routes.reshaper_blueprint,
+    allocations_routes.usages_blueprint,
+    allocations_routes.reshaper_blueprint,
     pods_routes.clusters_blueprint,
     pods_routes.pods_blueprint,
     pods_routes.reservations_blueprint,
@@ -81,7 +77,7 @@ _BLUEPRINTS = (
     planning_routes.plans_blueprint,
     candidate_routes.extended_candidates_blueprint,
     candidate_routes.claims_blueprint,
-    routes.listings_blueprint,
+    allocations_routes.listings_blueprint,
     audit_routes.blueprint,
 )
 
@@ -108,14 +104,6 @@ class ApiSettings:
     configuration: cfg.ConfigOpts | None = None
 
 
-class _Application(Flask):
-    """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as it is."""
-        return func
-
-
 def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
     """Return the watch of these kinds. Raises Misconfigured."""
     questions = []
@@ -133,7 +121,7 @@ def create_application(
     """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
     configuration = settings.configuration or _no_configuration()
     policy = Policy(configuration)
-    application = _Application("placement", static_folder=None)
+    application = Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
     application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
     application.extensions["placement_use_cases"] = use_cases
@@ -144,7 +132,7 @@ def create_application(
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
-    application.extensions[context.OPEN_PAGES] = frozenset()
+    application.extensions[context.OPEN_PATHS] = OPEN_PATHS | openapi_routes.PATHS
     add_pages(application)
     application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
@@ -156,11 +144,7 @@ def create_application(
         rule.methods = (rule.methods or set()) - none
     believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
-    # Few hooks, for every one of them costs every request.
-    application.before_request(partial(_begin, objects, gate.bound(settings.requests_per_caller)))
-    application.before_request(_check_head)
-    application.after_request(_finish)
-    application.teardown_request(_end)
+    add_hooks(application, objects, gate.bound(settings.requests_per_caller))
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(NotAll, _not_all)
@@ -191,66 +175,6 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
             raise BadTokens(NO_FILE)
         return auth.static_tokens(Tokens(settings.tokens_file))
     return auth.noauth2
-
-
-def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
-    """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
-    context.begin()
-    # Until the gate of a route decides.
-    request_scope.see(request_scope.NOTHING)
-    request_scope.attend(watch_of(request.environ))
-    reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
-    if reason is not None:
-        raise HttpError(403, reason)
-    # On all other paths the caller has a user id.
-    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[context.OPEN_PAGES]:
-        context.identify(current_app.extensions["placement_authentication"]())
-    enter()
-
-
-def _end(_error: BaseException | None) -> None:
-    """Take from the thread what held for the request only."""
-    request_scope.clear()
-    request_scope.see(request_scope.EVERYTHING)
-
-
-def _check_head() -> None:
-    """Check what a request says before its route is looked for. Raises HttpError, NotFound."""
-    sent = request.environ
-    context.current().version = _agreed_version()
-    length = sent.get("CONTENT_LENGTH", "").strip()
-    if length and not (length.isascii() and length.isdecimal()):
-        raise HttpError(400, "content-length header must be an integer")
-    if length.strip("0") and not sent.get("CONTENT_TYPE"):
-        raise HttpError(400, "content-type header required when content-length > 0")
-    # The router takes several leading slashes for one, and no database holds names with a NUL.
-    path = sent.get("PATH_INFO", "")
-    if path.startswith("//") or "\0" in path:
-        raise NotFound("")
-
-
-def _agreed_version() -> microversions.Microversion:
-    if request.path.startswith(_NO_VERSIONS):
-        # Our own paths have no microversions; their errors are as in the newest one.
-        return microversions.NEWEST
-    try:
-        return microversions.negotiate(request.headers.get(microversions.HEADER))
-    except microversions.InvalidVersion as error:
-        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
-    except microversions.UnsupportedVersion as error:
-        raise responses.unsupported_version(str(error)) from None
-
-
-def _finish(response: Response) -> Response:
-    note_rule()
-    at = context.current()
-    response.headers[REQUEST_ID] = at.request_id
-    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
-    response.headers.add("X-Content-Type-Options", "nosniff")
-    if at.version is not None:
-        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
-        response.headers.add("Vary", microversions.HEADER)
-    return response
 
 
 def _placement_error(error: PlacementError) -> Response:

@@ -243,10 +243,9 @@ class UseCases:
         self.audit = AuditTrail(database)
         self.events = Events(database)
 
-    @property
-    def within_scope(self) -> UseCases:
-        """Return what the work at hand may use: for a bound caller, only use cases that know clusters."""
-        return self if request_scope.admits(None) else cast(UseCases, _OfClusters(self))
+    def of_clusters(self) -> UseCases:
+        """Return the use cases that a caller bound to clusters may use: only the ones that know clusters."""
+        return cast(UseCases, _OfClusters(self))
 
     def close(self) -> None:
         """Give back the connections that are kept for looking at changes."""

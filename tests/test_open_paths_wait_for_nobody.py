@@ -5,9 +5,9 @@ import inspect
 import pytest
 from flask import Flask, Response
 
-from placement import app
 from placement.app import create_application
 from placement.common.probes import OPEN_PATHS
+from placement.http import context
 from placement.http.worker.lanes import Lanes, WorkerLimits
 from placement.web.sign_in import SIGN_IN, SIGN_OUT
 from tests.client import Client
@@ -15,12 +15,12 @@ from tests.conftest import compatible
 
 
 @pytest.fixture
-def served(embedded_application: Flask, monkeypatch: pytest.MonkeyPatch) -> Client:
+def served(embedded_application: Flask) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
-    monkeypatch.setattr(app, "NEED_NO_TOKEN", OPEN_PATHS | {"/open"})
     made = create_application(
         embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
     )
+    made.extensions[context.OPEN_PATHS] |= {"/open"}
     for path in ("/open", "/closed"):
         made.add_url_rule(path, endpoint=path, view_func=lambda: Response(iter([b"x", b"x"])))
     return Client(made.test_client(), token=None)

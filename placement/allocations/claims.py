@@ -26,7 +26,7 @@ from placement.allocations.statements.allocations import (
 )
 from placement.allocations.statements.consumers import Attribute, AttributeRegistry, ConsumerAttributes
 from placement.engine.domain import errors, request_scope
-from placement.engine.domain.audit import Action, Initiator, TargetKind, initiator
+from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import (
     BadRequest,
     CapacityExceeded,
@@ -35,6 +35,7 @@ from placement.engine.domain.errors import (
     Unavailable,
 )
 from placement.engine.domain.inventories import AnyGeneration, ConsumerClaim
+from placement.engine.domain.request_scope import Initiator, initiator
 from placement.metrics.catalog import CLAIMS
 from placement.providers.statements import contents, providers
 from placement.providers.statements.names import ClassIds

@@ -16,8 +16,8 @@ from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.holdings import Holdings
 from placement.allocations.shortlists import CandidateQueue, NoCandidate, Proposal, TentativeForest
 from placement.engine.domain import request_scope
-from placement.engine.domain.audit import Initiator, initiator
 from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.request_scope import Initiator, initiator
 
 # The most callers that one of them serves, and how long a caller waits for its turn.
 _MOST = 32

@@ -15,8 +15,9 @@ from urllib.parse import quote, urlsplit
 from flask import current_app, g, request
 from oslo_context import context as log_context
 
-from placement.engine.domain.audit import Initiator, act_as, initiator
+from placement.engine.domain import request_scope
 from placement.engine.domain.identifiers import is_loopback
+from placement.engine.domain.request_scope import Initiator, act_as, initiator
 from placement.http.microversions import OLDEST, Feature, Microversion
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ ENVIRONMENT_KEY = "placement.request_id"
 CALLER_KEY = "placement.caller"
 READS_KEY = "placement.reads"
 CANDIDATES_KEY = "placement.candidates"
-OPEN_PAGES = "placement_open_pages"
-"""Where an application keeps the paths of its pages that are answered without a token."""
+OPEN_PATHS = "placement_open_paths"
+"""The key of the extension that holds the paths that are answered without a token."""
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -126,7 +127,7 @@ def offers(feature: Feature) -> bool:
 def use_cases() -> UseCases:
     """Return the use cases that the routes of this application may call for the current caller."""
     found: UseCases = current_app.extensions["placement_use_cases"]
-    return found.within_scope
+    return found if request_scope.admits(None) else found.of_clusters()
 
 
 # The connection of a request: whether its sender is still there, and whether it is on this machine.

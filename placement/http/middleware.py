@@ -1,21 +1,26 @@
-"""The WSGI layers around the application: proxy headers, the request's id and log line, CORS."""
+"""What surrounds each request: WSGI layers (proxy headers, id and log line, CORS) and hooks of Flask."""
 
 from __future__ import annotations
 
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
+from placement.common.probes import PATHS
 from placement.engine.domain import request_scope
-from placement.engine.domain.audit import Initiator, act_as
+from placement.engine.domain.errors import NotFound
+from placement.engine.domain.request_scope import Initiator, act_as
+from placement.http import context, microversions, responses
 from placement.http.context import (
     ANONYMOUS,
     CALLER_KEY,
@@ -24,10 +29,13 @@ from placement.http.context import (
     READS_KEY,
     global_id,
     in_log,
+    watch_of,
 )
-from placement.http.gate import Observed
+from placement.http.gate import OWN_PATHS, PAGES, Observed, note_rule
+from placement.http.responses import HttpError
 
 _STATUSES = frozenset(HTTPStatus)
+_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 REQUEST_ID = "x-openstack-request-id"
 LOG = logging.getLogger("placement.requests")
 AUDIT = logging.getLogger("placement.audit")
@@ -54,6 +62,87 @@ _EXPOSED = [
 ]
 
 
+class Application(Flask):
+    """A Flask that takes all views and hooks for plain functions, and checks none again in each request."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function as it is."""
+        return func
+
+
+def add_hooks(
+    application: Flask, objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]
+) -> None:
+    """Add what happens before and after each request; `objects` returns why a caller is refused, if it is.
+
+    There are few hooks, for each of them costs every request. `enter` counts the request of its caller.
+    """
+    application.before_request(partial(_begin, objects, enter))
+    application.before_request(_check_head)
+    application.after_request(_finish)
+    application.teardown_request(_end)
+
+
+def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
+    """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
+    context.begin()
+    # Until the gate of a route decides.
+    request_scope.see(request_scope.NOTHING)
+    request_scope.attend(watch_of(request.environ))
+    reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
+    if reason is not None:
+        raise HttpError(403, reason)
+    # On all other paths the caller has a user id.
+    if request.path not in current_app.extensions[context.OPEN_PATHS]:
+        context.identify(current_app.extensions["placement_authentication"]())
+    enter()
+
+
+def _end(_error: BaseException | None) -> None:
+    """Take from the thread what held for the request only."""
+    request_scope.clear()
+    request_scope.see(request_scope.EVERYTHING)
+
+
+def _check_head() -> None:
+    """Check what a request says before its route is looked for. Raises HttpError, NotFound."""
+    sent = request.environ
+    context.current().version = _agreed_version()
+    length = sent.get("CONTENT_LENGTH", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
+        raise HttpError(400, "content-length header must be an integer")
+    if length.strip("0") and not sent.get("CONTENT_TYPE"):
+        raise HttpError(400, "content-type header required when content-length > 0")
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    path = sent.get("PATH_INFO", "")
+    if path.startswith("//") or "\0" in path:
+        raise NotFound("")
+
+
+def _agreed_version() -> microversions.Microversion:
+    if request.path.startswith(_NO_VERSIONS):
+        # Our own paths have no microversions; their errors are as in the newest one.
+        return microversions.NEWEST
+    try:
+        return microversions.negotiate(request.headers.get(microversions.HEADER))
+    except microversions.InvalidVersion as error:
+        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
+    except microversions.UnsupportedVersion as error:
+        raise responses.unsupported_version(str(error)) from None
+
+
+def _finish(response: Response) -> Response:
+    note_rule()
+    at = context.current()
+    response.headers[REQUEST_ID] = at.request_id
+    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
+    response.headers.add("X-Content-Type-Options", "nosniff")
+    if at.version is not None:
+        response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
+        response.headers.add("Vary", microversions.HEADER)
+    return response
+
+
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
     """Return the application in the layers that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
@@ -70,6 +159,16 @@ def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
     """Return the sites with pages that may call the service, as [cors] allowed_origin has them."""
     configuration.register_opts(cors.OPTS, group="cors")
     return configuration.cors.allowed_origin or []
+
+
+def below(path: str, inner: Wsgi, outer: Wsgi) -> Wsgi:
+    """Return an application that passes requests for paths below `path` to `inner`, others to `outer`."""
+
+    def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        chosen = inner if environ["PATH_INFO"].startswith(path) else outer
+        return chosen(environ, start_response)
+
+    return call
 
 
 class RequestLog:

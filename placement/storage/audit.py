@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from placement.engine.domain.audit import AuditRecord, Initiator, TargetKind, initiator
+from placement.engine.domain.audit import AuditRecord, TargetKind
 from placement.engine.domain.errors import PlacementError
+from placement.engine.domain.request_scope import Initiator, initiator
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 

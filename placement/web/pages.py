@@ -15,8 +15,9 @@ from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.flavors.nova import FlavorRefused
 from placement.http import context, operations, responses
-from placement.http.context import OPEN_PAGES
+from placement.http.context import OPEN_PATHS
 from placement.http.gate import PAGES
+from placement.http.middleware import below
 from placement.http.responses import HttpError, Relayed
 from placement.web import (
     capacity,
@@ -155,9 +156,10 @@ def attach(application: Flask) -> None:
     application.register_blueprint(blueprint)
     _add_templates(application)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
-    application.extensions[OPEN_PAGES] = frozenset({PAGES, signing.SIGN_IN, signing.SIGN_OUT, *files})
+    application.extensions[OPEN_PATHS] |= frozenset({PAGES, signing.SIGN_IN, signing.SIGN_OUT, *files})
     believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
-    wrapped: Any = session.with_tokens(application.wsgi_app, believes=believes)
+    bare = application.wsgi_app
+    wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
 
 

@@ -46,10 +46,9 @@ def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
 
     `believes`: callers are believed, without sign-in.
     """
-    below = f"{PAGES}/"
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"].startswith(below) and _TOKEN not in environ:
+        if _TOKEN not in environ:
             token = _BELIEVED if believes else _token(parse_cookie(environ).get(COOKIE, ""))
             if token:
                 environ[_TOKEN] = token

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.allocations.statements.consumers import ConsumerAttributes
-from placement.engine.domain.audit import Initiator
+from placement.engine.domain.request_scope import Initiator
 from placement.storage import tables
 from placement.storage.audit import described, document
 from placement.storage.database import Database, Executor, Transaction, utcnow

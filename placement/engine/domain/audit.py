@@ -1,4 +1,4 @@
-"""Audit records: the terms that they use, and the initiator of the changes of this thread.
+"""Audit records and the terms that they use.
 
 Actions and the fields of events are defined by DMTF's Cloud Auditing Data Federation (CADF).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -44,36 +43,6 @@ class TargetKind(StrEnum):
     RESERVATION = "reservation"
     # Much of the database at once: what was migrated, completed or repaired.
     DATABASE = "database"
-
-
-@dataclass(frozen=True, slots=True)
-class Initiator:
-    """The initiator of a change; without a user it is the service itself, or a command on its machine.
-
-    `request_id` is the id that this service gave, `global_request_id` the caller's if there is one; `address`
-    is where the request came from.
-    """
-
-    user_id: str | None = None
-    project_id: str | None = None
-    roles: tuple[str, ...] = ()
-    request_id: str | None = None
-    global_request_id: str | None = None
-    address: str | None = None
-
-
-NOBODY = Initiator()
-_initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=NOBODY)
-
-
-def act_as(initiator: Initiator) -> None:
-    """Record what this thread (or context) changes from now on under that initiator."""
-    _initiator.set(initiator)
-
-
-def initiator() -> Initiator:
-    """Return the initiator of the changes that this thread (or context) makes now."""
-    return _initiator.get()
 
 
 class AuditRecord(NamedTuple):

@@ -1,7 +1,7 @@
-"""The end of the work for a request: its deadline, or earlier where its caller has gone away.
+"""The ambient values of a request: its deadline, the clusters that it may see, the initiator of its changes.
 
 The deadline is one moment for all attempts and waits of a request; every wait asks here how long it may take.
-Outside of requests there is no deadline.
+It is earlier where the caller has gone away. Outside of requests there is no deadline.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 # The key of the WSGI environment under which an HTTP server leaves the moment at which a request arrived.
 KEY = "placement.arrival"
@@ -159,3 +160,36 @@ def admits(cluster: str | None) -> bool:
     """Return whether a cluster may be seen; None stands for everything."""
     clusters = _seen.get()
     return clusters is None or cluster in clusters
+
+
+# The initiator of the changes that this thread makes.
+
+
+@dataclass(frozen=True, slots=True)
+class Initiator:
+    """The initiator of a change; without a user it is the service itself, or a command on its machine.
+
+    `request_id` is the id that this service gave, `global_request_id` the caller's if there is one; `address`
+    is where the request came from.
+    """
+
+    user_id: str | None = None
+    project_id: str | None = None
+    roles: tuple[str, ...] = ()
+    request_id: str | None = None
+    global_request_id: str | None = None
+    address: str | None = None
+
+
+NOBODY = Initiator()
+_initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=NOBODY)
+
+
+def act_as(initiator: Initiator) -> None:
+    """Record what this thread (or context) changes from now on under that initiator."""
+    _initiator.set(initiator)
+
+
+def initiator() -> Initiator:
+    """Return the initiator of the changes that this thread (or context) makes now."""
+    return _initiator.get()

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 
 from placement.allocations.statements.allocations import InventoryAmount, Rise
 from placement.allocations.statements.consumers import ConsumerAttributes
-from placement.engine.domain.audit import AuditRecord, initiator
+from placement.engine.domain.audit import AuditRecord
 from placement.engine.domain.identifiers import portions
+from placement.engine.domain.request_scope import initiator
 from placement.storage import tables
 from placement.storage.audit import described, document
 from placement.storage.backends.backend import Stamped
