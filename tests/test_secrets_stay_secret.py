@@ -177,7 +177,6 @@ def test_the_password_comes_from_a_file(tmp_path: Path, user: str | None):
     [
         ("postgresql://u:hunter2@host/p", "x"),
         ("postgresql://host/p?password=hunter2", "x"),
-        ("sqlite:///x.sqlite", "x"),
         ("postgresql://u@host/p", ""),
         ("postgresql://u@host/p", None),
     ],
@@ -302,3 +301,10 @@ def test_no_documented_command_has_a_password():
 
 def test_there_is_a_licence():
     assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_a_password_file_needs_a_database_with_accounts(tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text("[placement_database]\nconnection = sqlite:///x.sqlite\npassword_file = /nowhere\n")
+    with pytest.raises(PlacementError, match="SQLite has no passwords"):
+        settings.connection_of(settings.load([str(file)]))

@@ -50,11 +50,7 @@ def with_password_of(file: str, url: str) -> str:
         raise PlacementError(
             "[placement_database] connection has a password, and password_file names another: keep one"
         )
-    from placement.storage.backends.backend import has_accounts
-
     scheme, separator, rest = url.partition("://")
-    if not has_accounts(url):
-        raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
     found = _USER.match(rest)
     user, place = (found["name"], rest[found.end() :]) if found else ("", rest)
     return f"{scheme}{separator}{user}:{quote(_read(file), safe='')}@{place}"

@@ -11,6 +11,7 @@ from flask import Blueprint, Response
 
 from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
+from placement.common.manifest_lists import pod_manifest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.routes import parse_flavor_query
@@ -35,7 +36,6 @@ from placement.planning.schemas import (
     PlanCheckedSchema,
     PlanShownSchema,
 )
-from placement.pods.koordinator.lists import pod_manifest
 
 # Questions of how many more fit, from a query string or a body.
 

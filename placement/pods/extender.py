@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from placement.common.gang import Gang, gang_of
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
@@ -19,7 +20,6 @@ from placement.pods.clusters import Clusters
 from placement.pods.documents import PodDocument, namespace_of
 from placement.pods.explanation import in_plain_words
 from placement.pods.gangs import GivenUpGangs
-from placement.pods.koordinator.gang import Gang, gang_of
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import without_unknown_namespaces
 from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.gang import Gang, Membership, gang_of
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo

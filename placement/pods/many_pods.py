@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from placement.allocations.claims import count_refused, count_won
+from placement.common.gang import Gang
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.engine.numa.demand import Refusal
 from placement.pods.cache import ClusterCache, ClusterSnapshot
@@ -29,7 +30,6 @@ from placement.pods.gangs import (
     rows_of,
     standing_of,
 )
-from placement.pods.koordinator.gang import Gang
 from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import Unschedulable

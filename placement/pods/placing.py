@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from placement.common.gang import Membership
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
@@ -22,7 +23,6 @@ from placement.pods.cycle import PodShape, Ranked
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod, remarks_on
 from placement.pods.host import foreign_cpus, ledger_of
-from placement.pods.koordinator.gang import Membership
 from placement.pods.koordinator.pod import PodSpec, reading_of
 from placement.pods.koordinator.records import RecordedPod, pool_class
 from placement.pods.koordinator.settings import SchedulerSettings

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from placement.common.gang import Gang
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.gangs import give_up, overdue, standing_of
 from placement.pods.host import Place
-from placement.pods.koordinator.gang import Gang
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.writer import Ending, NodeWriter, PodWriting, used_by

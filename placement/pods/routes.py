@@ -8,6 +8,13 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.common.documents import MOST_MANIFESTS
+from placement.common.manifest_lists import (
+    node_manifests,
+    nodes_manifests,
+    pod_manifest,
+    pods_manifests,
+    reservation_manifest,
+)
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http import context
 from placement.http.context import use_cases
@@ -32,13 +39,6 @@ from placement.http.operations import (
 )
 from placement.http.responses import empty_response, error_document, json_response, list_response, status_of
 from placement.pods.clusters import NodeDocuments
-from placement.pods.koordinator.lists import (
-    node_manifests,
-    nodes_manifests,
-    pod_manifest,
-    pods_manifests,
-    reservation_manifest,
-)
 from placement.pods.many_pods import PodOutcome
 from placement.pods.node_importing import ImportedNode
 from placement.pods.placing import PodFilter

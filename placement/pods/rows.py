@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from placement.common.gang import Membership, gang_of
 from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
@@ -20,7 +21,6 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import ResourceSpec
-from placement.pods.koordinator.gang import Membership, gang_of
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity

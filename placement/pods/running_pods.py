@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from placement.common.gang import Membership
 from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
@@ -16,7 +17,6 @@ from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.gang import Membership
 from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import (
     NO_HOLDING,

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from placement.allocations.claims import attempted
+from placement.common.gang import Gang
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest, Conflict
@@ -15,7 +16,6 @@ from placement.engine.numa.demand import Refusal
 from placement.pods.cache import ClusterCache
 from placement.pods.documents import PodDocument
 from placement.pods.gangs import GangWaits
-from placement.pods.koordinator.gang import Gang
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.many_pods import ManyPods, PodOutcome
 from placement.pods.node_info import NodeInfo

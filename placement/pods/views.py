@@ -28,17 +28,9 @@ from placement.pods.reservation_ends import records_after, without_expired
 from placement.pods.statements.pods import RESERVED
 from placement.providers import view
 from placement.providers.service import missing
-from placement.providers.statements import (
-    clusters,
-    contents,
-    trees,
-)
-from placement.providers.statements import (
-    lists as providers_lists,
-)
-from placement.providers.statements import (
-    providers as statements_providers,
-)
+from placement.providers.statements import clusters, contents, trees
+from placement.providers.statements import lists as providers_lists
+from placement.providers.statements import providers as statements_providers
 from placement.providers.statements.clusters import HostedNode, unknown
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.providers import NamedPlace

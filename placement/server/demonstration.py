@@ -8,9 +8,9 @@ from typing import Any
 
 from placement.allocations.candidates import SearchSettings
 from placement.common.documents import parse_yaml
+from placement.common.manifest_lists import node_manifests
 from placement.common.secrets import shown
 from placement.engine.domain.inventories import ConsumerClaim, Inventory
-from placement.pods.koordinator.lists import node_manifests
 from placement.use_cases import UseCases
 
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -20,6 +20,7 @@ from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from placement.server import schema
 from placement.server.options import GROUPS
+from placement.storage.backends.backend import has_accounts
 from placement.storage.database import Database
 from placement.storage.failures import Unreachable
 
@@ -253,7 +254,11 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
             f"{CONNECTION_VARIABLE}"
         )
     password_file = settings.placement_database.password_file
-    return with_password_of(password_file, connection) if password_file else str(connection)
+    if not password_file:
+        return str(connection)
+    if not has_accounts(connection):
+        raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
+    return with_password_of(password_file, connection)
 
 
 def open_database(settings: cfg.ConfigOpts) -> Database:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.common.manifest_lists import RESERVATION_API_VERSION
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
-from placement.pods.koordinator.reservation import API_VERSION
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path
 from placement.sync.service import PodId
 
@@ -244,7 +244,7 @@ class Collection(NamedTuple):
 
 def collections(namespaces: Iterable[str]) -> list[Collection]:
     """Return what to watch: nodes, topologies, reservations, and the pods of these namespaces, or of all."""
-    reservations = f"/apis/{API_VERSION}/reservations"
+    reservations = f"/apis/{RESERVATION_API_VERSION}/reservations"
     topologies = f"/apis/{_TOPOLOGY_GROUP}/noderesourcetopologies"
     pods = [
         Collection(f"pods of {namespace}", ObjectKind.POD, "v1", pods_path(namespace))
@@ -254,7 +254,13 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
         Collection("nodes", ObjectKind.NODE, "v1", f"{_CORE}/nodes"),
         Collection("topologies", ObjectKind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, _UNKNOWN, _NO_TOPOLOGIES),
         # Roles of clusters without that kind need not name it, and then the answer is 403.
-        Collection(RESERVATIONS, ObjectKind.RESERVATION, API_VERSION, reservations, _UNKNOWN | {_FORBIDDEN}),
+        Collection(
+            RESERVATIONS,
+            ObjectKind.RESERVATION,
+            RESERVATION_API_VERSION,
+            reservations,
+            _UNKNOWN | {_FORBIDDEN},
+        ),
         *(pods or [Collection("pods", ObjectKind.POD, "v1", ALL_PODS)]),
     ]
 

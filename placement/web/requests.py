@@ -14,6 +14,7 @@ from placement.allocations import candidate_query
 from placement.allocations.candidates import NO_OPTIONS, Search, SearchOptions
 from placement.allocations.rendering import explanation_body, score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
+from placement.common.manifest_lists import pod_manifest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import FlavorRefused, translation_document
@@ -21,7 +22,6 @@ from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.microversions import NEWEST
-from placement.pods.koordinator.lists import pod_manifest
 from placement.pods.rendering import preview_body, translation_body
 from placement.pods.views import NamedPlace
 from placement.web import units

@@ -88,7 +88,7 @@ class ImportNodes(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the nodes one by one, until one is refused."""
         from placement.common.documents import parse_yaml
-        from placement.pods.koordinator.lists import nodes_manifests
+        from placement.common.manifest_lists import nodes_manifests
 
         nodes = nodes_manifests(parse_yaml(read_bytes(parsed_args.file)))
         columns = ("name", "created", "changed", "deleted", "warnings")

@@ -113,7 +113,7 @@ class CreatePods(Listing):
     def _created(
         self, cluster: str, manifests: Sequence[Mapping[str, Any]], default: str | None
     ) -> Iterator[tuple[Any, ...]]:
-        from placement.pods.koordinator.gang import gang_of
+        from placement.common.gang import gang_of
 
         client = self.client
         named = [(*_names(manifest, default or _NAMESPACE), manifest) for manifest in manifests]
@@ -273,7 +273,7 @@ def _cell(name: str, value: Any) -> object:
 
 def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
     from placement.common.documents import parse_yaml
-    from placement.pods.koordinator.lists import pods_manifests
+    from placement.common.manifest_lists import pods_manifests
 
     return pods_manifests(parse_yaml(read_bytes(file)))
 

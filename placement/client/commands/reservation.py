@@ -77,7 +77,7 @@ class CreateReservations(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the reservations one by one, until one is refused."""
         from placement.common.documents import parse_yaml
-        from placement.pods.koordinator.lists import reservations_manifests
+        from placement.common.manifest_lists import reservations_manifests
 
         manifests = reservations_manifests(parse_yaml(read_bytes(parsed_args.file)))
         columns = ("name", "phase", "node", "held", "warnings")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
+from placement.common.gang import Gang, read_gang
 from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
@@ -23,7 +24,6 @@ from placement.pods.koordinator.annotations import (
     read_resource_spec,
     read_resource_status,
 )
-from placement.pods.koordinator.gang import Gang, read_gang
 from placement.pods.koordinator.policies import (
     KubernetesQos,
     QosClass,

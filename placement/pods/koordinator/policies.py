@@ -39,16 +39,6 @@ RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 EXCLUSIVITY_GROUP = "placement/exclusivity-group"
 SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
-GANG_NAME = "gang.scheduling.koordinator.sh/name"
-GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
-GANG_TOTAL_NUMBER = "gang.scheduling.koordinator.sh/total-number"
-GANG_MODE = "gang.scheduling.koordinator.sh/mode"
-GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
-GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
-POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
-POD_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
-POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
-
 
 # What kubelet's own CPU and topology managers do on a host, as the node agent reports it.
 

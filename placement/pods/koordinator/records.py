@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.common.gang import Gang, Membership, read_gang, stored_membership
 from placement.common.manifest import Manifest, ManifestReport
 from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology
@@ -15,7 +16,6 @@ from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.admission import admission_violations, change_violations
 from placement.pods.koordinator.annotations import read_resource_spec, read_resource_status, read_told_pools
-from placement.pods.koordinator.gang import Gang, Membership, read_gang, stored_membership
 from placement.pods.koordinator.pod import exclusive_level, exclusivity_group
 from placement.pods.koordinator.policies import (
     KubeletPolicy,

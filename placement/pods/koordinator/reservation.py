@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
+from placement.common.manifest_lists import RESERVATION_API_VERSION
 from placement.pods.koordinator import policies
 from placement.pods.manifests.selection import LabelSelector, read_label_selector
 
@@ -189,7 +190,6 @@ def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
     )
 
 
-API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "Reservation"
 DEFAULT_TTL = datetime.timedelta(hours=24)
 _UNDERSTOOD = (
@@ -238,7 +238,7 @@ def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> R
     Source: koordinator.md, "Reservations".
     """
     report = ManifestReport()
-    manifest = read_manifest(document, API_VERSION, KIND, report)
+    manifest = read_manifest(document, RESERVATION_API_VERSION, KIND, report)
     spec = manifest.root.member("spec")
     created = _moment(manifest.root.member("metadata").member("creationTimestamp"))
     name, uid = manifest.name.text() or "", manifest.uid.text() or ""

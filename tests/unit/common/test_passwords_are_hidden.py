@@ -61,7 +61,6 @@ def test_the_password_of_a_file_is_put_into_the_url(file, url, whole):
     [
         ("postgresql://me:other@db/p", "keep one"),
         ("postgresql://db/p?password=other", "keep one"),
-        ("sqlite:///p.db", "SQLite has no passwords"),
     ],
 )
 def test_a_password_that_has_no_place_is_refused(file, url, said):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from placement.common import documents as bounds
 from placement.common import documents as reading
 from placement.common.documents import DEEPEST, check_json, parse_json, parse_yaml
+from placement.common.manifest_lists import node_manifests, nodes_manifests, pod_manifest, pods_manifests
 from placement.engine.domain.errors import BadRequest
-from placement.pods.koordinator.lists import node_manifests, nodes_manifests, pod_manifest, pods_manifests
 from tests.synchronizing import node_manifests as node_manifests_of
 
 NODE, POD = {"kind": "Node", "metadata": {"name": "n"}}, {"kind": "Pod", "metadata": {"name": "p"}}

@@ -10,13 +10,13 @@ from tests.api_server_http import write_kubeconfig
 
 PROGRAM = """
 import sys
-from placement.server.binders import Binders
+from placement.server.binders import KubeconfigBinders
 
 def of_the_client():
     return {name for name in sys.modules if name.partition(".")[0] == "kubernetes"}
 
 assert not of_the_client()
-binders = Binders(sys.argv[1])
+binders = KubeconfigBinders(sys.argv[1])
 before = of_the_client()
 binders.of("edge")
 print(*sorted(of_the_client() - before))

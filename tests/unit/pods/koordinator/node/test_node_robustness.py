@@ -5,6 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.node import import_node
@@ -48,7 +49,11 @@ ANYTHING = st.recursive(
     ),
     max_leaves=12,
 )
-KEYS = [value for name, value in vars(policies).items() if name.isupper()]
+KEYS = [
+    value
+    for name, value in {**vars(policies), **vars(gang)}.items()
+    if name.isupper() and isinstance(value, str) and "/" in value
+]
 ANNOTATION = st.one_of(
     ANYTHING.map(json.dumps),
     st.fixed_dictionaries({"detail": st.lists(ANYTHING, max_size=3)}).map(json.dumps),

@@ -6,6 +6,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
@@ -47,7 +48,11 @@ ANYTHING = st.recursive(
     ),
     max_leaves=12,
 )
-KEYS = [value for name, value in vars(policies).items() if name.isupper()]
+KEYS = [
+    value
+    for name, value in {**vars(policies), **vars(gang)}.items()
+    if name.isupper() and isinstance(value, str) and "/" in value
+]
 ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), ANYTHING.map(json.dumps) | ANYTHING, max_size=4)
 RESOURCES = st.dictionaries(WORDS, st.dictionaries(WORDS, SCALARS, max_size=3) | ANYTHING, max_size=3)
 CONTAINERS = st.lists(st.fixed_dictionaries({"resources": RESOURCES}) | ANYTHING, max_size=3) | ANYTHING

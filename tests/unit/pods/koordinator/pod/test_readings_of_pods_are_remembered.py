@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import pod as pod_reading
 from placement.pods.koordinator import policies
@@ -42,9 +43,9 @@ POD: dict[str, Any] = {
             policies.RESOURCE_SPEC: json.dumps({"preferredCPUBindPolicy": "FullPCPUs"}),
             policies.NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted"}),
             policies.EXCLUSIVITY_GROUP: "quiet",
-            policies.GANG_NAME: "crew",
-            policies.GANG_MIN_AVAILABLE: "2",
-            policies.GANG_TOTAL_NUMBER: "3",
+            gang.GANG_NAME: "crew",
+            gang.GANG_MIN_AVAILABLE: "2",
+            gang.GANG_TOTAL_NUMBER: "3",
             policies.RESERVATION_AFFINITY: json.dumps({"reservationSelector": {"for": "web"}}),
             policies.SCHEDULING_HINT: json.dumps({"extensions": {"NodeNUMAResource": {}}}),
             policies.RESOURCE_STATUS: json.dumps({"cpuset": "0-3"}),

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration
-from placement.pods.koordinator import policies
 
+GANG_NAME = "gang.scheduling.koordinator.sh/name"
+GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
+GANG_TOTAL_NUMBER = "gang.scheduling.koordinator.sh/total-number"
+GANG_MODE = "gang.scheduling.koordinator.sh/mode"
+GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
+GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
+POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
+POD_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
 _STRICT, _NON_STRICT = "Strict", "NonStrict"
 _WAITING_TIME = datetime.timedelta(minutes=10)
 _LONGEST_WAIT = datetime.timedelta(days=1)
@@ -57,16 +65,14 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
 
     Source: koordinator.md, "Gangs".
     """
-    name = manifest.annotation(policies.GANG_NAME).text()
-    group = manifest.label(policies.POD_GROUP).text() or manifest.label(policies.POD_GROUP_NAME).text()
-    least = manifest.annotation(policies.GANG_MIN_AVAILABLE)
+    name = manifest.annotation(GANG_NAME).text()
+    group = manifest.label(POD_GROUP_LABEL).text() or manifest.label(POD_GROUP_NAME).text()
+    least = manifest.annotation(GANG_MIN_AVAILABLE)
     if least.value is None:
-        least = manifest.label(policies.POD_GROUP_MIN_AVAILABLE)
+        least = manifest.label(POD_GROUP_MIN_AVAILABLE)
     if not name and least.value is None:
         if group:
-            manifest.label(policies.POD_GROUP).warn(
-                f"{POD_GROUP} {group} is not known here; placed by itself"
-            )
+            manifest.label(POD_GROUP_LABEL).warn(f"{POD_GROUP} {group} is not known here; placed by itself")
         return None
     if not name and not group:
         return None
@@ -74,15 +80,15 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
     if number is None:
         return None
     own = f"{namespace}/{name or group}"
-    total = manifest.annotation(policies.GANG_TOTAL_NUMBER)
+    total = manifest.annotation(GANG_TOTAL_NUMBER)
     if total.value is not None and (_number(total) or number) < number:
         total.warn(f"is less than {number}, the least that are placed together; ignored")
     return Gang(
         own,
         number,
-        _is_strict(manifest.annotation(policies.GANG_MODE)),
-        _waiting_time(manifest.annotation(policies.GANG_WAITING_TIME)),
-        _together(manifest.annotation(policies.GANG_GROUPS)) | {own},
+        _is_strict(manifest.annotation(GANG_MODE)),
+        _waiting_time(manifest.annotation(GANG_WAITING_TIME)),
+        _together(manifest.annotation(GANG_GROUPS)) | {own},
     )
 
 
@@ -135,14 +141,14 @@ def with_pod_groups(
 def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
     given = {
         key: text
-        for key in (policies.GANG_MODE, policies.GANG_GROUPS, policies.GANG_TOTAL_NUMBER)
+        for key in (GANG_MODE, GANG_GROUPS, GANG_TOTAL_NUMBER)
         if (text := metadata.member("annotations").member(key).text())
     }
     least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
     if least is not None:
-        given[policies.GANG_MIN_AVAILABLE] = str(least)
+        given[GANG_MIN_AVAILABLE] = str(least)
     if seconds is not None:
-        given[policies.GANG_WAITING_TIME] = f"{seconds}s"
+        given[GANG_WAITING_TIME] = f"{seconds}s"
     return given
 
 
@@ -153,7 +159,7 @@ def _annotated(
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("labels"), Mapping):
         return pod
     labels, annotations = metadata["labels"], metadata.get("annotations") or {}
-    name = labels.get(policies.POD_GROUP) or labels.get(policies.POD_GROUP_NAME)
+    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME)
     namespace = metadata.get("namespace") or "default"
     if not isinstance(name, str) or not isinstance(namespace, str) or not isinstance(annotations, Mapping):
         return pod

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from placement.common.gang import POD_GROUP, with_pod_groups
 from placement.engine.domain.errors import BadRequest
-from placement.pods.koordinator.gang import POD_GROUP, with_pod_groups
 
+RESERVATION_API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 _TOPOLOGY = "NodeResourceTopology"
 
 
