@@ -197,7 +197,7 @@ def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
 _COLUMNS = ("severity", "invariant", "finding", "repair")
 
 
-class CheckCommand(Prose):
+class CheckDatabase(Prose):
     """Find what must not be in a database: sums that differ, dangling rows, loops, CPUs with two owners.
 
     The service may be running. Ends with 1 if there are errors; warnings may come about in ordinary use.
@@ -284,7 +284,7 @@ class Upgrade(ActionCommand):
         print(schema.version(url))
 
 
-class VersionCommand(ActionCommand):
+class ShowSchemaVersion(ActionCommand):
     """Print the version of the database schema."""
 
     arguments = OPTIONS
