@@ -24,20 +24,9 @@ from tests.server import database_url
 
 _ROOT = Path(placement.__file__).parent
 _WARM = 5
-# What depends on the clock, such as a file that is looked at once a second, is not passed each time.
-_TRACES = 3
 _HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 _HOST = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 _CLUSTER = "/ext/v1/clusters/traced"
-
-
-def stops(database: str) -> dict[str, set[str]]:
-    """The modules that each journey passes every time, below `placement` and with dots, by its name."""
-    with world(database) as known:
-        return {
-            name: set.intersection(*(set(stops_of(traced(make))) for _ in range(_TRACES)))
-            for name, make in known.items()
-        }
 
 
 @contextmanager

@@ -12,15 +12,15 @@ from placement.http.operations import guard_of, operation_of
 from tests.client import Client, detail
 
 _WHAT_TO_DO = """
-{routes}: not described. Give `route(...)` of http/gate.py, in api/routes/<noun>.py,
+{routes}: not described. Give `route(...)` of http/gate.py, in the routes of its feature,
 
     described=Operation({{200: <Answer>}}, errors=[409], query=<Parameters>, body=<Schema>)
 
 of http/operations.py; a route without a token has @describes(Operation(...)) below Flask's own decorator.
- * <Answer> is a class in api/schemas/answers/<noun>.py, with a field for each member of the body (metadata
+ * <Answer> is an AnswerSchema of its feature, with a field for each member of the body (metadata
    OPTIONAL where it may be missing, since(Feature...) where a version brought it); EMPTY without a body.
  * <Parameters> is a tuple of Parameter that the handler checks with refuse_unknown(..., names_of(...)), too.
- * <Schema> is a VersionedSchema in api/schemas; validated() checks the body against it.
+ * <Schema> is a VersionedSchema there; validated() checks the body against it.
  * errors are the statuses that do not follow from the guard: usually 404 (of a name in the query) and 409.
 Step by step, and what else there is to do: "A route" in docs/contributing.md."""
 

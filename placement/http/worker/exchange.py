@@ -159,7 +159,7 @@ class Length:
 
 
 class Chunks:
-    """A parser that finds where a chunked body ends; gunicorn reads its data. Source: RFC 9112, 7.1."""
+    """A parser that finds where a chunked body ends. Source: RFC 9112, section 7.1."""
 
     # How many bytes are missing is not known.
     missing = 0
