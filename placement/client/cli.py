@@ -27,8 +27,8 @@ from placement.client.formats import RED, painted
 _COMMANDS = {
     "serve": "server.commands:Serve",
     "db upgrade": "server.commands:Upgrade",
-    "db version": "server.commands:Version",
-    "db check": "server.commands:Check",
+    "db version": "server.commands:VersionCommand",
+    "db check": "server.commands:CheckCommand",
     "import": "migrate.commands:ImportIncumbent",
     "export": "migrate.commands:ExportIncumbent",
     "verify": "migrate.commands:VerifyServices",
