@@ -52,12 +52,6 @@ def parsers(app: App) -> Iterator[CommandParser]:
         yield CommandParser(name, parser, summary)
 
 
-def explained(action: argparse.Action) -> str:
-    """Return the help of an option with its default filled in."""
-    values = {**vars(action), "prog": "placement"}
-    return (action.help or "") % values if "%(" in (action.help or "") else (action.help or "")
-
-
 class PrintCompletion(ActionCommand):
     """Print a script that makes a shell complete the commands of placement.
 
@@ -153,8 +147,7 @@ def _main_page(parser: argparse.ArgumentParser, commands: list[CommandParser]) -
     yield ".SH COMMANDS"
     for command in commands:
         yield from (".TP", f".BR {_title(command)} (1)", _text(command.summary))
-    root = CommandParser("", parser, "")
-    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in root.options])
+    yield from _explained("OPTIONS", CommandParser("", parser, "").options)
     yield from _listed("ENVIRONMENT", list(_ENVIRONMENT.items()))
     yield from _listed("EXIT STATUS", list(_EXIT.items()))
 
@@ -167,10 +160,9 @@ def _page(command: CommandParser) -> Iterator[str]:
     yield ".SH DESCRIPTION"
     for line in (command.parser.description or "").splitlines():
         yield _text(line) if line else ".PP"
-    operands = [(_written(action), explained(action)) for action in command.operands]
-    if operands:
-        yield from _listed("ARGUMENTS", operands)
-    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in command.options])
+    if command.operands:
+        yield from _explained("ARGUMENTS", command.operands)
+    yield from _explained("OPTIONS", command.options)
     yield from (".SH SEE ALSO", ".BR placement (1)")
 
 
@@ -179,6 +171,11 @@ def _begun(title: str, summary: str) -> Iterator[str]:
     # Words that are as long as a line cannot be stretched to both margins.
     yield ".ad l"
     yield from (".SH NAME", f"{_text(title)} \\- {_text(summary)}")
+
+
+def _explained(heading: str, actions: list[argparse.Action]) -> Iterator[str]:
+    meanings = ((action.help or "") % {**vars(action), "prog": "placement"} for action in actions)
+    yield from _listed(heading, list(zip(map(_written, actions), meanings, strict=True)))
 
 
 def _listed(heading: str, entries: list[tuple[str, str]]) -> Iterator[str]:
