@@ -24,15 +24,29 @@ LINES = [
 ]
 _BASH = """
 source {script}
-COMP_WORDS=(placement {words}); COMP_CWORD={at}; _placement
+COMP_WORDS=(placement {words}); COMP_CWORD={at}; _shtab_placement 2>/dev/null
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
+# Only a shell at a terminal completes; what it would offer is printed.
 _ZSH = """
-autoload -Uz compinit; compinit -u -D
-source {script}
-compadd() {{ shift; for word in "$@"; do [[ $word == "${{words[CURRENT]}}"* ]] && print -r -- "$word"; done }}
-words=(placement {words}); CURRENT={at}
-_placement; true
+zmodload zsh/zpty
+zpty inner zsh -f -i
+zpty -w inner "source {setup}; source {script}"
+zpty -w -n inner '{line}'$'\\t'
+zpty -r inner seen '*DONE*'
+print -rl -- ${{${{(M)${{(f)seen}}:#offered:*}}#offered:}}
+"""
+_ZSH_SETUP = """
+PS1=; autoload -Uz compinit; compinit -u -D
+compadd() {
+  local -a offered
+  if [[ " $*" != *" -"[OAD]" "* ]]; then
+    builtin compadd -A offered "$@"
+    (( $#offered )) && print -rl -- "" offered:$^offered
+  fi
+  builtin compadd "$@"
+}
+comppostfuncs=(finish); finish() { print; print DONE; }
 """
 _FISH = """
 source {script}
@@ -56,17 +70,21 @@ def shell(request, tmp_path_factory) -> tuple[str, Path]:
 
 def completed(shell: str, script: Path, words: list[str]) -> list[str]:
     """What the shell offers for the last of these words."""
+    line = " ".join(["placement", *words])
     quoted = " ".join(f"'{word}'" for word in words)
     if shell == "bash":
         # No file of the system is read, so nothing of the package bash-completion is there.
         command = ["bash", "--norc", "-c", _BASH.format(script=script, words=quoted, at=len(words))]
     elif shell == "zsh":
-        command = ["zsh", "-f", "-c", _ZSH.format(script=script, words=quoted, at=len(words) + 1)]
+        setup = script.with_name("setup.zsh")
+        setup.write_text(_ZSH_SETUP)
+        command = ["zsh", "-f", "-c", _ZSH.format(script=script, setup=setup, line=line)]
     else:
-        line = " ".join(["placement", *words])
         command = ["fish", "--no-config", "-c", _FISH.format(script=script, line=line)]
     environment = {**os.environ, "HOME": str(script.parent)}
-    finished = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    finished = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment, cwd=script.parent
+    )
     return sorted(set(finished.stdout.split()))
 
 
@@ -75,17 +93,14 @@ def test_words_are_completed(shell, words, expected):
     assert completed(*shell, words) == expected
 
 
-def test_files_are_completed_where_there_is_nothing_to_choose_from(tmp_path):
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
-    script = script_for("bash", tmp_path)
-    assert completed("bash", script, ["node", "import", "edge", ""]) == []
-    assert "complete -o default -F _placement placement" in script.read_text()
+def test_files_are_completed_where_there_is_nothing_to_choose_from(shell):
+    name, script = shell
+    assert completed(name, script, ["node", "import", "edge", "placement."]) == [script.name]
 
 
 def test_every_command_has_its_options_in_every_script(tmp_path):
     for shell in ("bash", "zsh", "fish"):
-        text = script_for(shell, tmp_path).read_text()
+        text = script_for(shell, tmp_path).read_text().replace("_", " ")
         for name, _ in Catalog():
-            assert name in text
+            assert f"placement {name}" in text or f"using {name}" in text
         assert "claim-patience" in text

@@ -266,5 +266,5 @@ class SignedIn(Client):
                 raise_exc=False,
             )
         except exceptions.ClientException as error:
-            raise ServiceError(" ".join(str(error).split())) from None
+            raise ServiceError(_one_line(str(error))) from None
         return answer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement import DISTRIBUTION
 from placement.client.client import AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
@@ -52,15 +52,6 @@ def parsers(app: App) -> Iterator[CommandParser]:
         yield CommandParser(name, parser, summary)
 
 
-def explained(action: argparse.Action) -> str:
-    """Return the help of an option with its default filled in."""
-    values = {**vars(action), "prog": "placement"}
-    return (action.help or "") % values if "%(" in (action.help or "") else (action.help or "")
-
-
-_GLOBAL = ""
-
-
 class PrintCompletion(ActionCommand):
     """Print a script that makes a shell complete the commands of placement.
 
@@ -73,154 +64,36 @@ class PrintCompletion(ActionCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print it."""
-        writers: dict[str, Callable[[_Words], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-        for line in writers[parsed_args.shell](_Words(self.app)):
-            print(line, file=self.app.stdout)
+        # Imported here, as no other command should wait for it.
+        import shtab
+
+        root = self.app.build_option_parser(None, None)
+        # Each command has its own --help; the other options of placement may stand behind any.
+        everywhere = [action for action in root._actions if action.dest != "deferred_help"]
+        groups = {"": _group(root)}
+        for name, parser, summary in parsers(self.app):
+            first, _, last = name.rpartition(" ")
+            if first not in groups:
+                inner = argparse.ArgumentParser(add_help=False)
+                groups[""].add_parser(first, help=f"{first} ...", made=inner)
+                groups[first] = _group(inner)
+            parser.description = summary.rstrip(".")
+            groups[first].add_parser(last, help=parser.description, made=parser)
+            for action in everywhere:
+                parser._add_action(action)
+            for action in parser._actions:
+                if action.nargs != 0 and not action.choices:
+                    vars(action)["complete"] = shtab.FILE
+        script = shtab.complete(root, parsed_args.shell)
+        if parsed_args.shell == "zsh":
+            # Without eval it would run as the function that zsh finds in a file of this name.
+            script = f"eval {shlex.quote(script)}"
+        print(script, file=self.app.stdout)
 
 
-class _Words:
-    """The words that may follow each command; a command is known by its words, placement itself by none."""
-
-    def __init__(self, app: App) -> None:
-        known = list(parsers(app))
-        root = CommandParser(_GLOBAL, app.parser, "")
-        self.commands = {command.name: command for command in [root, *known]}
-        self.next: dict[str, dict[str, str]] = {}
-        for name, command in self.commands.items():
-            words = name.split()
-            for at, word in enumerate(words):
-                last = at == len(words) - 1
-                summary = command.summary.rstrip(".") if last else f"{word} ..."
-                self.next.setdefault(" ".join(words[:at]), {})[word] = summary
-
-    @property
-    def prefixes(self) -> list[str]:
-        """Return all sequences of words that a command begins with or consists of."""
-        found = {name for name in self.commands if name}
-        return sorted(found | {name for name in self.next if name})
-
-    def choices(self) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """Yield (command, option or "" for an operand, the values to choose from)."""
-        for name, command in self.commands.items():
-            for action in [*command.options, *command.operands]:
-                if action.choices:
-                    for string in action.option_strings or [""]:
-                        yield name, string, [str(choice) for choice in action.choices]
-
-    def strings(self, name: str) -> list[str]:
-        """Return the options of a command as they are written, and the options that may stand anywhere."""
-        actions = [*self.commands[name].options, *(self.commands[_GLOBAL].options if name != _GLOBAL else ())]
-        return list(dict.fromkeys(string for action in actions for string in action.option_strings))
-
-
-# The words before the cursor that belong to the command: both shells know this much of the same language.
-_FIND = """\
-  local command="" word
-  for word in "${before[@]}"; do
-    case "${command:+$command }$word" in
-      %s) command="${command:+$command }$word" ;;
-    esac
-  done"""
-
-
-def _find(words: _Words) -> str:
-    return _FIND % "|".join(f'"{prefix}"' for prefix in words.prefixes)
-
-
-def _cases(words: _Words) -> Iterator[str]:
-    """Yield shell code that puts what may come at the cursor into `reply`; an empty list means a file."""
-    yield '  case "$command|$previous" in'
-    for name, option, choices in words.choices():
-        if option:
-            yield f'    "{name}|{option}") reply="{" ".join(choices)}"; return ;;'
-    yield "  esac"
-    yield '  if [[ "$current" == -* ]]; then'
-    yield '    case "$command" in'
-    for name in words.commands:
-        yield f'      "{name}") reply="{" ".join(words.strings(name))}" ;;'
-    yield "    esac"
-    yield "    return"
-    yield "  fi"
-    yield '  case "$command" in'
-    for name, following in words.next.items():
-        yield f'    "{name}") reply="{" ".join(sorted(following))}" ;;'
-    for name, option, choices in words.choices():
-        if not option:
-            yield f'    "{name}") reply="{" ".join(choices)}" ;;'
-    yield "  esac"
-
-
-def _bash(words: _Words) -> Iterator[str]:
-    yield "_placement_words() {"
-    yield _find(words)
-    yield from _cases(words)
-    yield "}"
-    yield "_placement() {"
-    yield '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" reply=""'
-    yield '  local before=("${COMP_WORDS[@]:1:COMP_CWORD-1}")'
-    yield "  _placement_words"
-    yield '  COMPREPLY=($(compgen -W "$reply" -- "$current"))'
-    yield "}"
-    yield "complete -o default -F _placement placement"
-
-
-def _zsh(words: _Words) -> Iterator[str]:
-    yield "#compdef placement"
-    yield "_placement_words() {"
-    yield _find(words)
-    yield from _cases(words)
-    yield "}"
-    yield "_placement() {"
-    yield '  local current="${words[CURRENT]}" previous="${words[CURRENT-1]}" reply=""'
-    yield '  local -a before; before=("${(@)words[2,CURRENT-1]}")'
-    yield "  _placement_words"
-    yield '  if [[ -n "$reply" ]]; then compadd -- ${=reply}; else _files; fi'
-    yield "}"
-    yield "compdef _placement placement"
-
-
-def _fish(words: _Words) -> Iterator[str]:
-    yield "function __placement_command"
-    yield "    set -l command ''"
-    yield "    for word in (commandline -opc)[2..-1]"
-    yield '        set -l longer (string trim "$command $word")'
-    yield f"        if contains -- $longer {' '.join(shlex.quote(prefix) for prefix in words.prefixes)}"
-    yield "            set command $longer"
-    yield "        end"
-    yield "    end"
-    yield "    echo $command"
-    yield "end"
-    yield "function __placement_at"
-    yield "    test (__placement_command) = $argv[1]"
-    yield "end"
-    for name, following in words.next.items():
-        for word, summary in sorted(following.items()):
-            yield f"{_fish_line(name)} -f -a {word} -d {shlex.quote(summary)}"
-    for name, command in words.commands.items():
-        for action in command.options:
-            yield _fish_option(name, action)
-    for name, option, choices in words.choices():
-        if not option:
-            yield f"{_fish_line(name)} -f -a {shlex.quote(' '.join(choices))}"
-
-
-def _fish_line(name: str) -> str:
-    condition = f"__placement_at {shlex.quote(name)}"
-    return f"complete -c placement -n {shlex.quote(condition)}"
-
-
-def _fish_option(name: str, action: argparse.Action) -> str:
-    strings = [
-        f"-l {string[2:]}" if string.startswith("--") else f"-s {string[1:]}"
-        for string in action.option_strings
-    ]
-    if action.nargs != 0:
-        strings.append("-r")
-    if action.choices:
-        strings.append(f"-f -a {shlex.quote(' '.join(map(str, action.choices)))}")
-    # Options of all commands may stand behind any.
-    line = _fish_line(name) if name != _GLOBAL else "complete -c placement"
-    return f"{line} {' '.join(strings)} -d {shlex.quote(explained(action))}"
+def _group(parser: argparse.ArgumentParser) -> Any:
+    """Return the subcommands of a parser, to which parsers that are `made` already are added."""
+    return parser.add_subparsers(parser_class=lambda *, made, **_: made)  # type: ignore[call-overload]
 
 
 # `placement man`: manual pages, written from the parsers of the commands.
@@ -274,8 +147,7 @@ def _main_page(parser: argparse.ArgumentParser, commands: list[CommandParser]) -
     yield ".SH COMMANDS"
     for command in commands:
         yield from (".TP", f".BR {_title(command)} (1)", _text(command.summary))
-    root = CommandParser("", parser, "")
-    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in root.options])
+    yield from _explained("OPTIONS", CommandParser("", parser, "").options)
     yield from _listed("ENVIRONMENT", list(_ENVIRONMENT.items()))
     yield from _listed("EXIT STATUS", list(_EXIT.items()))
 
@@ -288,10 +160,9 @@ def _page(command: CommandParser) -> Iterator[str]:
     yield ".SH DESCRIPTION"
     for line in (command.parser.description or "").splitlines():
         yield _text(line) if line else ".PP"
-    operands = [(_written(action), explained(action)) for action in command.operands]
-    if operands:
-        yield from _listed("ARGUMENTS", operands)
-    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in command.options])
+    if command.operands:
+        yield from _explained("ARGUMENTS", command.operands)
+    yield from _explained("OPTIONS", command.options)
     yield from (".SH SEE ALSO", ".BR placement (1)")
 
 
@@ -300,6 +171,11 @@ def _begun(title: str, summary: str) -> Iterator[str]:
     # Words that are as long as a line cannot be stretched to both margins.
     yield ".ad l"
     yield from (".SH NAME", f"{_text(title)} \\- {_text(summary)}")
+
+
+def _explained(heading: str, actions: list[argparse.Action]) -> Iterator[str]:
+    meanings = ((action.help or "") % {**vars(action), "prog": "placement"} for action in actions)
+    yield from _listed(heading, list(zip(map(_written, actions), meanings, strict=True)))
 
 
 def _listed(heading: str, entries: list[tuple[str, str]]) -> Iterator[str]:

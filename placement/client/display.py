@@ -57,6 +57,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def limit(help: str, default: int | None = None) -> Argument:
+    """Return the option that bounds how much is listed."""
+    return argument("--limit", type=positive, metavar="N", help=help, default=default)
+
+
 def port_number(text: str) -> int:
     """Return a port to listen on, but not 0, which would be any. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 65535:
@@ -89,6 +94,14 @@ def read_bytes(name: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise PlacementError(f"{name}: {reason or error}") from None
+
+
+def read_yaml(name: str) -> list[Any]:
+    """Return the YAML documents in the file. Raises PlacementError naming the file."""
+    # Importing it takes long.
+    from placement.common.documents import parse_yaml
+
+    return parse_yaml(read_bytes(name))
 
 
 def read_json(name: str) -> object:

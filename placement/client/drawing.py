@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -112,11 +112,16 @@ def draw(root: DrawnProvider, stdout: TextIO) -> list[str]:
 
 
 def _pen(stdout: TextIO) -> _Pen:
+    return _LINES if _takes(stdout, _LINES) else _ASCII
+
+
+def _takes(stdout: TextIO, characters: Iterable[str]) -> bool:
+    """Return whether the encoding of the output has all these characters."""
     try:
-        "".join(_LINES).encode(stdout.encoding or "ascii")
+        "".join(characters).encode(stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        return _ASCII
-    return _LINES
+        return False
+    return True
 
 
 def bar(used: int, capacity: int, stdout: TextIO) -> str:
@@ -225,7 +230,7 @@ _UNKNOWN = _Sign("!", "!", "of somebody unknown")
 
 def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
     """Yield a line or more for each NUMA node, then the legend of what occurs."""
-    plain = _only_ascii(stdout)
+    plain = not _takes(stdout, (sign.line for sign in _OWNERS.values()))
     yield "CPUs"
     for place, mine in _places(cpus).items():
         yield f"   {place}: {format_cpu_list(cpu['cpu'] for cpu in mine)}"
@@ -284,14 +289,6 @@ def _kept(left: Mapping[str, Any]) -> str:
     if left["cpuset"]:
         parts.insert(0, f"CPUs {left['cpuset']}")
     return ", ".join(parts) or "nothing any more"
-
-
-def _only_ascii(stdout: TextIO) -> bool:
-    try:
-        "".join(sign.line for sign in _OWNERS.values()).encode(stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _places(cpus: Sequence[Cpu]) -> dict[str, list[Cpu]]:
@@ -364,22 +361,33 @@ def _marked(move: Mapping[str, Any]) -> str:
     return f"{move['kind']}, by eviction" if move["by"] == "eviction" else str(move["kind"])
 
 
+def name_mover(move: Mapping[str, Any]) -> str:
+    """Return the name of the pod that is moved, or the uuid of another consumer."""
+    pod = move.get("pod")
+    return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"
+
+
+def list_moves(plan: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any], str, str, str]]:
+    """Yield (number, move, name of the consumer, of the host before, of the host after) for each move."""
+    hosts = {host["uuid"]: host["name"] for host in plan["hosts"]}
+    for at, move in enumerate(plan["moves"], start=1):
+        before, after = move["from_host"], move["to_host"]
+        yield at, move, name_mover(move), hosts.get(before) or before, hosts.get(after) or after
+
+
 def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     """Yield the lines of a plan, in characters that the output can take."""
     yield summary(plan)
-    hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
-    for at, move in enumerate(plan["moves"], start=1):
-        pod = move.get("pod")
-        who = move["consumer"] if pod is None else f"{pod['namespace']}/{pod['name']}"
-        ends = " -> ".join(hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
-        yield f"{at:>4}  {who}  {ends}  ({_marked(move)})"
+    for at, move, consumer, before, after in list_moves(plan):
+        yield f"{at:>4}  {consumer}  {before} -> {after}  ({_marked(move)})"
     if any(move["kind"] == "guessed" for move in plan["moves"]):
         yield _GUESSED
     for each in plan["left"]:
         yield f"stays {each['consumer']}: {each['why']}"
     for host in plan["hosts"]:
         yield ""
-        yield f"{hosts[host['uuid']]}: {host['consumers_before']} -> {host['consumers_after']} consumers"
+        consumers = f"{host['consumers_before']} -> {host['consumers_after']} consumers"
+        yield f"{host['name'] or host['uuid']}: {consumers}"
         changed = {name: use for name, use in host["classes"].items() if use["before"] != use["after"]}
         width = max((len(name) for name in changed), default=0)
         for name, use in changed.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import textwrap
@@ -16,6 +17,7 @@ from cliff.formatters.commaseparated import CSVLister
 from cliff.formatters.table import TableFormatter
 from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
+from prettytable import PrettyTable
 
 if TYPE_CHECKING:
     from placement.client.client import Client
@@ -55,14 +57,13 @@ class Yaml(YAMLFormatter):
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
     ) -> None:
         """Write a list of mappings."""
-        _dump([dict(zip(column_names, map(_plain, row), strict=True)) for row in data], stdout)
+        super().emit_list(column_names, map(_apart, data), stdout, parsed_args)
 
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
         """Write one mapping, in the order of the fields."""
-        for name, value in zip(column_names, data, strict=True):
-            _dump({name: _plain(value)}, stdout)
+        super().emit_one(column_names, _apart(data), stdout, parsed_args)
 
 
 class WrappedTable(TableFormatter):
@@ -162,12 +163,14 @@ def _write(
     stdout: TextIO,
 ) -> None:
     widths = _widths(names, cells, room)
-    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+\n"
-    stdout.write(rule + _row([[name] for name in names], widths, [False] * len(names)) + rule)
+    table = PrettyTable(names, align="l", break_on_hyphens=False)
+    table.max_width = dict(zip(names, widths, strict=True))
     for row in cells:
-        broken = [_broken(lines, width) for lines, width in zip(row, widths, strict=True)]
-        stdout.write(_row(broken, widths, right))
-    stdout.write(rule)
+        texts = ["\n".join(lines) for lines in row]
+        # Numbers stand right, below names that stand left.
+        columns = zip(texts, widths, right, strict=True)
+        table.add_row([text.rjust(width) if numeric else text for text, width, numeric in columns])
+    stdout.write(f"{table}\n")
 
 
 def _widths(names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int | None) -> list[int]:
@@ -189,25 +192,6 @@ def _widths(names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: in
     return widths
 
 
-def _broken(lines: Sequence[str], width: int) -> list[str]:
-    broken: list[str] = []
-    for line in lines:
-        broken += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
-    return broken
-
-
-def _row(cells: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]) -> str:
-    written = ""
-    for at in range(max(1, *map(len, cells))):
-        texts = [lines[at] if at < len(lines) else "" for lines in cells]
-        padded = [
-            text.rjust(width) if numeric else text.ljust(width)
-            for text, width, numeric in zip(texts, widths, right, strict=True)
-        ]
-        written += f"| {' | '.join(padded)} |\n"
-    return written
-
-
 def _lines(cell: Any) -> list[str]:
     """Return the lines of a cell as people read it; a missing value is an empty line."""
     text = cell.human_readable() if isinstance(cell, FormattableColumn) else cell
@@ -222,19 +206,11 @@ def _in_one_line(cell: object) -> object:
     return "; ".join(str(cell).splitlines()) if isinstance(cell, FormattableColumn) else cell
 
 
-def _plain(cell: Any) -> Any:
-    return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
-
-
-def _dump(document: object, stdout: TextIO) -> None:
-    # Importing it takes long.
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    yaml.dump(document, stdout, Dumper, default_flow_style=False)
+def _apart(row: Sequence[Any]) -> list[Any]:
+    """Return the cells of a row as they are in JSON, none of which shares a part with another."""
+    plain = [cell.machine_readable() if isinstance(cell, FormattableColumn) else cell for cell in row]
+    apart: list[Any] = json.loads(json.dumps(plain))
+    return apart
 
 
 # Cells with a form for people and another one for programs.
@@ -356,28 +332,3 @@ class PagedList:
         while page["next"] is not None:
             page = self._client.get(self._path, [*query, (self._cursor, str(page["next"]))])
             yield from page[self._member]
-
-
-# Tables for terminals.
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return rows under a header, with cells in the middle of their columns."""
-    texts = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(cell) for cell in column) for column in zip(*texts, strict=True)]
-    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
-    lines = [
-        "|".join(["", *(f" {cell.center(width)} " for cell, width in zip(row, widths, strict=True)), ""])
-        for row in texts
-    ]
-    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
-
-
-def stacked(title: str, blocks: Sequence[Sequence[str]]) -> str:
-    """Return blocks of lines below a title, one column wide."""
-    width = max(len(line) for line in [title, *(line for block in blocks for line in block)])
-    rule = f"+{'-' * (width + 2)}+"
-    parts = [rule]
-    for block in [[title], *blocks]:
-        parts += [*(f"| {line.ljust(width)} |" for line in block), rule]
-    return "\n".join(parts)

@@ -131,10 +131,11 @@ class Meter:
 
 
 def _tell(report: MigrationReport, is_rehearsed: bool) -> None:
-    from placement.client.formats import table
+    from prettytable import PrettyTable
 
-    rows = [(what, one.added, one.changed, one.removed) for what, one in report.changes.items()]
-    print(table(("What", "Added", "Changed", "Removed"), rows))
+    table = PrettyTable(["What", "Added", "Changed", "Removed"])
+    table.add_rows([[what, one.added, one.changed, one.removed] for what, one in report.changes.items()])
+    print(table)
     if report.completed_consumers:
         print(f"{report.completed_consumers} holders without a record were given one.")
     compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())

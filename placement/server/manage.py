@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from importlib.metadata import version as package_version
 
 from oslo_config import cfg
+from prettytable import PrettyTable
 
 from placement import DISTRIBUTION
-from placement.client.formats import table
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
 from placement.server.commands import tell
@@ -121,8 +121,9 @@ def _show(rounds: list[list[MigrationBatch]]) -> None:
         total = totals.setdefault(batch.name, [0, 0])
         total[0] += batch.found
         total[1] += batch.completed
-    rows = [(name, *total) for name, total in sorted(totals.items())]
-    print(table(("Migration", "Total Found", "Completed"), rows))
+    table = PrettyTable(["Migration", "Total Found", "Completed"])
+    table.add_rows([[name, *total] for name, total in sorted(totals.items())])
+    print(table)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 from oslo_policy import opts
+from prettytable import HRuleStyle, PrettyTable
 
-from placement.client.formats import stacked
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
 from placement.server.manage import add_common, load, online_migrations
@@ -60,11 +60,10 @@ def _check(loaded: cfg.ConfigOpts) -> int:
     if schema.version(settings.connection_of(loaded)) is None:
         raise PlacementError("the database has no tables yet; run `placement-manage db sync` first")
     found = [(name, check(loaded)) for name, check in _CHECKS.items()]
-    blocks = [
-        [f"Check: {name}", f"Result: {finding.result.name.title()}", f"Details: {finding.details}"]
-        for name, finding in found
-    ]
-    print(stacked("Upgrade Check Results", blocks))
+    table = PrettyTable(["Upgrade Check Results"], align="l", hrules=HRuleStyle.ALL)
+    for name, finding in found:
+        table.add_row([f"Check: {name}\nResult: {finding.result.name.title()}\nDetails: {finding.details}"])
+    print(table)
     return max(finding.result for _, finding in found)
 
 

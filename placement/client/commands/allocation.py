@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import PROSE, ActionCommand, Held, Prose, argument, folded, positive
+from placement.client.display import PROSE, ActionCommand, Held, Prose, argument, folded, limit
 from placement.client.formats import PagedList, ResourceAmounts
 from placement.engine.domain.errors import PlacementError
 
@@ -33,12 +33,7 @@ class ListAllocations(Prose):
         argument("--type", help="of consumers of this type; unknown: without a type"),
         argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
         argument("--cluster", help="on providers of this cluster"),
-        argument(
-            "--limit",
-            type=positive,
-            metavar="N",
-            help=f"of so many consumers at most (else {_SHOWN} for people)",
-        ),
+        limit(f"of so many consumers at most (else {_SHOWN} for people)"),
     )
     left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
 

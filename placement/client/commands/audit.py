@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from placement.client.display import Listing, argument, positive
+from placement.client.display import Listing, argument, limit
 from placement.client.formats import Lines, PagedList
 from placement.engine.domain.audit import Action, TargetKind
 
@@ -36,13 +36,7 @@ class ListAudit(Listing):
         argument("--since", metavar="TIME", help="changes from then on, such as 2026-01-31T12:00:00Z"),
         argument("--until", metavar="TIME", help="changes before then"),
         argument("--long", action="store_true", help="with what was there before and after, and from where"),
-        argument(
-            "--limit",
-            type=positive,
-            metavar="N",
-            default=_SHOWN,
-            help="so many at most (default %(default)s)",
-        ),
+        limit("so many at most (default %(default)s)", _SHOWN),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

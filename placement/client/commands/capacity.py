@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.flavor import OPTIONS, document_beside
-from placement.client.display import STANDARD_INPUT, Listing, argument, read_bytes
+from placement.client.display import STANDARD_INPUT, Listing, argument, read_yaml
 from placement.client.formats import ResourceAmounts
 from placement.engine.domain.errors import PlacementError
 
@@ -118,13 +118,11 @@ def _named(text: str) -> tuple[str, str]:
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     """Return a pod or a flavor from a file. Raises PlacementError naming it."""
-    from placement.common.documents import parse_yaml
-
     if file != STANDARD_INPUT and not Path(file).exists():
         raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")
     if Path(file).suffix == ".json" or file == STANDARD_INPUT:
         return document_beside(parsed, file)
-    documents = parse_yaml(read_bytes(file))
+    documents = read_yaml(file)
     if len(documents) != 1:
         raise PlacementError(f"{file}: the manifest of one pod is expected")
     return {"pod": documents[0]}

@@ -97,6 +97,23 @@ def cluster_path(*segments: str) -> str:
     return f"/ext/v1{path('clusters', *segments)}"
 
 
+def read_name(manifest: Mapping[str, Any], kind: str) -> str:
+    """Return the name in a manifest. Raises PlacementError for one without."""
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str):
+        raise PlacementError(f"metadata.name: a {kind} has none")
+    return name
+
+
+def put_named(client: Client, body: object, cluster: str, collection: str, *names: str) -> Any:
+    """Put a member of a cluster, return the answer. Raises PlacementError that begins with its names."""
+    try:
+        return client.put(cluster_path(cluster, collection, *names), body)
+    except PlacementError as error:
+        raise PlacementError(f"{'/'.join(names)}: {error}") from None
+
+
 class ListClusters(Listing):
     """List all clusters."""
 

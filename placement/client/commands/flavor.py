@@ -16,19 +16,13 @@ from placement.engine.domain.errors import PlacementError
 if TYPE_CHECKING:
     from placement.client.client import Client
 
+# The options for amounts: the fields of the flavor, and what they mean.
 _AMOUNTS = {
-    "vcpus": "guest CPUs",
-    "ram": "MiB of memory",
-    "disk": "GiB of root disk",
-    "ephemeral": "GiB of ephemeral disk",
-    "swap": "MiB of swap",
-}
-_FIELD_OF = {
-    "vcpus": "vcpus",
-    "ram": "memory_mb",
-    "disk": "root_gb",
-    "ephemeral": "ephemeral_gb",
-    "swap": "swap_mb",
+    "vcpus": ("vcpus", "guest CPUs"),
+    "ram": ("memory_mb", "MiB of memory"),
+    "disk": ("root_gb", "GiB of root disk"),
+    "ephemeral": ("ephemeral_gb", "GiB of ephemeral disk"),
+    "swap": ("swap_mb", "MiB of swap"),
 }
 _SHOWN_AS: dict[str, Callable[[Any], object]] = {
     "groups": Groups,
@@ -38,7 +32,7 @@ _SHOWN_AS: dict[str, Callable[[Any], object]] = {
     "warnings": Lines,
 }
 OPTIONS = (
-    *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, meaning in _AMOUNTS.items()),
+    *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, (_, meaning) in _AMOUNTS.items()),
     argument("--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"),
     argument("--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"),
     argument(
@@ -78,7 +72,8 @@ class TranslateFlavor(Details):
         from placement.flavors.nova import translate_document, translation_document
 
         answer = translation_document(translate_document(document(parsed_args)))
-        return tuple(answer), [_SHOWN_AS.get(name, _plain)(value) for name, value in answer.items()]
+        shown = [_SHOWN_AS[name](value) if name in _SHOWN_AS else value for name, value in answer.items()]
+        return tuple(answer), shown
 
 
 class ListFlavorCandidates(candidates.CandidateListing):
@@ -125,10 +120,6 @@ def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> An
     return client.post("/ext/v1/flavors/candidates", request)
 
 
-def _plain(value: object) -> object:
-    return value
-
-
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the translation request that the arguments stand for."""
     if parsed.file == "-" and parsed.image == "-":
@@ -147,7 +138,7 @@ def _flavor(parsed: argparse.Namespace) -> dict[str, Any]:
     flavor: dict[str, Any] = {"extra_specs": {}}
     if parsed.file is not None:
         flavor = asdict(flavor_from_openstack_json(read_json(parsed.file)))
-    given = {field: getattr(parsed, name) for name, field in _FIELD_OF.items()}
+    given = {field: getattr(parsed, name) for name, (field, _) in _AMOUNTS.items()}
     flavor.update({field: amount for field, amount in given.items() if amount is not None})
     if not {"vcpus", "memory_mb"} <= flavor.keys():
         raise PlacementError("a flavor is needed: --vcpus and --ram, or a FILE")

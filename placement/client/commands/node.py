@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.client import drawing
-from placement.client.commands.cluster import cluster_path
+from placement.client.commands.cluster import cluster_path, put_named
 from placement.client.display import (
     CLUSTER,
     DRAWING,
@@ -15,11 +15,10 @@ from placement.client.display import (
     DrawingCommand,
     Listing,
     argument,
-    read_bytes,
+    read_yaml,
 )
 from placement.client.drawing import draw
 from placement.client.formats import Lines
-from placement.engine.domain.errors import PlacementError
 
 # `placement tree`: the tree that a provider is in.
 
@@ -87,10 +86,9 @@ class ImportNodes(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the nodes one by one, until one is refused."""
-        from placement.common.documents import parse_yaml
         from placement.common.manifest_lists import nodes_manifests
 
-        nodes = nodes_manifests(parse_yaml(read_bytes(parsed_args.file)))
+        nodes = nodes_manifests(read_yaml(parsed_args.file))
         columns = ("name", "created", "changed", "deleted", "warnings")
         return columns, list(self._imported(parsed_args.cluster, nodes))
 
@@ -98,10 +96,7 @@ class ImportNodes(Listing):
         client = self.client
         for name, manifests in nodes.items():
             body = {"node": manifests.node, "nodeResourceTopology": manifests.topology}
-            try:
-                done = client.put(cluster_path(cluster, "nodes", name), body)
-            except PlacementError as error:
-                raise PlacementError(f"{name}: {error}") from None
+            done = put_named(client, body, cluster, "nodes", name)
             numbers = [len(done[change]) for change in ("created", "changed", "deleted")]
             yield name, *numbers, Lines(done["warnings"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from placement.client.client import ANSWER_SECONDS, VERSION, ServiceError, path
 from placement.client.commands.capacity import kinds_of
 from placement.client.commands.flavor import OPTIONS
 from placement.client.display import PROSE, Listing, Prose, argument, consumer_uuid, positive, read_json
-from placement.client.drawing import drawn, summary
+from placement.client.drawing import drawn, list_moves, name_mover, summary
 from placement.client.formats import Lines, ResourceAmounts
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.inventories import MOVE_HEADER
@@ -224,7 +225,7 @@ class _Checking(Listing):
         if not checked["valid"]:
             self.exit_status = 1
         return _STATES, [
-            (at, _who(move), each["state"], each["why"])
+            (at, name_mover(move), each["state"], each["why"])
             for at, (move, each) in enumerate(zip(plan["moves"], checked["moves"], strict=True), start=1)
         ]
 
@@ -285,7 +286,7 @@ class ApplyPlan(_Checking):
 
     def _made(self, moves: Moves) -> Iterator[tuple[int, str, str]]:
         for at, move, state in moves.made():
-            yield at, _who(move), state
+            yield at, name_mover(move), state
         self.note(f"Written: {_RECORDS}.")
 
 
@@ -348,29 +349,9 @@ def _at_most(text: str) -> dict[str, Any]:
 
 
 def _rows(plan: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
-    for at, move in enumerate(plan["moves"], start=1):
-        amounts = _summed(entry["resources"] for entry in move["to_allocations"].values())
-        ends = (hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
-        yield (
-            at,
-            _who(move),
-            move["kind"],
-            move["by"],
-            *ends,
-            ResourceAmounts(amounts),
-            Lines(list(move["to_allocations"])),
-        )
-
-
-def _summed(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for each in amounts:
-        for name, amount in each.items():
-            total[name] = total.get(name, 0) + amount
-    return total
-
-
-def _who(move: Mapping[str, Any]) -> str:
-    pod = move.get("pod")
-    return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"
+    for at, move, consumer, before, after in list_moves(plan):
+        total: Counter[str] = Counter()
+        for entry in move["to_allocations"].values():
+            total.update(entry["resources"])
+        amounts, providers = ResourceAmounts(dict(total)), Lines(list(move["to_allocations"]))
+        yield at, consumer, move["kind"], move["by"], before, after, amounts, providers

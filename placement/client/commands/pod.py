@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands.candidates import Explaining
-from placement.client.commands.cluster import cluster_path
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, positive, read_bytes
+from placement.client.commands.cluster import cluster_path, put_named, read_name
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
 from placement.client.formats import Containers, Lines, PagedList, Pairs
 from placement.engine.domain.errors import PlacementError
 
@@ -62,12 +62,7 @@ class ListPods(Listing):
         argument("--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
-        argument(
-            "--limit",
-            type=positive,
-            metavar="N",
-            help=f"so many at most (else {_SHOWN_PODS} for people)",
-        ),
+        limit(f"so many at most (else {_SHOWN_PODS} for people)"),
     )
     left_out_first = ("consumer_uuid", "phase", "qos_class", "cpuset")
 
@@ -128,10 +123,7 @@ _Named = Sequence[tuple[str, str, Mapping[str, Any]]]
 
 def _in_turn(client: Client, cluster: str, pods: _Named) -> Iterator[dict[str, Any]]:
     for namespace, name, manifest in pods:
-        try:
-            yield client.put(_path(cluster, namespace, name), manifest)
-        except PlacementError as error:
-            raise PlacementError(f"{namespace}/{name}: {error}") from None
+        yield put_named(client, manifest, cluster, "pods", namespace, name)
 
 
 def _together(client: Client, cluster: str, pods: _Named) -> Iterator[dict[str, Any]]:
@@ -167,12 +159,7 @@ class PreviewPod(Listing):
         CLUSTER,
         _FILE,
         _NODES,
-        argument(
-            "--limit",
-            type=positive,
-            metavar="N",
-            help=f"so many fitting nodes at most (else {_SHOWN_NODES} for people)",
-        ),
+        limit(f"so many fitting nodes at most (else {_SHOWN_NODES} for people)"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -272,10 +259,9 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
-    from placement.common.documents import parse_yaml
     from placement.common.manifest_lists import pods_manifests
 
-    return pods_manifests(parse_yaml(read_bytes(file)))
+    return pods_manifests(read_yaml(file))
 
 
 def _manifest(file: str) -> Mapping[str, Any]:
@@ -287,11 +273,8 @@ def _manifest(file: str) -> Mapping[str, Any]:
 
 def _names(manifest: Mapping[str, Any], default: str) -> tuple[str, str]:
     """Return the namespace and the name. Raises PlacementError for a pod without a name."""
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    if not isinstance(metadata, Mapping) or not isinstance(name, str):
-        raise PlacementError("metadata.name: a Pod has none")
-    namespace = metadata.get("namespace") or default
+    name = read_name(manifest, "Pod")
+    namespace = manifest["metadata"].get("namespace") or default
     if not isinstance(namespace, str):
         raise PlacementError(f"metadata.namespace: of Pod {name} is no text")
     return namespace, name

@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from placement.client.commands.cluster import cluster_path
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, positive, read_bytes
+from placement.client.commands.cluster import cluster_path, put_named, read_name
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
 from placement.client.formats import Lines, PagedList, Pairs
-from placement.engine.domain.errors import PlacementError
 
 _LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
 _SHOWN = (
@@ -43,7 +42,7 @@ class ListReservations(Listing):
     arguments = (
         CLUSTER,
         argument("--node", help="on this node"),
-        argument("--limit", type=positive, metavar="N", help="so many at most"),
+        limit("so many at most"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -76,10 +75,9 @@ class CreateReservations(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the reservations one by one, until one is refused."""
-        from placement.common.documents import parse_yaml
         from placement.common.manifest_lists import reservations_manifests
 
-        manifests = reservations_manifests(parse_yaml(read_bytes(parsed_args.file)))
+        manifests = reservations_manifests(read_yaml(parsed_args.file))
         columns = ("name", "phase", "node", "held", "warnings")
         return columns, list(self._created(parsed_args.cluster, manifests, columns))
 
@@ -87,12 +85,8 @@ class CreateReservations(Listing):
         self, cluster: str, manifests: Sequence[Mapping[str, Any]], columns: Sequence[str]
     ) -> Iterator[tuple[Any, ...]]:
         client = self.client
-        for name, manifest in [(_name(manifest), manifest) for manifest in manifests]:
-            try:
-                done = client.put(cluster_path(cluster, "reservations", name), manifest)
-            except PlacementError as error:
-                raise PlacementError(f"{name}: {error}") from None
-            yield _row(columns, done)
+        for name, manifest in [(read_name(manifest, "Reservation"), manifest) for manifest in manifests]:
+            yield _row(columns, put_named(client, manifest, cluster, "reservations", name))
 
 
 class DeleteReservation(ActionCommand):
@@ -122,12 +116,3 @@ def _cell(column: str, reservation: Mapping[str, Any]) -> object:
 def _amounts(holding: Mapping[str, Any]) -> dict[str, str]:
     cpuset = {"cpuset": holding["cpuset"]} if holding["cpuset"] else {}
     return {**cpuset, **holding["resources"]}
-
-
-def _name(manifest: Mapping[str, Any]) -> str:
-    """Return the name of a Reservation. Raises PlacementError for one without."""
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    if not isinstance(name, str):
-        raise PlacementError("metadata.name: a Reservation has none")
-    return name
