@@ -329,7 +329,7 @@ def _placed(messages: Any, schema_path: Path, instance_path: Path) -> SchemaViol
     return SchemaViolation(found.reason, found.keyword, schema_path, instance_path)
 
 
-# Schemas of what the service sends, and members that many answers have.
+# Schemas of what the service sends, which dump its objects, and members that many answers have.
 
 
 OPTIONAL = {"optional": True}
