@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any
 
 import orjson
 from flask import Blueprint, Response, request
+from marshmallow import missing
 
-from placement.audit.service import AuditPage, Events
-from placement.audit.service import News as ServiceNews
+from placement.audit.service import Events, News
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
-from placement.engine.domain.audit import Change as AuditChange
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.engine.domain.groups import parse_positive
 from placement.http.context import current, use_cases
@@ -39,78 +39,30 @@ from placement.http.operations import (
     single,
 )
 from placement.http.responses import HttpError, admits_json, json_response
-from placement.http.schemas import OPTIONAL, AnswerSchema, texts
+from placement.http.schemas import OPTIONAL, AnswerSchema, dump, texts
 
-# Audit records as events of CADF, and changes as events of a stream.
+# Audit records as events of CADF (DMTF DSP0262), and changes. Only changes that succeeded are recorded.
 
 
-_EVENT = "http://schemas.dmtf.org/cloud/audit/1.0/event"
 _SERVICE = "service/placement"
-_OBSERVER = {"id": "target", "typeURI": _SERVICE, "name": "placement"}
+_USER = "service/security/account/user"
 
 
-def audit_body(page: AuditPage) -> dict[str, Any]:
-    """Return a page of records."""
-    return {"events": [_event(record) for record in page.records], "next": page.next}
+def _always(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
 
 
-def _event(record: StoredRecord) -> dict[str, Any]:
-    """Return a record in the terms of CADF (DMTF DSP0262); only changes that succeeded are stored."""
-    documents = (("before", record.before), ("after", record.after))
-    return {
-        "typeURI": _EVENT,
-        "id": str(record.id),
-        "eventType": "activity",
-        "eventTime": f"{record.recorded_at.isoformat()}+00:00",
-        "action": record.action,
-        "outcome": "success",
-        "initiator": _initiator(record),
-        "target": {"typeURI": f"{_SERVICE}/{record.kind}", "id": record.target},
-        "observer": _OBSERVER,
-        "attachments": [
-            {"name": name, "typeURI": "application/json", "content": orjson.loads(text)}
-            for name, text in documents
-            if text is not None
-        ],
-    }
+def _itself(record: StoredRecord) -> StoredRecord:
+    return record
 
 
-def _initiator(record: StoredRecord) -> dict[str, Any]:
-    """Return the caller; without one, this service, for a command on its machine or its own work."""
-    if record.request_id is None:
-        return {"typeURI": _SERVICE, "id": "placement"}
-    return {
-        "typeURI": "service/security/account/user",
-        "id": record.user_id,
-        "project_id": record.project_id,
-        "roles": record.roles.split(",") if record.roles else [],
-        "host": {"address": record.address},
-        "request_id": record.request_id,
-        "global_request_id": record.global_request_id,
-    }
+def _roles(record: StoredRecord) -> list[str]:
+    return record.roles.split(",") if record.roles else []
 
 
-def news_body(news: ServiceNews) -> dict[str, Any]:
-    """Return the changes, and the token from which to go on."""
-    return {"events": [_change(change) for change in news.changes], "next": news.token}
-
-
-def _change(change: AuditChange) -> dict[str, Any]:
-    told: dict[str, Any] = {"type": change.kind, "uuid": change.id, "action": change.action}
-    return told if change.generation is None else {**told, "generation": change.generation}
-
-
-def stream_pieces(news: ServiceNews) -> Iterable[bytes]:
-    """Yield news as Server-Sent Events; the token comes last, because only then all changes are sent."""
-    for change in news.changes:
-        yield b"event: change\ndata: " + orjson.dumps(_change(change)) + b"\n\n"
-    # Without data the reader sees no event, but the id becomes its Last-Event-ID.
-    yield f"id: {news.token}\n\n".encode()
-    # Flushes what is above now, instead of together with a later event.
-    yield b""
-
-
-# Answers about changes and their initiators.
+def _of_caller(name: str) -> Callable[[StoredRecord], Any]:
+    """Return a reader of a column that is for callers only."""
+    return lambda record: missing if record.request_id is None else getattr(record, name)
 
 
 class HostSchema(AnswerSchema):
@@ -122,63 +74,73 @@ class HostSchema(AnswerSchema):
 class InitiatorSchema(AnswerSchema):
     """The initiator of a change; the service itself has only a type and an id."""
 
-    typeURI = String()
-    id = String(nullable=True)
-    project_id = String(nullable=True, metadata=OPTIONAL)
-    roles = texts(metadata=OPTIONAL)
-    host = Object(HostSchema, metadata=OPTIONAL)
+    # Without a request it was a command on the machine of the service, or work of its own.
+    typeURI = String(source=lambda record: _USER if record.request_id else _SERVICE)
+    id = String(nullable=True, source=lambda record: record.user_id if record.request_id else "placement")
+    project_id = String(nullable=True, metadata=OPTIONAL, source=_of_caller("project_id"))
+    roles = texts(metadata=OPTIONAL, source=lambda record: _roles(record) if record.request_id else None)
+    host = Object(HostSchema, metadata=OPTIONAL, source=lambda record: record if record.request_id else None)
     request_id = String(metadata=OPTIONAL)
-    global_request_id = String(nullable=True, metadata=OPTIONAL)
+    global_request_id = String(nullable=True, metadata=OPTIONAL, source=_of_caller("global_request_id"))
 
 
 class TargetSchema(AnswerSchema):
     """The target of a change."""
 
-    typeURI = String()
-    id = String()
+    typeURI = String(source=lambda record: f"{_SERVICE}/{record.kind}")
+    id = String(source="target")
 
 
-class ObserverSchema(TargetSchema):
+class ObserverSchema(AnswerSchema):
     """The observer of a change, which is this service."""
 
-    name = String()
+    id = String(source=_always("target"))
+    typeURI = String(source=_always(_SERVICE))
+    name = String(source=_always("placement"))
 
 
 class AttachmentSchema(AnswerSchema):
     """The state of a target before or after a change."""
 
-    name = Choice(["before", "after"])
-    typeURI = String()
-    content = Given({})
+    name = Choice(["before", "after"], source=itemgetter(0))
+    typeURI = String(source=_always("application/json"))
+    content = Given({}, source=lambda document: orjson.loads(document[1]))
 
 
 class AuditEventSchema(AnswerSchema):
     """A record in the terms of CADF."""
 
-    typeURI = String()
-    id = String()
-    eventType = String()
-    eventTime = String()
+    typeURI = String(source=_always("http://schemas.dmtf.org/cloud/audit/1.0/event"))
+    id = String(source=lambda record: str(record.id))
+    eventType = String(source=_always("activity"))
+    eventTime = String(source=lambda record: f"{record.recorded_at.isoformat()}+00:00")
     action = Choice(list(Action))
-    outcome = Choice(["success"])
-    initiator = Object(InitiatorSchema)
-    target = Object(TargetSchema)
-    observer = Object(ObserverSchema)
-    attachments = Sequence(Object(AttachmentSchema))
+    outcome = Choice(["success"], source=_always("success"))
+    initiator = Object(InitiatorSchema, source=_itself)
+    target = Object(TargetSchema, source=_itself)
+    observer = Object(ObserverSchema, source=_itself)
+    attachments = Sequence(
+        Object(AttachmentSchema),
+        source=lambda record: [
+            (name, text)
+            for name, text in (("before", record.before), ("after", record.after))
+            if text is not None
+        ],
+    )
 
 
 class AuditEventsSchema(AnswerSchema):
     """A page of changes, the newest first; `next` is the `marker` of the following page."""
 
-    events = Sequence(Object(AuditEventSchema))
+    events = Sequence(Object(AuditEventSchema), source="records")
     next = Integer(nullable=True)
 
 
 class ChangeSchema(AnswerSchema):
     """The last change of a provider or a consumer."""
 
-    type = Choice(["resource_provider", "consumer"])
-    uuid = Uuid()
+    type = Choice(["resource_provider", "consumer"], source="kind")
+    uuid = Uuid(source="id")
     action = Choice(list(Action))
     generation = Integer(metadata=OPTIONAL)
 
@@ -186,8 +148,18 @@ class ChangeSchema(AnswerSchema):
 class NewsSchema(AnswerSchema):
     """The changes; `next` is the token from which to go on."""
 
-    events = Sequence(Object(ChangeSchema))
-    next = String()
+    events = Sequence(Object(ChangeSchema), source="changes")
+    next = String(source="token")
+
+
+def stream_pieces(news: News) -> Iterable[bytes]:
+    """Yield news as Server-Sent Events; the token comes last, because only then all changes are sent."""
+    for change in news.changes:
+        yield b"event: change\ndata: " + orjson.dumps(dump(ChangeSchema, change)) + b"\n\n"
+    # Without data the reader sees no event, but the id becomes its Last-Event-ID.
+    yield f"id: {news.token}\n\n".encode()
+    # Flushes what is above now, instead of together with a later event.
+    yield b""
 
 
 blueprint = Blueprint("audit", __name__)
@@ -256,7 +228,8 @@ def audit() -> Response:
     )
     # The newest come first: the first page has nothing before it.
     before = page_start(given, "marker", LARGEST_LONG_ID) or None
-    return json_response(audit_body(use_cases().audit.listed(wanted, before, page_size(given))))
+    page = use_cases().audit.listed(wanted, before, page_size(given))
+    return json_response(dump(AuditEventsSchema, page))
 
 
 @route(
@@ -280,13 +253,13 @@ def events() -> Response:
         raise HttpError(406, f"Only application/json and {_STREAM} are provided")
     since = single(given, "since")
     if since is None:
-        return json_response(news_body(followed.now()))
+        return json_response(dump(NewsSchema, followed.now()))
     with ExitStack() as place:
         news = followed.since(since, 0)
         if wait and not news.changes and _most_waiting():
             place.enter_context(followed.place(_most_waiting(), current().caller.user_id))
             news = followed.since(since, wait)
-    return json_response(news_body(news))
+    return json_response(dump(NewsSchema, news))
 
 
 def _stream(followed: Events, since: str | None, seconds: float) -> Response:
@@ -304,7 +277,7 @@ def _stream(followed: Events, since: str | None, seconds: float) -> Response:
     return response
 
 
-def _pieces(followed: Events, news: ServiceNews, seconds: float) -> Iterator[bytes]:
+def _pieces(followed: Events, news: News, seconds: float) -> Iterator[bytes]:
     """Yield changes for `seconds`; then the reader returns with the last id, or learns why it may not."""
     end = min(time.monotonic() + seconds, request_scope.at())
     yield b"retry: 1000\n\n"

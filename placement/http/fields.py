@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
 from typing import Any, NoReturn
 
@@ -39,13 +39,20 @@ def _type_name(value: Any, *names: str) -> NoReturn:
 
 
 class _Field(fields.Field[Any]):
-    """A base of fields that takes null as a value like any other, judged by the field's own type."""
+    """A base of fields that takes null as a value like any other, judged by the field's own type.
+
+    `source`: what an answer has there, of the object that is sent: a function of it, or the name of an
+    attribute, which may be a path with dots. Without it that is the field's own name.
+    """
 
     type_name = "object"
 
-    def __init__(self, *, nullable: bool = False, **options: Any) -> None:
+    def __init__(
+        self, *, nullable: bool = False, source: Callable[[Any], Any] | str = "", **options: Any
+    ) -> None:
         super().__init__(allow_none=True, **options)
         self.nullable = nullable
+        self.source = source
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
         """Return the value; None only where the field is nullable."""

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence as SequenceABC
 from functools import lru_cache, singledispatch
+from operator import attrgetter
 from pprint import pformat
 from typing import Any
 
-from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
+from marshmallow import RAISE, Schema, ValidationError, fields, missing, pre_load
 
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import fields as http_fields
@@ -328,19 +329,58 @@ def _placed(messages: Any, schema_path: Path, instance_path: Path) -> SchemaViol
     return SchemaViolation(found.reason, found.keyword, schema_path, instance_path)
 
 
-# Schemas of what the service sends, and members that many answers have.
+# Schemas of what the service sends, which dump its objects, and members that many answers have.
 
 
 OPTIONAL = {"optional": True}
 
 
 class AnswerSchema(VersionedSchema):
-    """A schema of members that are in every answer, unless their metadata says `optional`."""
+    """A schema of members that are in every answer, unless their metadata says `optional`.
+
+    Optional members are left out where their value is None, nullable ones where it is `missing`.
+    """
 
     def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
         super().__init__(version, **options)
         for field in self.fields.values():
             field.required = not field.metadata.get("optional", False)
+        self._members = [_member(name, field) for name, field in self.fields.items()]
+
+    def body(self, source: Any) -> dict[str, Any] | None:
+        """Return an object as JSON values, in the order in which the members are declared."""
+        if source is None:
+            return None
+        body = {}
+        for key, read, dumped, absent in self._members:
+            value = read(source)
+            if value is not absent:
+                body[key] = value if dumped is None else dumped(value)
+        return body
+
+
+def _member(name: str, field: Any) -> tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None, Any]:
+    """Return the key of a member, what reads and what dumps its value, and which value leaves it out."""
+    source = field.source or name
+    absent = missing if field.required or field.nullable else None
+    return field.data_key or name, source if callable(source) else attrgetter(source), _dumper(field), absent
+
+
+def _dumper(field: Any) -> Callable[[Any], Any] | None:
+    """Return what makes JSON values of a field's value; None if it consists of some already."""
+    if isinstance(field, Object):
+        return field.nested.body if isinstance(field.nested, AnswerSchema) else None
+    if isinstance(field, Sequence):
+        item = _dumper(field.items)
+        return None if item is None else lambda values: [item(value) for value in values]
+    value_of = _dumper(field.values) if isinstance(field, Mapping) else None
+    return None if value_of is None else lambda values: {key: value_of(each) for key, each in values.items()}
+
+
+def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST) -> Any:
+    """Return an object of the service as the JSON values that the schema describes."""
+    chosen: Any = schema_for(schema, version)
+    return chosen.body(source)
 
 
 def since(feature: Feature, **more: Any) -> dict[str, Any]:

@@ -196,7 +196,7 @@ class Planning:
             raise BadRequest("a pod is for a cluster: cluster is missing")
         counted = PodCapacity(nodes, pod, budget)
         room = counted.room()
-        by_cluster = {question.cluster: room} if BY_CLUSTER in question.by else None
+        by_cluster = [replace(room, place=question.cluster)] if BY_CLUSTER in question.by else None
         hosts = list(counted.hosts()) if BY_HOST in question.by else None
         return KindRoom(room, by_cluster, hosts=hosts)
 

@@ -107,6 +107,7 @@ class Plan:
     """
 
     goal: str
+    cluster: str | None
     wanted: int
     achieved: int
     complete: bool

@@ -412,6 +412,7 @@ class _Making:
             called = providers.root_names(connection)
         return Plan(
             goal=self._request.goal.name,
+            cluster=self._request.cluster,
             wanted=reached.wanted,
             achieved=reached.achieved,
             complete=reached.complete,

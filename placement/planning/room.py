@@ -26,7 +26,8 @@ class CapacityCount:
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
     everything that is free were one host. `fragmentation`: the share of `ideal` that cannot be placed.
-    Stranded amounts and fragmentation are defined in docs/packing.md.
+    Stranded amounts and fragmentation are defined in docs/packing.md. `place`: the cluster, or the aggregate
+    (uuid) of roots.
     """
 
     lower: int
@@ -37,6 +38,7 @@ class CapacityCount:
     ideal: int
     fragmentation: float
     classes: Mapping[str, Classes]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,11 @@ class HostRoom:
 
 @dataclass(frozen=True, slots=True)
 class KindRoom:
-    """The room for one kind: in all, and where asked for by cluster, aggregate of roots (uuid) and host."""
+    """The room for one kind: in all, and where asked for by cluster, aggregate of roots and host."""
 
     total: CapacityCount
-    clusters: Mapping[str, CapacityCount] | None = None
-    aggregates: Mapping[str, CapacityCount] | None = None
+    clusters: Sequence[CapacityCount] | None = None
+    aggregates: Sequence[CapacityCount] | None = None
     hosts: Sequence[HostRoom] | None = None
 
 
@@ -91,11 +93,11 @@ class QueryCapacity:
             summary = replace(summary, lower=max(summary.lower, self._place(summary.upper)))
         return summary
 
-    def by_aggregate(self, groups: Mapping[str, int]) -> dict[str, CapacityCount]:
-        """Return the room of hosts with roots in each aggregate, by its name; empty ones are left out."""
+    def by_aggregate(self, groups: Mapping[str, int]) -> list[CapacityCount]:
+        """Return the room of hosts with roots in each aggregate; empty ones are left out."""
         found = [each.by_aggregate(groups.values()) for each in self._counted]
         sums = {name: self._summed([each[at] for each in found]) for at, name in enumerate(groups)}
-        return {name: self._told(self._if_all(each)) for name, each in sums.items() if each.hosts}
+        return [self._told(self._if_all(each), name) for name, each in sums.items() if each.hosts]
 
     def _if_all(self, summary: Summary) -> Summary:
         """Return a sum; one of all hosts takes no less than `_everywhere`."""
@@ -124,7 +126,7 @@ class QueryCapacity:
     def _summed(self, summaries: Sequence[Summary]) -> Summary:
         return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
 
-    def _told(self, summary: Summary) -> CapacityCount:
+    def _told(self, summary: Summary, place: str = "") -> CapacityCount:
         first = summary.runs_out_first
         return CapacityCount(
             summary.lower,
@@ -135,6 +137,7 @@ class QueryCapacity:
             summary.ideal,
             round(summary.fragmentation, 4),
             self._classes(summary.offered),
+            place,
         )
 
     def _classes(self, offered: Mapping[int, Offered]) -> dict[str, Classes]:

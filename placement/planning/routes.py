@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -21,13 +20,11 @@ from placement.http.microversions import NEWEST
 from placement.http.operations import Operation, Parameter, Parameters, parameters, read, single, validated
 from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
 from placement.http.responses import json_response
-from placement.http.schemas import load
+from placement.http.schemas import dump, load
 from placement.http.targets import cluster_of_body, cluster_of_query
 from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
-from placement.planning.checking import IMPOSSIBLE, Checked
-from placement.planning.plan import AtMost, Move, Plan, PlanLimits, PlannedHost, PodMove, Resources
+from placement.planning.plan import AtMost, Move, PlanLimits, PodMove
 from placement.planning.plans import EMPTY, FIT, FREE, Goal, PlanRequest
-from placement.planning.room import CapacityCount, HostRoom, KindRoom
 from placement.planning.schemas import (
     CapacitiesSchema,
     CapacityBodySchema,
@@ -125,36 +122,6 @@ def _kind(given: Mapping[str, Any]) -> RequestKind:
         raise BadRequest(f"query.{error}") from None
 
 
-# Room as JSON.
-
-
-def capacity_body(rooms: Mapping[str, KindRoom]) -> dict[str, Any]:
-    """Return the answer for some kinds by name."""
-    return {"kinds": {name: _capacity_kind(room) for name, room in rooms.items()}}
-
-
-def _capacity_kind(room: KindRoom) -> dict[str, Any]:
-    body: dict[str, Any] = {"total": _room(room.total)}
-    if room.clusters is not None:
-        body["clusters"] = [{"cluster": name, **_room(each)} for name, each in room.clusters.items()]
-    if room.aggregates is not None:
-        body["aggregates"] = [{"aggregate": uuid, **_room(each)} for uuid, each in room.aggregates.items()]
-    if room.hosts is not None:
-        body["hosts"] = [_host(each) for each in room.hosts]
-    return body
-
-
-def _room(room: CapacityCount) -> dict[str, Any]:
-    return {**asdict(room), "exact": room.lower == room.upper}
-
-
-def _host(room: HostRoom) -> dict[str, Any]:
-    body = {**asdict(room), "exact": room.lower == room.upper}
-    if room.like is None:
-        del body["like"]
-    return body
-
-
 capacity_blueprint = Blueprint("capacity", __name__)
 _PATH, _RULE = "/ext/v1/capacity", "placement:capacity:show"
 _BY = Parameter("by", f"What to sum by beside all hosts, by commas: {', '.join(BY)}; cluster if not given.")
@@ -193,7 +160,8 @@ def capacity_of_kinds() -> Response:
 
 
 def _answered(question: Question) -> Response:
-    return json_response(capacity_body(use_cases().planning.capacity(question, parse_flavor_query)))
+    rooms = use_cases().planning.capacity(question, parse_flavor_query)
+    return json_response(dump(CapacitiesSchema, rooms))
 
 
 # Requests for plans, as read from bodies.
@@ -272,73 +240,6 @@ def _resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return {uuid.lower(): dict(each["resources"]) for uuid, each in allocations.items()}
 
 
-# Plans as JSON.
-
-
-def plan_body(plan: Plan, cluster: str | None) -> dict[str, Any]:
-    """Return a plan, made for a cluster or for all hosts, as JSON values."""
-    return {
-        "goal": plan.goal,
-        "wanted": plan.wanted,
-        "achieved": plan.achieved,
-        "reached": plan.achieved >= plan.wanted,
-        "complete": plan.complete,
-        "cluster": cluster,
-        "bound": asdict(plan.bound),
-        "why": plan.why,
-        "moves": [_plans_move(each) for each in plan.moves],
-        "placements": [_allocations(each) for each in plan.placements],
-        "emptied": list(plan.emptied),
-        "left": [asdict(each) for each in plan.left],
-        "stranded": {
-            name: {"before": before, "after": after} for name, (before, after) in plan.stranded.items()
-        },
-        "hosts": [_plans_host(each) for each in plan.hosts],
-    }
-
-
-def _plans_move(move: Move) -> dict[str, Any]:
-    body = {
-        "consumer": move.consumer,
-        "consumer_generation": move.generation,
-        "project_id": move.project_id,
-        "user_id": move.user_id,
-        "consumer_type": move.consumer_type,
-        "kind": move.kind,
-        "by": move.by,
-        "from_host": move.from_host,
-        "to_host": move.to_host,
-        "from_allocations": _allocations(move.before),
-        "to_allocations": _allocations(move.after),
-    }
-    return body if move.pod is None else {**body, "pod": asdict(move.pod)}
-
-
-def _allocations(resources: Resources) -> dict[str, Any]:
-    """Return what is held, by provider, in one order: equal questions have equal answers in every process."""
-    return {uuid: {"resources": dict(sorted(resources[uuid].items()))} for uuid in sorted(resources)}
-
-
-def _plans_host(host: PlannedHost) -> dict[str, Any]:
-    before, after = host.consumers
-    classes = {name: asdict(use) for name, use in sorted(host.classes.items())}
-    return {
-        "uuid": host.uuid,
-        "name": host.name,
-        "consumers_before": before,
-        "consumers_after": after,
-        "classes": classes,
-    }
-
-
-def checked_body(checked: Sequence[Checked]) -> dict[str, Any]:
-    """Return the states of the moves of a plan as JSON values."""
-    return {
-        "valid": all(each.state != IMPOSSIBLE for each in checked),
-        "moves": [asdict(each) for each in checked],
-    }
-
-
 # /ext/v1/plans: which moves would make room or leave hosts empty; nothing is written.
 
 
@@ -359,8 +260,8 @@ _PLANS_RULE = "placement:plans:make"
 )
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
-    request = plan_of_body(validated())
-    return json_response(plan_body(use_cases().plans.make(request, parse_flavor_query), request.cluster))
+    plan = use_cases().plans.make(plan_of_body(validated()), parse_flavor_query)
+    return json_response(dump(PlanShownSchema, plan))
 
 
 @route(
@@ -378,4 +279,4 @@ def check() -> Response:
     """Return whether the moves of a plan are still possible, each after the moves before it."""
     body = validated()
     moves = moves_of(body["moves"])
-    return json_response(checked_body(use_cases().plans.check(moves, body.get("cluster"))))
+    return json_response(dump(PlanCheckedSchema, use_cases().plans.check(moves, body.get("cluster"))))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingABC
+from operator import itemgetter
+from typing import Any
+
 from placement.allocations.candidate_schemas import QueryBodySchema, WorldBodySchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.http import fields
@@ -25,6 +29,7 @@ from placement.planning.goals import IMPOSSIBLE as NO_WAY
 from placement.planning.goals import SEARCH, SUMS
 from placement.planning.plan import EVICTION, REWRITING
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
+from placement.planning.room import CapacityCount, HostRoom
 
 # Bodies of questions of how many more fit.
 
@@ -104,14 +109,19 @@ class PlanBodySchema(VersionedSchema):
     cluster = String(1, 255)
 
 
-def _allocations() -> Mapping:
-    return Mapping(fields.UUID, Object(_ResourcesSchema))
+def _in_order(amounts: MappingABC[str, Any]) -> dict[str, Any]:
+    """Return amounts sorted by name: equal questions have equal answers in every process."""
+    return dict(sorted(amounts.items()))
 
 
 class _ResourcesSchema(AnswerSchema):
     """Amounts of one provider."""
 
-    resources = Mapping(fields.NAME, Integer(1, MAX_INT))
+    resources = Mapping(fields.NAME, Integer(1, MAX_INT), source=_in_order)
+
+
+def _allocations(**options: Any) -> Mapping:
+    return Mapping(fields.UUID, Object(_ResourcesSchema), **options)
 
 
 class PodOfMoveSchema(AnswerSchema):
@@ -130,7 +140,7 @@ class MoveShownSchema(AnswerSchema):
     """A move of a consumer from what it holds to something else."""
 
     consumer = Uuid()
-    consumer_generation = Integer(0, MAX_INT)
+    consumer_generation = Integer(0, MAX_INT, source="generation")
     project_id = String()
     user_id = String()
     consumer_type = String(nullable=True)
@@ -138,8 +148,8 @@ class MoveShownSchema(AnswerSchema):
     by = Choice([REWRITING, EVICTION])
     from_host = Uuid()
     to_host = Uuid()
-    from_allocations = _allocations()
-    to_allocations = _allocations()
+    from_allocations = _allocations(source=lambda move: _in_order(move.before))
+    to_allocations = _allocations(source=lambda move: _in_order(move.after))
     pod = Object(PodOfMoveSchema, metadata=OPTIONAL)
 
 
@@ -170,9 +180,9 @@ class HostShownSchema(AnswerSchema):
 
     uuid = Uuid()
     name = String(nullable=True)
-    consumers_before = Integer()
-    consumers_after = Integer()
-    classes = Mapping(fields.NAME, Object(UseShownSchema))
+    consumers_before = Integer(source=lambda host: host.consumers[0])
+    consumers_after = Integer(source=lambda host: host.consumers[1])
+    classes = Mapping(fields.NAME, Object(UseShownSchema), source=lambda host: _in_order(host.classes))
 
 
 class LeftShownSchema(AnswerSchema):
@@ -186,8 +196,8 @@ class LeftShownSchema(AnswerSchema):
 class StrandedShownSchema(AnswerSchema):
     """The amounts that are stranded before and after the plan."""
 
-    before = Integer()
-    after = Integer()
+    before = Integer(source=itemgetter(0))
+    after = Integer(source=itemgetter(1))
 
 
 class PlanShownSchema(AnswerSchema):
@@ -196,13 +206,13 @@ class PlanShownSchema(AnswerSchema):
     goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
     wanted = Integer()
     achieved = Integer()
-    reached = Boolean()
+    reached = Boolean(source=lambda plan: plan.achieved >= plan.wanted)
     complete = Boolean()
     cluster = String(nullable=True)
     bound = Object(BoundShownSchema)
     why = String()
     moves = Sequence(Object(MoveShownSchema))
-    placements = Sequence(_allocations())
+    placements = Sequence(_allocations(), source=lambda plan: map(_in_order, plan.placements))
     emptied = Sequence(Uuid())
     left = Sequence(Object(LeftShownSchema))
     stranded = Mapping(fields.NAME, Object(StrandedShownSchema))
@@ -220,8 +230,8 @@ class CheckedShownSchema(AnswerSchema):
 class PlanCheckedSchema(AnswerSchema):
     """The moves in their order, and whether none of them is impossible."""
 
-    valid = Boolean()
-    moves = Sequence(Object(CheckedShownSchema))
+    valid = Boolean(source=lambda checked: all(each.state != IMPOSSIBLE for each in checked))
+    moves = Sequence(Object(CheckedShownSchema), source=list)
 
 
 # Answers of how many more fit.
@@ -235,43 +245,51 @@ class ClassRoomSchema(AnswerSchema):
     stranded = Integer()
 
 
-class _CountedSchema(AnswerSchema):
-    """A count: at least `lower` and at most `upper`."""
+def _is_exact(room: CapacityCount | HostRoom) -> bool:
+    return room.lower == room.upper
+
+
+class RoomShownSchema(AnswerSchema):
+    """The room that some hosts have together."""
 
     lower = Integer()
     upper = Integer()
-    exact = Boolean()
-    runs_out_first = String(nullable=True)
-    classes = Mapping(fields.NAME, Object(ClassRoomSchema))
-
-
-class RoomShownSchema(_CountedSchema):
-    """The room that some hosts have together."""
-
     hosts = Integer()
     taking = Integer()
+    runs_out_first = String(nullable=True)
     ideal = Integer()
     fragmentation = Number()
+    classes = Mapping(fields.NAME, Object(ClassRoomSchema))
+    exact = Boolean(source=_is_exact)
 
 
-class ClusterRoomSchema(RoomShownSchema):
+class _ClusterSchema(AnswerSchema):
+    cluster = String(source="place")
+
+
+class ClusterRoomSchema(RoomShownSchema, _ClusterSchema):
     """The room of the hosts of a cluster."""
 
-    cluster = String()
+
+class _AggregateSchema(AnswerSchema):
+    aggregate = Uuid(source="place")
 
 
-class AggregateRoomSchema(RoomShownSchema):
+class AggregateRoomSchema(RoomShownSchema, _AggregateSchema):
     """The room of the hosts with roots in an aggregate."""
 
-    aggregate = Uuid()
 
-
-class HostRoomShownSchema(_CountedSchema):
+class HostRoomShownSchema(AnswerSchema):
     """The room of one host; `like`: the host is imagined, and like the host with this uuid."""
 
     uuid = Uuid()
     name = String(nullable=True)
+    lower = Integer()
+    upper = Integer()
+    runs_out_first = String(nullable=True)
+    classes = Mapping(fields.NAME, Object(ClassRoomSchema))
     like = Uuid(metadata=OPTIONAL)
+    exact = Boolean(source=_is_exact)
 
 
 class KindRoomShownSchema(AnswerSchema):
@@ -286,4 +304,4 @@ class KindRoomShownSchema(AnswerSchema):
 class CapacitiesSchema(AnswerSchema):
     """The room for kinds by their names; the kind of a query string is called query."""
 
-    kinds = Mapping("^.*$", Object(KindRoomShownSchema))
+    kinds = Mapping("^.*$", Object(KindRoomShownSchema), source=dict)

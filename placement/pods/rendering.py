@@ -19,7 +19,6 @@ from placement.pods.koordinator.reservation import AllocatePolicy
 from placement.pods.placing import PodPage, Preview
 from placement.pods.reservations import ReservationAnswer, ReservationPage
 from placement.pods.rows import PodAnswer
-from placement.pods.translation import PodQueries
 from placement.pods.views import CpuView, NodeView
 from placement.providers.schemas import inventory_body
 
@@ -271,15 +270,6 @@ def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
         "rejected": refusals_body(preview.refusals),
         "explanation": explanation_body(preview.explanation),
         "warnings": preview.warnings,
-    }
-
-
-def translation_body(translation: PodQueries) -> dict[str, Any]:
-    """Return queries from the best to what is still acceptable, and what they leave out."""
-    return {
-        "queries": [{"meaning": meaning, "query": query} for meaning, query in translation.queries],
-        "not_expressed": translation.gaps,
-        "warnings": translation.warnings,
     }
 
 

@@ -38,6 +38,7 @@ from placement.http.operations import (
     single,
 )
 from placement.http.responses import empty_response, error_document, json_response, list_response, status_of
+from placement.http.schemas import dump
 from placement.pods.clusters import NodeDocuments
 from placement.pods.many_pods import PodOutcome
 from placement.pods.node_importing import ImportedNode
@@ -51,7 +52,6 @@ from placement.pods.rendering import (
     preview_body,
     reservation_body,
     reservations_body,
-    translation_body,
 )
 from placement.pods.schemas import (
     NODE_AND_TOPOLOGY,
@@ -220,7 +220,7 @@ def preview(cluster: str) -> Response:
 def translation(cluster: str) -> Response:
     """Translate a pod to queries for allocation candidates."""
     pod, _, _ = _previewed(manifests())
-    return json_response(translation_body(use_cases().pod_translation.translate(cluster, pod)))
+    return json_response(dump(PodTranslationSchema, use_cases().pod_translation.translate(cluster, pod)))
 
 
 def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from placement.allocations.candidate_schemas import CapacityUsedSchema, ExplanationShownSchema
@@ -452,15 +453,15 @@ class PreviewSchema(AnswerSchema):
 class MeantQuerySchema(AnswerSchema):
     """A query, and what it stands for."""
 
-    meaning = String()
-    query = String()
+    meaning = String(source=itemgetter(0))
+    query = String(source=itemgetter(1))
 
 
 class PodTranslationSchema(AnswerSchema):
     """A pod as queries, best first, and what they leave out."""
 
     queries = Sequence(Object(MeantQuerySchema))
-    not_expressed = texts()
+    not_expressed = texts(source="gaps")
     warnings = texts()
 
 

@@ -120,7 +120,8 @@ class _WatchCollector:
             labels=(*labels, "resourcetype"),
         )
         for kind, found in counted.items():
-            for cluster, each in (("", found.total), *(found.clusters or {}).items()):
+            for each in (found.total, *(found.clusters or ())):
+                cluster = each.place
                 room.add_metric((kind, cluster), each.lower)
                 most.add_metric((kind, cluster), each.upper)
                 fragmentation.add_metric((kind, cluster), each.fragmentation)

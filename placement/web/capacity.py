@@ -12,13 +12,15 @@ from placement.engine.domain.errors import BadRequest
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
+from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
 from placement.planning import routes
 from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
 from placement.planning.plan import Plan, PlanLimits
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, PlanRequest
 from placement.planning.room import CapacityCount, HostRoom, KindRoom
-from placement.planning.routes import capacity_body, kind_of, plan_body
+from placement.planning.routes import kind_of
+from placement.planning.schemas import KindRoomShownSchema, PlanShownSchema
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
 from placement.web.requests import (
@@ -59,7 +61,7 @@ def _room() -> Response:
     found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
     return shown(
         "room.html",
-        lambda: {"problems": problems} if found is None else capacity_body({kind: found})["kinds"][kind],
+        lambda: {"problems": problems} if found is None else dump(KindRoomShownSchema, found),
         lambda: (_COLUMNS, [] if found is None else list(_rows(found))),
         400 if problems else 200,
         kind=kind,
@@ -127,8 +129,8 @@ def _groups(found: KindRoom | None) -> list[list[str]]:
     """Return all, clusters, aggregates as HTML: name, room, what runs out, hosts, fragmentation, stranded."""
     if found is None:
         return []
-    rooms = [("all", found.total), *(found.clusters or {}).items()]
-    rooms += [(f"aggregate {uuid}", room) for uuid, room in (found.aggregates or {}).items()]
+    rooms = [("all", found.total), *((room.place, room) for room in found.clusters or ())]
+    rooms += [(f"aggregate {room.place}", room) for room in found.aggregates or ()]
     return escaped(
         (
             name,
@@ -155,10 +157,10 @@ def number_of(room: CapacityCount | HostRoom) -> str:
 
 def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
     yield _row("all", None, None, found.total)
-    for name, room in (found.clusters or {}).items():
-        yield _row("cluster", name, None, room)
-    for uuid, room in (found.aggregates or {}).items():
-        yield _row("aggregate", None, uuid, room)
+    for room in found.clusters or ():
+        yield _row("cluster", room.place, None, room)
+    for room in found.aggregates or ():
+        yield _row("aggregate", None, room.place, room)
     for host in found.hosts or ():
         yield _row("host", host.name, host.uuid, host)
 
@@ -205,7 +207,7 @@ def _moves() -> Response:
     plan, problems = answered(lambda: _made(goal, kind, cluster, given), given, _FILLED)
     return shown(
         "moves.html",
-        lambda: {"problems": problems} if plan is None else plan_body(plan, cluster),
+        lambda: {"problems": problems} if plan is None else dump(PlanShownSchema, plan),
         lambda: (_MOVES_COLUMNS, [] if plan is None else list(_moves_rows(plan))),
         400 if problems else 200,
         goal=goal,

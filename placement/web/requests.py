@@ -22,7 +22,9 @@ from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.microversions import NEWEST
-from placement.pods.rendering import preview_body, translation_body
+from placement.http.schemas import dump
+from placement.pods.rendering import preview_body
+from placement.pods.schemas import PodTranslationSchema
 from placement.pods.views import NamedPlace
 from placement.web import units
 from placement.web.templating import address, asked, clusters, escaped, may, require, shown
@@ -284,7 +286,8 @@ def _pod(given: Mapping[str, str]) -> dict[str, Any]:
     body = preview_body(cluster, preview)
     translation = None
     if may("clusters:pods:translate", cluster):
-        translation = translation_body(use_cases().pod_translation.translate(cluster, pod))
+        translated = use_cases().pod_translation.translate(cluster, pod)
+        translation = dump(PodTranslationSchema, translated)
     return {"kind": "pod", **body, "translation": translation}
 
 
