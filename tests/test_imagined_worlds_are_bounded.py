@@ -19,6 +19,8 @@ from tests import forests
 from tests.client import Client, detail
 from tests.naive import NaiveProvider
 
+pytestmark = pytest.mark.one_database
+
 KIND = {"query": {"groups": {"": {"resources": {"VCPU": 1}}}}}
 
 
