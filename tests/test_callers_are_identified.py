@@ -24,8 +24,6 @@ from placement.storage.database import Database
 from tests.client import Client, unique
 from tests.server import database_url
 
-pytestmark = pytest.mark.one_database
-
 LET_ME_IN, LOOK_ONLY, HASHED = (f"{name}-{'x' * 32}" for name in ("let-me-in", "look-only", "hashed"))
 TOKENS = {
     LET_ME_IN: {"user": "root", "project": "platform", "roles": ["admin"]},

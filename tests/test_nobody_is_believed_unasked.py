@@ -18,8 +18,6 @@ from tests.client import Client, detail
 from tests.conftest import compatible
 from tests.server import await_answer, database_url, free_port, running_service
 
-pytestmark = pytest.mark.one_database
-
 PATIENCE = 60
 ADMIN = {"X-Auth-Token": "admin"}
 
