@@ -1,4 +1,4 @@
-"""Fixtures: every test that needs a database runs on SQLite and on a real PostgreSQL."""
+"""Fixtures: a test that needs a database runs on SQLite and on PostgreSQL, unless marked `one_database`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def _compiled_when_asked(rule: Rule, append_unknown: bool = True) -> Any:
 
 
 Rule._compile_builder = _compiled_when_asked
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Take SQLite alone for what is marked `one_database`: other tests run its SQL on both."""
+    if metafunc.definition.get_closest_marker("one_database"):
+        for fixture in {"connection_url", "shared_application"} & set(metafunc.fixturenames):
+            metafunc.definition.add_marker(pytest.mark.parametrize(fixture, ["sqlite"], indirect=True))
 
 
 @pytest.fixture(params=BACKENDS)

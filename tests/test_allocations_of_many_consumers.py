@@ -45,6 +45,7 @@ def test_post_exists_since_1_13(shared: Client, provider: str, version: str, sta
         assert shared.used(provider) == {"VCPU": 2}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("content", [{}, {"x": {}}, [], {"-" * 36: None}])
 def test_bad_bodies_are_400(shared: Client, content: object):
     answer = shared.post("/allocations", content)
@@ -52,11 +53,13 @@ def test_bad_bodies_are_400(shared: Client, content: object):
     assert "JSON does not validate" in detail(answer)
 
 
+@pytest.mark.one_database
 def test_consumer_keys_must_be_uuids(shared: Client, provider: str):
     answer = shared.post("/allocations", {"-" * 36: entry("1.39", {provider: {"VCPU": 1}})})
     assert answer.status_code == 400
 
 
+@pytest.mark.one_database
 def test_one_consumer_in_two_spellings_is_400(shared: Client, provider: str):
     (one,) = consumers(1)
     content = {who: entry("1.39", {provider: {"VCPU": 1}}) for who in (one, one.upper())}
@@ -184,13 +187,6 @@ def test_unused_provider_lists_nobody(shared: Client, provider: str):
     assert shared.get(f"/resource_providers/{provider}/allocations").json["allocations"] == {}
 
 
-def test_allocations_of_a_missing_provider_are_404(shared: Client):
-    nobody = uuid.uuid4()
-    answer = shared.get(f"/resource_providers/{nobody}/allocations")
-    assert answer.status_code == 404
-    assert f"Resource provider '{nobody}' not found: " in detail(answer)
-
-
 # -- usages of projects ----------------------------------------------------------------------------------
 
 
@@ -265,6 +261,7 @@ def test_unknown_project_uses_nothing(shared: Client):
     assert shared.get("/usages?project_id=nobody&consumer_type=all").json == {"usages": {}}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("version", "query", "message"),
     [
@@ -300,6 +297,7 @@ def test_reader_sees_the_own_project_only(shared: Client, project: Project):
     assert shared.get("/usages").status_code == 400
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
 def test_usages_have_caching_headers_since_1_15(shared: Client, project: Project, version: str, cached: bool):
     headers = shared.at(version).get(f"/usages?project_id={project.id}").headers

@@ -88,6 +88,7 @@ def test_last_entry_of_a_provider_counts_in_list_form(shared: Client, provider: 
     assert shared.used_by(consumer) == {provider: {"DISK_GB": 3}}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("key", ["project_id", "user_id"])
 def test_labels_are_required_since_1_8_and_unknown_before(
     shared: Client, provider: str, consumer: str, key: str
@@ -102,6 +103,7 @@ def test_labels_are_required_since_1_8_and_unknown_before(
     assert f"'{key}' is a required property" in detail(answer)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("key", ["project_id", "user_id"])
 @pytest.mark.parametrize(
     ("value", "keyword"), [("", "minLength"), ("x" * 256, "maxLength"), (5, "type"), (None, "type")]
@@ -122,6 +124,7 @@ def test_labels_are_free_text(shared: Client, provider: str, consumer: str):
     assert {key: found[key] for key in labels} == labels
 
 
+@pytest.mark.one_database
 def test_forms_do_not_mix(shared: Client, provider: str, consumer: str):
     listed = body("1.11", {provider: {"VCPU": 1}})
     mapped = body("1.12", {provider: {"VCPU": 1}})
@@ -129,6 +132,7 @@ def test_forms_do_not_mix(shared: Client, provider: str, consumer: str):
     assert "JSON does not validate" in detail(put(shared, consumer, mapped, "1.11"))
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("allocations", "message"),
     [
@@ -151,6 +155,7 @@ def test_bad_allocations_are_400(
     assert message in detail(answer)
 
 
+@pytest.mark.one_database
 def test_resources_are_required_and_other_keys_unknown(shared: Client, provider: str, consumer: str):
     content = body("1.39", {provider: {"VCPU": 1}})
     content["allocations"][provider] = {}
@@ -191,6 +196,7 @@ def test_mappings_are_taken_since_1_34(
         assert "Additional properties are not allowed" in detail(answer)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("mappings", [{}, [], {"1": []}, {"1": ["x"]}, {"1": "x"}])
 def test_bad_mappings_are_400(shared: Client, provider: str, consumer: str, mappings: object):
     answer = put(shared, consumer, body("1.39", {provider: {"VCPU": 1}}, mappings=mappings))
@@ -201,6 +207,7 @@ def test_bad_mappings_are_400(shared: Client, provider: str, consumer: str, mapp
 # -- what is refused -------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("bad", ["junk", "1", "-" * 36, "not-a-uuid-but-36-characters-long-xx"])
 def test_consumer_must_be_a_uuid(shared: Client, bad: str):
     answer = put(shared, bad, {"bad": "body"})
@@ -211,13 +218,6 @@ def test_consumer_must_be_a_uuid(shared: Client, bad: str):
 def test_undashed_consumer_is_the_dashed_one(shared: Client, provider: str, consumer: str):
     put(shared, consumer.replace("-", "").upper(), body("1.39", {provider: {"VCPU": 1}}))
     assert shared.used_by(consumer) == {provider: {"VCPU": 1}}
-
-
-def test_unknown_provider_is_400(shared: Client, consumer: str):
-    nobody = str(uuid.uuid4())
-    answer = put(shared, consumer, body("1.39", {nobody: {"VCPU": 1}}))
-    assert answer.status_code == 400
-    assert detail(answer) == f"Allocation for resource provider '{nobody}' that does not exist."
 
 
 def test_unknown_class_is_400(shared: Client, provider: str, consumer: str):
@@ -319,6 +319,7 @@ def test_unknown_consumer_holds_nothing(shared: Client, who: str):
     assert shared.get(f"/allocations/{who}").json == {"allocations": {}}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("version", "keys"),
     [
@@ -436,6 +437,7 @@ def test_labels_stay_when_the_write_fails(shared: Client, provider: str, consume
     assert shared.get(f"/allocations/{consumer}").json == before
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("value", "keyword"),
     [("instance", "pattern"), ("", "pattern"), ("X" * 256, "maxLength"), (None, "type")],
@@ -463,6 +465,7 @@ def test_older_write_keeps_the_type_and_unset_is_unknown(shared: Client, provide
     assert shared.get(f"/allocations/{consumer}").json["consumer_type"] == "INSTANCE"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
 def test_reads_have_caching_headers_since_1_15(
     shared: Client, provider: str, consumer: str, version: str, cached: bool

@@ -10,6 +10,8 @@ import pytest
 
 from tests.client import Client
 
+pytestmark = pytest.mark.one_database
+
 PATH = "/ext/v1/allocation_candidates"
 CORES = 4
 

@@ -17,6 +17,8 @@ from placement.http import operations
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 
+pytestmark = pytest.mark.one_database
+
 PATH = "/ext/v1/allocation_candidates"
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP}

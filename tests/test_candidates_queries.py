@@ -56,6 +56,7 @@ REFUSED = [
     ("1.10", "resources=VCPU", f"{FORM}VCPU.", None),
     ("1.10", "resources=VCPU:1,", f"{FORM}.", None),
     ("1.10", "resources=VCPU:fred", "expected positive integer amount. Got: fred.", None),
+    ("1.10", "resources=VCPU:%2B1", "expected positive integer amount. Got: +1.", None),
     ("1.10", "resources=VCPU:0", "requires amount >= 1. Got: 0.", None),
     ("1.10", "resources=VCPU:1_0", "expected positive integer amount.", None),
     ("1.10", "resources=VCPU&resources=VCPU:1", f"{FORM}VCPU.", None),

@@ -18,6 +18,8 @@ from tests.client import Client, custom, unique
 from tests.conftest import compatible
 from tests.server import database_url
 
+pytestmark = pytest.mark.one_database
+
 SHARE = "MISC_SHARES_VIA_AGGREGATE"
 
 

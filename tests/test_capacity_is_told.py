@@ -21,6 +21,8 @@ from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
 
+pytestmark = pytest.mark.one_database
+
 CAPACITY = "/ext/v1/capacity"
 POOL = str(uuid.UUID(int=0xABC))
 QUERY = "resources=VCPU:2,MEMORY_MB:1024"

@@ -12,7 +12,9 @@ import pytest
 from tests.cases import flavor as flavor_cases
 from tests.cases.__main__ import load
 from tests.client import Client, detail
-from tests.server import BACKENDS, database_url, running_service
+from tests.server import database_url, running_service
+
+pytestmark = pytest.mark.one_database
 
 CASES = Path(__file__).parent / "data" / "flavor.json"
 TRANSLATION = "/ext/v1/flavors/translation"
@@ -61,10 +63,9 @@ def claim_of(request: dict[str, Any]) -> dict[str, Any]:
     return {**Client.allocations({}), "allocations": request["allocations"]}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_case_passes_over_http(backend: str) -> None:
+def test_every_case_passes_over_http() -> None:
     document, _ = load(CASES)
-    with database_url(backend) as connection, running_service(connection, workers=1) as server:
+    with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
         outcomes = dict(flavor_cases.run(document, server.url))
     assert {id_: reason for id_, reason in outcomes.items() if reason is not None} == {}
     assert len(outcomes) == len(document["cases"])

@@ -11,6 +11,8 @@ import pytest
 
 from tests.client import Client, detail
 
+pytestmark = pytest.mark.one_database
+
 CANDIDATES = "/ext/v1/flavors/candidates"
 TRANSLATION = "/ext/v1/flavors/translation"
 CLAIMS = "/ext/v1/claims"

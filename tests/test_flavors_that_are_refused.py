@@ -28,8 +28,8 @@ def messages(answer: Any) -> list[str]:
     return [error["detail"].split("\n")[-1].strip() for error in answer.json["errors"]]
 
 
-def test_every_problem_is_an_error_of_its_own_in_the_order_of_the_rules(api, endpoint):
-    answer = api.post(
+def test_every_problem_is_an_error_of_its_own_in_the_order_of_the_rules(embedded, endpoint):
+    answer = embedded.post(
         endpoint, with_specs(hw__cpu_policy="foo", hw__numa_nodes="0", hw__cpu_dedicated_mask="x")
     )
     assert answer.status_code == 400
@@ -46,11 +46,11 @@ def test_every_problem_is_an_error_of_its_own_in_the_order_of_the_rules(api, end
         assert error["request_id"] == answer.headers["x-openstack-request-id"]
 
 
-def test_other_media_types_get_all_problems_in_one_text(api, endpoint):
+def test_other_media_types_get_all_problems_in_one_text(embedded, endpoint):
     body = with_specs(hw__cpu_policy="<b>", hw__numa_nodes="0")
-    plain = api.post(endpoint, body, Accept="text/plain;q=1, application/json;q=0")
+    plain = embedded.post(endpoint, body, Accept="text/plain;q=1, application/json;q=0")
     assert plain.status_code == 406
-    page = api.post(endpoint, body, Accept="text/html, application/json;q=0.5")
+    page = embedded.post(endpoint, body, Accept="text/html, application/json;q=0.5")
     assert page.status_code == 400
     assert "&#39;&lt;b&gt;&#39;" in page.text
     assert "hw:numa_nodes" in page.text
@@ -91,9 +91,9 @@ def test_other_media_types_get_all_problems_in_one_text(api, endpoint):
     ],
     ids=repr,
 )
-def test_bad_input_is_400_with_a_code(api: Client, endpoint, body, code):
+def test_bad_input_is_400_with_a_code(embedded: Client, endpoint, body, code):
     headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
-    answer = api.post(endpoint, body, **headers)
+    answer = embedded.post(endpoint, body, **headers)
     assert answer.status_code == 400, answer.text
     assert answer.json["errors"][0]["code"] == code
     assert len(answer.data) < 10_000
@@ -120,9 +120,9 @@ def test_bad_search_parts_are_refused(api, parts, status, message):
     assert message in detail(answer)
 
 
-def test_the_parts_of_a_search_are_no_parts_of_a_translation(api):
+def test_the_parts_of_a_search_are_no_parts_of_a_translation(embedded):
     for part in ("limit", "cluster"):
-        assert api.post("/ext/v1/flavors/translation", {"flavor": FLAVOR, part: 1}).status_code == 400
+        assert embedded.post("/ext/v1/flavors/translation", {"flavor": FLAVOR, part: 1}).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_names_nobody_knows_are_refused_by_the_search(api, specs, message):
     assert message in detail(answer)
 
 
-def test_who_may_not_is_told_the_rule(api, endpoint):
-    answer = api.as_("nobody").post(endpoint, {"flavor": FLAVOR})
+def test_who_may_not_is_told_the_rule(embedded, endpoint):
+    answer = embedded.as_("nobody").post(endpoint, {"flavor": FLAVOR})
     assert answer.status_code == 403
     action = "translate" if endpoint.endswith("translation") else "candidates"
     assert f"placement:flavors:{action}" in detail(answer)
-    assert api.as_(None).post(endpoint, {"flavor": FLAVOR}).status_code == 401
+    assert embedded.as_(None).post(endpoint, {"flavor": FLAVOR}).status_code == 401
 
 
-def test_only_posted_json_is_taken(api, endpoint):
-    assert api.post(endpoint, b"{}", Content_Type="text/plain").status_code == 415
-    assert api.get(endpoint).status_code == 405
+def test_only_posted_json_is_taken(embedded, endpoint):
+    assert embedded.post(endpoint, b"{}", Content_Type="text/plain").status_code == 415
+    assert embedded.get(endpoint).status_code == 405

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
 from flask.testing import FlaskClient
 
 from tests.client import Client, unique
+
+pytestmark = pytest.mark.one_database
 
 
 def tree(api: Client) -> tuple[str, list[str]]:

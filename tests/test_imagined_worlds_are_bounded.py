@@ -19,6 +19,8 @@ from tests import forests
 from tests.client import Client, detail
 from tests.naive import NaiveProvider
 
+pytestmark = pytest.mark.one_database
+
 KIND = {"query": {"groups": {"": {"resources": {"VCPU": 1}}}}}
 
 
@@ -33,7 +35,6 @@ def test_so_many_providers_are_imagined_beside_those_there_are(providers, most):
     assert most_imagined(SimpleNamespace(count=providers)) == most
 
 
-@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 def test_what_is_too_much_is_refused_at_its_field(api):
     api.provider("a", VCPU=1)
     assert asked(api, {"like": "a", "count": 1000}).status_code == 200
@@ -64,7 +65,6 @@ def test_no_more_is_made_once_the_time_is_up_or_the_caller_has_left():
     assert len(looks) >= 100_000 // 4096
 
 
-@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 def test_one_world_is_looked_at_at_a_time(api):
     api.provider("a", VCPU=1)
     inside, over = threading.Event(), threading.Event()
@@ -89,7 +89,6 @@ def test_one_world_is_looked_at_at_a_time(api):
     assert asked(api, {"like": "a", "count": 1}).status_code == 200
 
 
-@pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 def test_a_world_that_only_waited_is_not_blamed_on_the_search(api: Client, monkeypatch: pytest.MonkeyPatch):
     api.provider("a", VCPU=8)
 

@@ -87,11 +87,13 @@ def test_post_of_an_unknown_class_is_400(shared: Client, provider: str):
     )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("name", ["vcpu", "VCPU\n", "", "V-CPU"])
 def test_post_of_what_is_no_class_name_is_400(shared: Client, provider: str, name: str):
     assert "JSON does not validate" in detail(post(shared, provider, name, total=1))
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("method", ["post", "put one", "put all"])
 @pytest.mark.parametrize(
     ("record", "keyword", "field"),
@@ -128,6 +130,7 @@ def test_limits_of_fields(shared: Client, provider: str, method: str, record: di
     assert f"['{field}']" in detail(answer)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("record", "message"),
     [({}, "'total' is a required property"), ({"total": 1, "bad": 1}, "'bad' was unexpected")],
@@ -271,6 +274,7 @@ def test_put_all_with_an_unknown_class_is_400(shared: Client, provider: str, nam
     )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("value", [None, [], 5, {}])
 def test_malformed_record_under_no_class_name_is_400(shared: Client, provider: str, value: object):
     answer = put_all(shared, provider, **{"no class": value})
@@ -278,6 +282,7 @@ def test_malformed_record_under_no_class_name_is_400(shared: Client, provider: s
     assert "JSON does not validate" in detail(answer)
 
 
+@pytest.mark.one_database
 def test_put_all_needs_both_keys(shared: Client, provider: str):
     for body, missing in (
         ({"inventories": {}}, "resource_provider_generation"),
@@ -369,6 +374,7 @@ def test_usages_of_nothing_are_empty(shared: Client, provider: str):
     assert shared.get(f"/resource_providers/{provider}/usages").json["usages"] == {}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("what", ["inventories", "inventories/VCPU", "usages"])
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
 def test_reads_have_caching_headers_since_1_15(

@@ -14,6 +14,8 @@ from tests import kubernetes
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 EXTENDER = f"{CLUSTER}/extender"
 ETC = Path(__file__).resolve().parents[1] / "etc"

@@ -12,6 +12,8 @@ from placement.allocations.claims import Claims
 from placement.engine.domain.errors import CapacityExceeded
 from tests.client import Client, detail
 
+pytestmark = pytest.mark.one_database
+
 PATH = "/ext/v1/claims"
 Rule = dict[str, Any]
 APART: Rule = {"kind": "at_most"}

@@ -9,6 +9,8 @@ import pytest
 
 from tests.client import Client, detail
 
+pytestmark = pytest.mark.one_database
+
 PATH = "/ext/v1/claims"
 OWNER = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
 FLAVOR = {"vcpus": 2, "memory_mb": 64, "extra_specs": {"hw:cpu_policy": "dedicated"}}

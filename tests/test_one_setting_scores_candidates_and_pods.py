@@ -15,6 +15,8 @@ from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
 from tests.naive_scoring import naive_score, naive_sum
 from tests.test_candidates_come_best_first import search
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]

@@ -15,6 +15,8 @@ from tests.kubernetes import node_manifests, pod_manifest
 from tests.naive_scoring import naive_score
 from tests.test_candidates_come_best_first import RAMP, search
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 FOO = "CUSTOM_INTEL_COM_FOO"
 CPU, MEMORY = "CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"

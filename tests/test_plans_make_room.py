@@ -10,6 +10,8 @@ import pytest
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 PLANS = "/ext/v1/plans"
 EDGE = "/ext/v1/clusters/edge"
 WHOLE = {"querystring": "resources=VCPU:8"}

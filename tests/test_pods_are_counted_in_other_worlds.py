@@ -12,6 +12,8 @@ from tests.kubernetes import ALLOCS, KUBELET, NUMA_POLICY, node_manifests, pod_m
 from tests.pod_rules import ruled_pod
 from tests.reservations import reservation
 
+pytestmark = pytest.mark.one_database
+
 WORLDS = {"more": [{"like": "n1", "count": 2}, {"like": "n2", "count": 1}]}
 REPORTED = [
     {"uid": "kube", "cpuset": "0-5", "managedByKubelet": True},

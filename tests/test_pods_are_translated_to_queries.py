@@ -7,6 +7,8 @@ import pytest
 from tests.client import Client, detail
 from tests.kubernetes import BIND, NUMA_POLICY, RATIO, node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 SINGLE = (tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8)),)
 

@@ -47,6 +47,7 @@ def test_missing_uuid_is_generated(shared: Client):
     assert uuid.UUID(create(shared).json["uuid"]).version == 4
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "spelling",
     [
@@ -97,6 +98,7 @@ def test_names_have_1_to_200_characters(shared: Client, method: str):
     assert detail(empty).endswith("name is required")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("bad", ["x", None, 5, f" {U1}", f"{U1}0", ""])
 def test_bad_uuid_is_400(shared: Client, bad: object):
     answer = create(shared, uuid=bad)
@@ -104,10 +106,12 @@ def test_bad_uuid_is_400(shared: Client, bad: object):
     assert detail(answer).startswith("JSON does not validate: ")
 
 
+@pytest.mark.one_database
 def test_bad_uuid_breaks_the_format(shared: Client):
     assert "'x' is not a 'uuid'  Failed validating 'format'" in detail(create(shared, uuid="x"))
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("version", "key", "status"),
     [
@@ -152,6 +156,7 @@ def test_children_and_grandchildren_share_the_root(shared: Client):
     assert shared.generation(root) == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("version", "rels"),
     [
@@ -172,6 +177,7 @@ def test_links_grow_with_the_version(shared: Client, version: str, rels: str):
         assert link["href"] == f"/resource_providers/{own}{tail}"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("version", "present"), [("1.13", False), ("1.14", True)])
 def test_parent_and_root_are_shown_since_1_14(shared: Client, version: str, present: bool):
     own = create(shared).json["uuid"]
@@ -181,13 +187,6 @@ def test_parent_and_root_are_shown_since_1_14(shared: Client, version: str, pres
     ):
         assert ("parent_provider_uuid" in body) is present
         assert ("root_provider_uuid" in body) is present
-
-
-def test_missing_provider_is_404(shared: Client):
-    own = uuid.uuid4()
-    answer = shared.get(f"/resource_providers/{own}")
-    assert answer.status_code == 404
-    assert detail(answer) == f"No resource provider with uuid {own} found"
 
 
 def test_path_uuids_are_taken_literally(shared: Client):
@@ -206,6 +205,7 @@ def test_put_renames_and_keeps_the_generation(shared: Client):
     assert shown(shared, own) == answer.json
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
 def test_first_put_has_last_modified_since_1_15(shared: Client, version: str, cached: bool):
     own = create(shared).json["uuid"]

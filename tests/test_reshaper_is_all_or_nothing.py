@@ -222,14 +222,6 @@ def test_stale_provider_is_reported_before_stale_consumer(scene: Scene):
     assert "resource provider generation conflict" in detail(reshape(scene.api, wanted, stale))
 
 
-def test_unknown_provider_in_inventories_has_its_own_code(shared: Client):
-    unknown = str(uuid.uuid4())
-    answer = reshape(shared, {unknown: inventories(shared, unknown, generation=0, VCPU=1)})
-    assert answer.status_code == 400
-    assert code(answer) == "placement.resource_provider.not_found"
-    assert f"Resource provider {unknown} in inventories not found: " in detail(answer)
-
-
 def test_unknown_provider_in_allocations_leaves_the_consumer_new(scene: Scene):
     unknown, new = str(uuid.uuid4()), str(uuid.uuid4())
     wanted = {scene.child: inventories(scene.api, scene.child, VCPU=10)}
@@ -257,6 +249,7 @@ def test_reserved_beyond_total_is_refused(scene: Scene):
     assert "greater than total" in detail(answer)
 
 
+@pytest.mark.one_database
 def test_unknown_field_of_a_record_is_named(scene: Scene):
     record = {"total": 1, "bad_field": True}
     answer = reshape(scene.api, {scene.child: inventories(scene.api, scene.child, VCPU=record)})
@@ -264,12 +257,14 @@ def test_unknown_field_of_a_record_is_named(scene: Scene):
     assert "'bad_field' was unexpected" in detail(answer)
 
 
+@pytest.mark.one_database
 def test_no_inventories_at_all_is_refused(shared: Client):
     answer = reshape(shared, {})
     assert answer.status_code == 400
     assert "JSON does not validate: {} should be non-empty" in detail(answer)
 
 
+@pytest.mark.one_database
 def test_allocations_key_is_required(scene: Scene):
     body = {"inventories": {scene.child: inventories(scene.api, scene.child)}}
     answer = scene.api.post("/reshaper", body)
@@ -311,6 +306,7 @@ def test_consumer_type_is_required_since_1_38(scene: Scene, version: str, with_t
     assert reshape(scene.api.at(version), wanted, {str(uuid.uuid4()): entry}).status_code == status
 
 
+@pytest.mark.one_database
 def test_consumer_key_must_be_a_uuid(scene: Scene):
     wanted = {scene.child: inventories(scene.api, scene.child)}
     answer = reshape(scene.api, wanted, {"-" * 36: scene.api.allocations({scene.parent: {"VCPU": 1}})})

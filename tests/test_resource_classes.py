@@ -44,6 +44,7 @@ def test_post_of_an_existing_class_is_409(shared: Client):
     assert detail(answer) == f"Conflicting resource class already exists: {name}"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "body",
     [
@@ -120,6 +121,7 @@ def test_bad_renames(shared: Client, name: str, body: dict, status: int, message
     assert message in detail(answer)
 
 
+@pytest.mark.one_database
 def test_rename_needs_a_json_body(shared: Client):
     assert shared.at("1.6").put("/resource_classes/CUSTOM_NOBODY").status_code == 415
     answer = shared.at("1.6").put("/resource_classes/CUSTOM_NOBODY", b"", Content_Type="application/json")
@@ -141,6 +143,7 @@ def test_put_since_1_7_ignores_the_body(shared: Client):
     assert answer.status_code == 201
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("name", "keyword"), [("VCPU", "pattern"), ("COW", "pattern"), (f"CUSTOM_{'X' * 249}", "maxLength")]
 )
@@ -159,12 +162,6 @@ def test_delete_removes_a_custom_class_once(shared: Client):
     assert detail(answer) == f"No such resource class {name}."
 
 
-def test_standard_classes_cannot_be_deleted(shared: Client):
-    answer = shared.delete("/resource_classes/VCPU")
-    assert answer.status_code == 400
-    assert detail(answer) == "Error in delete resource class: Cannot delete standard resource class VCPU."
-
-
 def test_class_with_an_inventory_cannot_be_deleted(shared: Client):
     name = custom()
     shared.put(f"/resource_classes/{name}")
@@ -178,6 +175,7 @@ def test_class_with_an_inventory_cannot_be_deleted(shared: Client):
     assert shared.delete(f"/resource_classes/{name}").status_code == 204
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("path", ["/resource_classes", "/resource_classes/VCPU"])
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
 def test_reads_have_caching_headers_since_1_15(shared: Client, path: str, version: str, cached: bool):

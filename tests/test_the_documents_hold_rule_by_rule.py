@@ -8,6 +8,8 @@ import pytest
 from tests.cases.clusters import difference
 from tests.client import Client
 
+pytestmark = pytest.mark.one_database
+
 DATA = Path(__file__).parent / "data"
 CASES = {
     case["id"]: case

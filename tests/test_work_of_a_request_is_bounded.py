@@ -22,15 +22,14 @@ from placement.storage.database import Database
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CAPACITY = "/ext/v1/capacity"
 CANDIDATES = "/ext/v1/allocation_candidates"
 ONE = {"query": {"groups": {"": {"resources": {"VCPU": 1}}}}}
 COMMON = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "query": "resources=VCPU:1"}
 
-sqlite = pytest.mark.parametrize("connection_url", ["sqlite"], indirect=True)
 
-
-@sqlite
 def test_members_are_counted_before_any_is_made(api: Client, monkeypatch: pytest.MonkeyPatch):
     def made() -> None:
         raise AssertionError("a consumer was made")
@@ -42,7 +41,6 @@ def test_members_are_counted_before_any_is_made(api: Client, monkeypatch: pytest
     assert "members: 100000000 consumers are more than 10000" in detail(answer)
 
 
-@sqlite
 def test_members_of_all_kinds_are_counted(api: Client):
     uuids = [f"{number:08}-0000-0000-0000-000000000000" for number in range(3)]
     listed = [{"consumer_uuids": uuids[1:]}, {"consumer_uuid": uuids[0]}]
@@ -57,7 +55,6 @@ def groups(count: int) -> dict[str, Any]:
     return {f"_{number}": {"resources": {"VCPU": 1}} for number in range(count)}
 
 
-@sqlite
 def test_a_query_has_a_bounded_number_of_groups(api: Client):
     api.provider("a", VCPU=8)
     many = {"group_policy": "none", "groups": groups(5_001)}
@@ -87,7 +84,6 @@ def test_like_groups_take_memory_in_proportion_to_their_number():
     assert taken(2_000) < 3 * taken(1_000)
 
 
-@sqlite
 def test_all_kinds_of_a_question_share_the_time_of_one_search(api: Client, monkeypatch: pytest.MonkeyPatch):
     api.provider("a", VCPU=8)
     passed = [0.0]
@@ -106,7 +102,6 @@ def test_all_kinds_of_a_question_share_the_time_of_one_search(api: Client, monke
     assert "kinds['second']: counting took longer than 5 s" in detail(answer)
 
 
-@sqlite
 def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monkeypatch: pytest.MonkeyPatch):
     cluster = "/ext/v1/clusters/edge"
     assert api.put(cluster).status_code == 201
@@ -126,7 +121,6 @@ def test_no_pod_is_counted_once_the_time_of_the_request_is_up(api: Client, monke
     assert "The time of the request was up" in detail(answer)
 
 
-@sqlite
 def test_a_query_may_name_more_than_a_statement_takes(database: Database):
     # A statement takes 250,000 parameters.
     unknown = [f"00000000-0000-4000-8000-{number:012x}" for number in range(251_000)]

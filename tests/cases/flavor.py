@@ -47,16 +47,21 @@ def _outcome(case: Case, url: str | None) -> Outcome:
     try:
         return ask(case)
     except FlavorRefused as refused:
-        return {"error": refused.problems[0].code}
+        return _refusal([problem.code for problem in refused.problems])
     except CpusetTextError:
         return {"error": "cpuset_invalid"}
 
 
 def _difference(expected: Outcome, outcome: Outcome) -> str | None:
-    for key, value in {"error": None, **expected}.items():
+    for key, value in (expected if "problems" in expected else {"error": None, **expected}).items():
         if outcome.get(key) != value:
             return f"{key}: expected {json.dumps(value)}, got {json.dumps(outcome.get(key))}"
     return None
+
+
+def _refusal(codes: list[str]) -> Outcome:
+    """Return the first problem, which copied tables name, and all of them."""
+    return {"error": codes[0], "problems": codes}
 
 
 def _request(case: Case) -> dict[str, Any]:
@@ -73,7 +78,7 @@ def _translated_by(url: str, case: Case) -> Outcome:
         with urllib.request.urlopen(request) as response:
             return json.load(response)
     except urllib.error.HTTPError as refused:
-        return {"error": json.load(refused)["errors"][0]["code"]}
+        return _refusal([error["code"] for error in json.load(refused)["errors"]])
 
 
 def _translate(case: Case) -> Outcome:

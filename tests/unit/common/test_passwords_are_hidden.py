@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from placement.common.secrets import has_password, shown, warn_if_readable, with_password_of
+from placement.common.secrets import shown, warn_if_readable, with_password_of
 from placement.engine.domain.errors import PlacementError
 
 
@@ -20,21 +20,6 @@ from placement.engine.domain.errors import PlacementError
 )
 def test_a_url_is_shown_without_user_and_passwords(url, seen):
     assert shown(url) == seen
-
-
-@pytest.mark.parametrize(
-    ("url", "has"),
-    [
-        ("postgresql://me:secret@db/p", True),
-        ("postgresql://db/p?password=secret", True),
-        ("postgresql://me@db/p", False),
-        ("postgresql://me:@db/p", False),
-        ("postgresql://db:5432/p", False),
-        ("sqlite:///p.db", False),
-    ],
-)
-def test_a_password_is_found_where_it_may_stand(url, has):
-    assert has_password(url) is has
 
 
 @pytest.fixture

@@ -35,22 +35,6 @@ def test_unknown_parameters_are_named_in_order():
         operations.refuse_unknown([("ape", "2")], KNOWN)
 
 
-def test_a_bad_value_is_shown_with_the_rule_it_breaks():
-    error = operations.refuse_value([("limit", "7")], "limit", "x", "'x' is no number", "pattern")
-    text = str(error)
-    assert text.startswith("Invalid query string parameters: 'x' is no number  Failed validating 'pattern'")
-    assert "['properties']['limit']" in text
-    assert text.endswith("On instance['limit']:     'x'")
-
-
-def test_a_schema_knows_which_parameters_are_more_than_text():
-    schema = operations.schema_of(["limit", "name"], ["name"])
-    assert schema["properties"]["name"] == {"type": "string"}
-    assert schema["properties"]["limit"]["pattern"] == "^[1-9][0-9]*$"
-    assert schema["required"] == ["name"]
-    assert schema["additionalProperties"] is False
-
-
 def test_the_last_value_counts_unless_there_may_be_one_only():
     found = [("a", "1"), ("b", "2"), ("a", "3")]
     assert (operations.last(found, "a"), operations.last(found, "c")) == ("3", None)

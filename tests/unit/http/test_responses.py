@@ -39,17 +39,6 @@ def test_json_is_written_once_and_bytes_are_taken_as_they_are(request_at):
     assert given.content_type == "application/json"
 
 
-def test_caching_headers_exist_since_1_15(request_at):
-    request_at(15)
-    headers = responses.json_response({}, modified=THEN).headers
-    assert headers["Last-Modified"] == "Mon, 06 May 2024 07:08:09 GMT"
-    assert headers["Cache-Control"] == "no-cache"
-    request_at(14)
-    headers = responses.json_response({}, modified=THEN).headers
-    assert "Last-Modified" not in headers
-    assert "Cache-Control" not in headers
-
-
 def test_locations_carry_the_host_and_the_prefix(request_at):
     request_at(39, base_url="https://example.org:8778/placement")
     location = responses.json_response({}, 201, location="/traits/X").headers["Location"]

@@ -44,19 +44,6 @@ def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypat
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        (FILE_VARIABLE, "/nowhere/placement.conf", "is no file"),
-        (DIRECTORY_VARIABLE, "/nowhere", "is no directory"),
-    ],
-)
-def test_a_place_that_does_not_exist_is_an_error(monkeypatch, variable, value, said):
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(PlacementError, match=f"^{variable}: .*{said}"):
-        configuration_files()
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (
@@ -87,20 +74,6 @@ def test_files_in_a_directory_count_as_well(file, tmp_path):
         refuse_unknown([], [str(inside)], GROUPS, options_of)
 
 
-def test_groups_and_options_of_libraries_are_theirs(file):
-    refuse_unknown(
-        [file("[oslo_policy]\npolicy_file = x\n[DEFAULT]\ndebug = true\n")], [], GROUPS, options_of
-    )
-
-
-def test_variables_of_the_environment_are_options_too(monkeypatch):
-    monkeypatch.setenv("OS_API__AUTH_STRATEGY", "token")
-    refuse_unknown([], [], GROUPS, options_of)
-    monkeypatch.setenv("OS_API__AUTH_STRATGY", "token")
-    with pytest.raises(PlacementError, match=r"OS_API__AUTH_STRATGY: .*did you mean auth_strategy"):
-        refuse_unknown([], [], GROUPS, options_of)
-
-
 def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):
     path = file("[api]\nauth_strategy = token\nrequest_timeout = 7\n")
     monkeypatch.setenv("OS_API__REQUEST_TIMEOUT", "9")
@@ -113,18 +86,3 @@ def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, 
 def test_a_value_that_an_option_cannot_have_is_refused(file):
     with pytest.raises(PlacementError, match="auth_strategy"):
         settings.load([file("[api]\nauth_strategy = everybody\n")])
-
-
-def test_who_may_call_must_be_said_by_somebody(monkeypatch):
-    with pytest.raises(PlacementError, match="nobody has said who may call"):
-        settings.require_strategy(settings.load())
-    monkeypatch.setenv("OS_API__AUTH_STRATEGY", "token")
-    settings.require_strategy(settings.load())
-
-
-def test_without_a_database_nothing_starts(monkeypatch):
-    monkeypatch.delenv(settings.CONNECTION_VARIABLE, raising=False)
-    with pytest.raises(PlacementError, match="no database is configured"):
-        settings.connection_of(settings.load())
-    monkeypatch.setenv(settings.CONNECTION_VARIABLE, "sqlite:///x.db")
-    assert settings.connection_of(settings.load()) == "sqlite:///x.db"

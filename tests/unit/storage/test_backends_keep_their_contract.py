@@ -7,13 +7,10 @@ import typing
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from placement.storage.backends.backend import Backend
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
-from placement.storage.database import backend_of
-from placement.storage.history import History
 
 BACKENDS = (PostgreSQL, SQLite)
 
@@ -61,30 +58,3 @@ def test_a_backend_offers_what_the_protocol_says(kind: type):
 def test_its_facts_are_there(kind: type):
     for name in typing.get_type_hints(Backend):
         assert getattr(kind, name) is not None
-
-
-def test_what_lacks_something_is_found():
-    class Half:
-        is_embedded: typing.ClassVar[bool] = True
-
-        def exists(self, twice: bool) -> bool:
-            return twice
-
-        def more(self) -> None:
-            """What the protocol does not have."""
-
-    found = differences(Half, Backend)
-    assert "is_embedded" not in found
-    assert {"exists", "more", "create", "where"} <= found.keys()
-
-
-@pytest.mark.parametrize(
-    ("url", "kind"),
-    [
-        ("sqlite:///somewhere", SQLite),
-        ("postgresql+placement://u@h/d", PostgreSQL),
-    ],
-)
-def test_the_url_chooses(url: str, kind: type):
-    chosen = backend_of(sa.make_url(url), History(), durable=True, statement_seconds=1)
-    assert type(chosen) is kind

@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import placement
 
 PACKAGE = Path(placement.__file__).parent
@@ -86,31 +84,6 @@ def test_nobody_else_asks():
     ]
     assert found == {f"storage/database.py:{line}" for line in [*imports, *choosing]} & found
     assert len(imports) == 2
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "if database.is_sqlite: pass",
-        "if connection.dialect.name == other: pass",
-        "if dialect.name == other: pass",
-        "if url.get_backend_name() == other: pass",
-        "if kind == 'sqlite': pass",
-        "import psycopg2.extensions",
-        "from sqlalchemy.dialects import postgresql",
-        "from placement.storage.backends.sqlite import SQLite",
-        "from placement.storage.backends import postgresql_driver",
-        "sa.func.pg_current_xact_id()",
-        "connection.exec_driver_sql('PRAGMA data_version')",
-        "sa.text(f'SELECT {columns} FROM unnest(:given)')",
-    ],
-)
-def test_each_way_of_asking_is_found(source: str):
-    assert list(questions(source))
-
-
-def test_what_is_for_people_is_no_question():
-    assert not list(questions('"""PRAGMA and pg_sleep."""\nnote = "database"\n'))
 
 
 def test_backends_do_know():

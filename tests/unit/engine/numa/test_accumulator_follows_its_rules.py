@@ -36,61 +36,6 @@ def test_more_than_is_available_is_refused(problem, more):
         take_cpus(**problem)
 
 
-@pytest.mark.parametrize(
-    ("in_use", "need", "bind", "exclusive", "rules", "taken"),
-    [
-        (["0-1"], 8, "FullPCPUs", "None", MOST, "8-15"),
-        ([], 12, "FullPCPUs", "None", MOST, "0-11"),
-        (["0,2"], 4, "SpreadByPCPUs", "None", MOST, "1,3-4,6"),
-        (["0-3"], 4, "SpreadByPCPUs", "None", MOST, "8,10,12,14"),
-        (["0,2"], 6, "SpreadByPCPUs", "None", MOST, "1,3-7"),
-        (["0,2"], 6, "SpreadByPCPUs", "None", LEAST, "8-12,14"),
-        (["0"], 5, "SpreadByPCPUs", "None", MOST, "1-4,6"),
-        ([("0,2", "PCPULevel")], 4, "SpreadByPCPUs", "PCPULevel", MOST, "8,10,12,14"),
-        (
-            [("0,2", "NUMANodeLevel"), ("8", "NUMANodeLevel")],
-            2,
-            "SpreadByPCPUs",
-            "NUMANodeLevel",
-            MOST,
-            "1,3",
-        ),
-    ],
-)
-def test_worked_numbers(in_use, need, bind, exclusive, rules, taken):
-    place, use = layout(2, 1, 4, 2), use_of(*in_use)
-    asked = demand(need, bind, exclusive=exclusive)
-    assert shown(take_cpus(place, use, place.cpus & ~use.held, asked, rules)) == taken
-
-
-def test_three_sockets_and_an_odd_remainder_do_not_cost_a_core_too_many():
-    place = layout(3, 1, 3, 2)
-    available = cpus("0-5,6-11,12-15")
-    taken = take_cpus(place, CpuUse(), available, demand(9, "FullPCPUs"), MOST)
-    assert taken.bit_count() == 9
-
-
-def test_fullpcpus_continues_with_partial_cores_where_it_is_only_preferred():
-    place, use = layout(1, 1, 4, 2), use_of("0,2,4")
-    taken = take_cpus(place, use, place.cpus & ~use.held, demand(4, "FullPCPUs"), LEAST)
-    assert shown(taken) == "1,3,6-7"
-
-
-def test_spreadbypcpus_takes_a_cpu_of_each_core():
-    place = layout(1, 1, 8, 2)
-    taken = take_cpus(place, CpuUse(), place.cpus, demand(8, "SpreadByPCPUs"), LEAST)
-    assert shown(taken) == "0,2,4,6,8,10,12,14"
-
-
-def test_on_cores_of_one_thread_both_bind_policies_choose_alike():
-    place, use = layout(2, 1, 8, 1), use_of("0,9")
-    taken = {
-        shown(take_cpus(place, use, place.cpus & ~use.held, demand(5, bind), LEAST))
-        for bind in ("FullPCPUs", "SpreadByPCPUs")
-    }
-    assert taken == {"1-5"}
-
-
 def test_on_cores_of_one_thread_pcpulevel_avoids_nothing():
     place, use = layout(1, 1, 8, 1), use_of(("0-3", "PCPULevel"))
     free = place.cpus & ~use.held

@@ -39,12 +39,6 @@ def test_every_cpu_of_a_host_counts_once_for_each_pod_that_holds_it(drawn):
         assert (cpu in ledger.unlendable_cpus()) == any(not held.shares_with_best_effort for held in holders)
 
 
-def test_overlapping_pods_are_counted():
-    ledger = HostLedger({"p": holding("1-4", "PCPULevel"), "q": holding("2-5", "PCPULevel")})
-    use = ledger.cpu_use(SMALL)
-    assert use.counts == (mask_of(range(1, 6)), mask_of(range(2, 5)))
-
-
 def test_the_level_of_a_shared_cpu_is_that_of_the_last_recorded_pod():
     first, last = holding("0", "PCPULevel"), holding("0", "NUMANodeLevel")
     assert HostLedger({"p": first, "q": last}).cpu_use(SMALL).numa_level == 1

@@ -91,12 +91,6 @@ def test_too_many_combinations_are_cut_down_to_narrow_hints():
     assert merge_hints([[Hint(1, False)] * 200] * 4, 255, ANY).affinity == 1
 
 
-def test_at_equal_size_a_later_lower_affinity_wins_and_a_higher_one_only_with_a_higher_score():
-    assert merge_hints([[hint(1), hint(0)]], 3, ANY).affinity == 1
-    assert merge_hints([[hint(0), hint(1)]], 3, ANY).affinity == 1
-    assert merge_hints([[hint(0), hint(1, score=1)]], 3, ANY).affinity == 2
-
-
 def test_rows_are_in_the_order_of_providers_then_resources():
     rows, reasons = collect_rows([{"b": [hint(0)], "a": []}, None, {"c": None}, {}])
     assert [row[0].affinity for row in rows] == [None, 1, None, None, None]
@@ -162,13 +156,6 @@ def table_of(allocator, *, restricted=False, scoring=None):
     return table.hints
 
 
-def test_exhausted_numa_nodes_are_in_no_hint_of_that_resource():
-    state = host(2, 1, 4, 2, holdings=[holding(numa0={"memory": 8000})])
-    hints = table_of(NumaAllocator(state, pod(cpu=2000, memory=10)))
-    assert [(one.affinity, one.preferred) for one in hints["cpu"]] == [(0b10, True), (0b11, False)]
-    assert [one.affinity for one in hints["memory"]] == [0b10]
-
-
 def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
     capacity = {numa: {"cpu": 1000} for numa in range(40)}
     state = host(1, 1, 1, 1, capacity=capacity)
@@ -183,14 +170,6 @@ def test_bound_pods_weigh_their_amplified_request():
     score = numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), request), scoring, False)
     assert score((0,)) == 0  # 8 of 8 CPUs
     assert numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
-
-
-def test_no_zones_no_alignment():
-    with pytest.raises(PodRefused, match="missing NUMA resources") as refused:
-        choose_affinity(
-            NumaAllocator(host(1, 1, 1, 1, capacity={}), pod(cpu=1)), Alignment(NumaPolicy.RESTRICTED)
-        )
-    assert refused.value.refusal.status == "UnschedulableAndUnresolvable"
 
 
 def test_the_fullest_or_the_emptiest_numa_node_is_chosen_by_score():
@@ -214,15 +193,6 @@ def test_required_exclusivity_keeps_a_pod_off_shared_numa_nodes():
     lonely = host(2, 1, 4, 2, holdings=[holding("0")])
     with pytest.raises(PodRefused, match="Unaligned NUMA Hint cause"):
         choose_affinity(NumaAllocator(lonely, pod(cpu=12000)), spanning)
-
-
-def test_preferred_exclusivity_favours_idle_numa_nodes_only_under_design():
-    state = host(2, 1, 4, 2, holdings=[holding("0")])
-    allocator = NumaAllocator(state, pod(cpu=2000))
-    design = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED, favours_idle=True)
-    koord = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED)
-    assert choose_affinity(allocator, design) == (1,)
-    assert choose_affinity(allocator, koord) == (0,)
 
 
 @settings(max_examples=150)

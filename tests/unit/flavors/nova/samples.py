@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.flavors.nova import Flavor, FlavorRefused, Options, Translation, translate
+from placement.flavors.nova import Flavor, Options, Translation, translate
 
 
 def flavor(extra_specs: Mapping[str, str] | None = None, **fields: Any) -> Flavor:
@@ -21,17 +21,3 @@ def translated(
 ) -> Translation:
     """The translation of such a flavor."""
     return translate(flavor(extra_specs, **fields), image, Options(**(options or {})))
-
-
-def problem_codes(
-    extra_specs: Mapping[str, str] | None = None,
-    image: Mapping[str, str] | None = None,
-    options: Mapping[str, Any] | None = None,
-    **fields: Any,
-) -> list[str]:
-    """The codes of all problems of such a flavor, in their order; empty if it can be translated."""
-    try:
-        translated(extra_specs, image, options, **fields)
-    except FlavorRefused as refused:
-        return [problem.code for problem in refused.problems]
-    return []

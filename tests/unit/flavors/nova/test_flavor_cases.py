@@ -1,4 +1,4 @@
-"""Every case of the copied table, through the same runner that takes other tables from the command line."""
+"""Every case of the copied table, and of ours, through the runner that takes tables from the command line."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,9 @@ import pytest
 
 from tests.cases import flavor
 
-DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "flavor.json").read_text())
+DATA = Path(__file__).parents[3] / "data"
+DOCUMENT = json.loads((DATA / "flavor.json").read_text())
+RULES = json.loads((DATA / "flavor-rules.json").read_text())["cases"]
 CASES = {case["id"]: case for case in DOCUMENT["cases"]}
 
 
@@ -19,6 +21,11 @@ def test_the_table_has_the_format_the_runner_takes():
 @pytest.mark.parametrize("name", CASES)
 def test_the_case_holds(name):
     assert list(flavor.run({"cases": [CASES[name]]}, None)) == [(name, None)]
+
+
+@pytest.mark.parametrize("case", RULES, ids=lambda case: case["id"])
+def test_our_case_holds(case):
+    assert list(flavor.run({"cases": [case]}, None)) == [(case["id"], None)]
 
 
 @pytest.mark.parametrize("name", ["tr-vgpu", "nu-nodes-0", "di-00", "xs-000", "mx-invalid-flavor", "cs-12"])

@@ -5,7 +5,7 @@ import json
 from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestReport, Profile
 from placement.engine.numa.amounts import NumaAmounts, summed
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.pods.host import host_of
@@ -13,7 +13,7 @@ from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import import_pod, interpret_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import read_pod
-from placement.pods.node_filter import NodeFilter
+from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 
 QOS = "koordinator.sh/qosClass"
@@ -157,6 +157,14 @@ def reasons(place, document, settings=DESIGN, **options):
     """The reasons of a refusal; none if the pod fits."""
     answer = judged(place, document, settings, **options).answer
     return getattr(answer, "reasons", ())
+
+
+def cpus_of(place, document, settings=DESIGN):
+    """The CPUs that a pod is given on a host where it fits."""
+    request = request_of(document, settings)
+    fit = fit_host(place, request)
+    assert isinstance(fit, Fit), fit
+    return format_cpu_list(allocate_on_host(place, request, fit).status.cpus)
 
 
 def admitted(document, settings=DESIGN):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from placement.engine.numa.cpuset import format_cpu_list, mask_of
-from placement.engine.numa.demand import PodRefused
 from placement.engine.numa.host import HostTotals
 from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order
@@ -19,6 +18,7 @@ from tests.unit.pods.koordinator.pods import (
     RATIO,
     build_pod,
     container,
+    cpus_of,
     held,
     host,
     judged,
@@ -31,13 +31,6 @@ from tests.unit.pods.koordinator.pods import (
 NO_CPUS = {"rows": (), "zones": []}
 FULL, SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requiredCPUBindPolicy": "SpreadByPCPUs"}
 SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
-
-
-def cpus_of(place, document):
-    request = request_of(document)
-    fit = fit_host(place, request)
-    assert isinstance(fit, Fit), fit
-    return format_cpu_list(allocate_on_host(place, request, fit).status.cpus)
 
 
 @pytest.mark.parametrize(
@@ -158,32 +151,6 @@ def test_a_designated_allocation_decides_at_once():
     assert format_cpu_list(allocate_on_host(place, request, fit).status.cpus) == "4-7"
     both = lsr(status={"cpuset": "4-7"}, annotations=hint, numa={"numaTopologyPolicy": "Restricted"})
     assert reasons(place, both) == ("node(s) NUMA Topology policy not match",)
-
-
-@pytest.mark.parametrize("policy", ["", "BestEffort", "Restricted", "SingleNUMANode"])
-@pytest.mark.parametrize("spec", [None, FULL, SPREAD])
-@pytest.mark.parametrize("cpu", [2, 4, 6, 8, 10, 16])
-@pytest.mark.parametrize("qos", ["LSR", "LS"])
-def test_what_fits_can_be_allocated(policy, spec, cpu, qos):
-    place = host(
-        held("0,3", numa0={"cpu": 2000, "memory": 2**33}),
-        held("8-9", numa1={"cpu": 2000}),
-        labels={NUMA: policy},
-    )
-    request = request_of(lsr(container(cpu=str(cpu), memory="1Gi"), spec=spec, qos=qos))
-    fit = fit_host(place, request)
-    if isinstance(fit, Fit):
-        allocation = allocate_on_host(place, request, fit)
-        assert len(allocation.status.cpus) == (cpu if qos == "LSR" else 0)
-        assert not allocation.status.cpus & {0, 3, 8, 9}
-    elif policy != "SingleNUMANode":
-        with pytest.raises(PodRefused):
-            allocate_on_host(place, request, Fit((0, 1) if policy else None))
-
-
-def test_pods_aligned_to_nothing_are_not_written_down():
-    allocation = allocate_on_host(host(), request_of(build_pod()), Fit())
-    assert allocation.status.is_empty
 
 
 def test_amplified_cpus_cost_the_ratio_when_bound():

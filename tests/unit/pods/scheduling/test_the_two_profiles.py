@@ -1,7 +1,5 @@
 """Every row in which the profiles differ: what `design` does, and what `koord-scheduler` does."""
 
-import json
-
 import pytest
 
 from placement.common.manifest import ManifestError, Profile
@@ -14,14 +12,12 @@ from tests.unit.pods.koordinator.pods import (
     DESIGN,
     KOORD,
     NUMA,
-    NUMA_ALIAS,
     STRATEGY,
     admitted,
     build_pod,
     container,
     held,
     host,
-    imported_node,
     lsr,
     reasons,
     request_of,
@@ -78,11 +74,6 @@ def test_distributeevenly(cpu, design, koord):
 def test_distribute_cpus_across_numa(cpu, design, koord):
     for settings, expected in ((DESIGN, design), (KOORD, koord)):
         assert cpus_of(lsr(container(cpu=cpu)), settings=settings, kubelet=STATIC) == expected
-
-
-def test_a_distributing_cluster_default():
-    settings = SchedulerSettings(default_numa_strategy=NumaStrategy.DISTRIBUTE_EVENLY)
-    assert cpus_of(lsr(), settings=settings) == "0-1,8-9"
 
 
 # -- exclusive policy Default or empty
@@ -204,21 +195,6 @@ def test_lse_and_lsr_requests_equal_limits(qos, limits, shown):
 # -- spellings of NUMA policies on hosts
 
 
-@pytest.mark.parametrize(
-    ("node", "design", "koord"),
-    [
-        ({"policies": ["SingleNUMANodeContainerLevel"]}, "SingleNUMANode", "None"),
-        ({"labels": {NUMA_ALIAS: "Restricted"}}, "Restricted", "None"),
-        ({"labels": {NUMA_ALIAS: "Restricted", NUMA: "BestEffort"}}, "BestEffort", "BestEffort"),
-        ({"policies": ["RestrictedPodLevel"]}, "Restricted", "Restricted"),
-        ({}, "None", "None"),
-    ],
-)
-def test_numa_policies_of_hosts(node, design, koord):
-    assert host(**node).numa_policy == design
-    assert host(settings=KOORD, **node).numa_policy == koord
-
-
 # -- scheduler defaults
 
 
@@ -260,11 +236,3 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
 
 
 # -- spellings of the design documents
-
-
-def test_spellings_of_the_design_documents_for_kubelet_managed_pods():
-    alloc = [{"namespace": "default", "name": "p", "uid": "u", "cpu": "4-7", "managedByKubelet": "true"}]
-    nrt = {"node.koordinator.sh/pod-cpu-allocs": json.dumps(alloc)}
-    assert imported_node(nrt=nrt).unallocatable == frozenset(range(4, 8))
-    with pytest.raises(ManifestError):
-        imported_node(nrt=nrt, profile="koord-scheduler")

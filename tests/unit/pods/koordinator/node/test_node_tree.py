@@ -49,12 +49,6 @@ def test_uuids_depend_on_the_host_uid_and_on_its_name_only_without_one(a_node, i
     assert imported(a_node(uid=None)).tree.root.uuid != by_uid
 
 
-def test_uuids_and_names_are_unique_within_the_tree(imported):
-    providers = imported().tree.providers
-    assert len({provider.uuid for provider in providers}) == len(providers)
-    assert len({provider.name for provider in providers}) == len(providers)
-
-
 def test_the_host_offers_its_allocatable(a_node, an_nrt, imported, providers):
     node = a_node(
         allocatable={
@@ -123,10 +117,6 @@ def test_what_a_numa_node_offers_is_not_offered_by_the_host_again(
     tree = providers(imported(node, an_nrt(zones=zones)))
     assert "CUSTOM_NVIDIA_COM_GPU" in tree["numa-0"].inventories
     assert totals(tree["host"]) == {"CUSTOM_BATCH_CPU": 4000}
-
-
-def test_a_core_offers_its_threads(imported, providers):
-    assert providers(imported())["core-0-1"].inventories == {"PCPU": Inventory(total=2)}
 
 
 @pytest.mark.parametrize(
