@@ -13,7 +13,6 @@ from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
-from placement.flavors.routes import parse_flavor_query
 from placement.http.context import use_cases
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
@@ -61,8 +60,7 @@ def _query(parameters: Parameters) -> CandidateQuery:
     rest, splits = candidate_query.taken_out(parameters)
     if any(key == "limit" for key, _ in rest):
         raise BadRequest("limit: makes no sense where everything is counted")
-    query = candidate_query.parse(rest, NEWEST)
-    return candidate_query.with_splits(query, splits) if splits else query
+    return candidate_query.parse(rest, NEWEST, splits)
 
 
 def of_body(body: Mapping[str, Any]) -> Question:
@@ -193,7 +191,7 @@ def capacity_of_kinds() -> Response:
 
 
 def _answered(question: Question) -> Response:
-    return json_response(capacity_body(use_cases().planning.capacity(question, parse_flavor_query)))
+    return json_response(capacity_body(use_cases().planning.capacity(question, candidate_query.parse_newest)))
 
 
 # Requests for plans, as read from bodies.
@@ -360,7 +358,9 @@ _PLANS_RULE = "placement:plans:make"
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
     request = plan_of_body(validated())
-    return json_response(plan_body(use_cases().plans.make(request, parse_flavor_query), request.cluster))
+    return json_response(
+        plan_body(use_cases().plans.make(request, candidate_query.parse_newest), request.cluster)
+    )
 
 
 @route(
