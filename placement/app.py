@@ -17,6 +17,7 @@ from werkzeug.exceptions import NotFound as RoutingNotFound
 from placement.allocations import candidate_routes
 from placement.allocations import routes as allocations_routes
 from placement.allocations.best_fit import NotAll
+from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer, explanation_body
@@ -112,7 +113,7 @@ def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
             questions.append(of_setting(text))
         except BadRequest as error:
             raise Misconfigured(f"[capacity] watch: {error}") from None
-    return Watch(use_cases.planning, questions, flavors_routes.parse_flavor_query)
+    return Watch(use_cases.planning, questions, parse_newest)
 
 
 def create_application(

@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from placement.engine.domain.groups import (
-    UNSUFFIXED,
-    CandidateQuery,
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+from placement.http.query_grammar import (
     Grammar,
-    RequestGroup,
     parse_in_tree,
     parse_member_of,
     parse_required,

@@ -6,8 +6,7 @@ Source: placement-api.md, "Query grammar", "Value parsing", "Refused combination
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,31 +16,39 @@ import orjson
 from placement.allocations.candidate_schemas import WorldBodySchema
 from placement.allocations.candidates import SearchOptions, SoftCondition
 from placement.allocations.world import AddedHosts, InventoryOverride, WorldRequest
-from placement.engine.domain import groups as grammar
 from placement.engine.domain.errors import BadRequest, SchemaViolation
-from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, Grammar, RequestGroup, SplitRule
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule, query_of
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.fields import MOST_KEYS, shown
 from placement.http.microversions import NEWEST, Feature, Microversion
 from placement.http.operations import (
     LONGEST_KEPT,
-    POLICIES,
     Parameters,
     every,
     names_of,
     read,
     refuse_unknown,
-    refuse_value,
     schema_of,
     single,
     violated,
 )
-from placement.http.query_grammar import NUMERIC_SUFFIX, OF_ALL, OF_GROUPS, OWN, STRING_SUFFIX, grammar_of
+from placement.http.query_grammar import (
+    NUMERIC_SUFFIX,
+    OF_ALL,
+    OF_GROUPS,
+    OWN,
+    STRING_SUFFIX,
+    Surroundings,
+    grammar_of,
+    members_of,
+)
 from placement.http.schemas import load
 
 _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
+Groups = Mapping[str, Mapping[str, Any]]
+_NOTHING: Mapping[str, Any] = {}
 
 
 @lru_cache(maxsize=256)
@@ -50,35 +57,47 @@ def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
     return parse(read(query_string.decode("latin-1")), version)
 
 
-def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
-    """Return the query of parameters. Raises BadRequest."""
+def parse_newest(query_string: str) -> CandidateQuery:
+    """Return the query of a query string in the newest microversion. Raises BadRequest."""
+    return parse(read(query_string), NEWEST)
+
+
+def parse(parameters: Parameters, version: Microversion, splits: Groups = _NOTHING) -> CandidateQuery:
+    """Return the query of parameters, and of the splits that `taken_out` found. Raises BadRequest."""
     keys = _keys(version)
     keys.check(parameters)
-    limit = _limit(parameters)
-    policy = _policy(parameters)
-    root_required, root_forbidden = _root_required(every(parameters, "root_required"))
-    subtrees = tuple(grammar.parse_same_subtree(value) for value in every(parameters, "same_subtree"))
-    drafts = keys.drafts(parameters)
-    groups = tuple(draft.group(version) for draft in drafts)
+    around = Surroundings(grammar_of(version), UNSUFFIXED, parameters)
+    document = members_of(OF_ALL, {each.name: every(parameters, each.name) for each in OF_ALL}, around)
+    given = keys.by_group(parameters)
+    document["groups"] = {
+        suffix: {
+            **members_of(OF_GROUPS, values, around._replace(suffix=suffix)),
+            **splits.get(suffix, _NOTHING),
+        }
+        for suffix, values in given.items()
+    }
+    query = _query(document, one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES))
     if version.offers(Feature.SAME_SUBTREE):
-        _check_resourceless(groups, subtrees)
+        _check_resourceless(query)
     elif version.offers(Feature.GRANULAR_GROUPS):
-        _check_orphans(drafts, groups)
+        _check_orphans(query.groups, given)
     if version.offers(Feature.FORBIDDEN_TRAITS):
-        _check_conflicts(groups)
-    if policy is None and sum(1 for group in groups if group.suffix != UNSUFFIXED) > 1:
+        _check_conflicts(query.groups)
+    if "group_policy" not in document and len(given.keys() - {UNSUFFIXED}) > 1:
         raise BadRequest(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
         )
-    return CandidateQuery(
-        groups=groups,
-        isolate=policy == "isolate",
-        same_subtree=subtrees,
-        root_required=root_required,
-        root_forbidden=root_forbidden,
-        limit=limit,
-        one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES),
-    )
+    unknown = sorted(splits.keys() - given.keys())
+    if unknown:
+        raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")
+    return checked(query) if splits else query
+
+
+def _query(document: Mapping[str, Any], **known: bool) -> CandidateQuery:
+    """Return the query in the JSON form."""
+    groups = [{**given, "suffix": suffix} for suffix, given in document["groups"].items()]
+    isolate = document.get("group_policy") == "isolate"
+    return query_of({**document, "groups": groups, "isolate": isolate, **known})
 
 
 @cache
@@ -131,103 +150,29 @@ class _Keys:
                 return name, found.group(1) or UNSUFFIXED
         return None
 
-    def drafts(self, parameters: Parameters) -> list[_Draft]:
-        """Return the parameters of each group, groups in order of first appearance."""
-        found: dict[str, _Draft] = {}
+    def by_group(self, parameters: Parameters) -> dict[str, dict[str, list[str]]]:
+        """Return the values of each group by keyword, groups and keywords in order of first appearance."""
+        found: dict[str, dict[str, list[str]]] = {}
         for key, value in parameters:
-            if key in self._single:
-                continue
-            split = self._split(key)
-            assert split is not None
-            name, suffix = split
-            found.setdefault(suffix, _Draft(suffix)).values.setdefault(name, []).append(value)
-        return list(found.values())
+            split = None if key in self._single else self._split(key)
+            if split is not None:
+                name, suffix = split
+                found.setdefault(suffix, {}).setdefault(name, []).append(value)
+        return found
 
 
-@dataclass(slots=True)
-class _Draft:
-    """The raw values of one group by keyword."""
-
-    suffix: str
-    values: dict[str, list[str]] = field(default_factory=dict)
-
-    def group(self, version: Microversion) -> RequestGroup:
-        """Return the group. Its values are parsed in the order they came; of some only the last counts."""
-        forms = grammar_of(version)
-        resources: dict[str, int] = {}
-        traits = grammar.TraitExpression()
-        aggregates = grammar.AggregateExpression()
-        in_tree = None
-        for name, values in self.values.items():
-            if name == "resources":
-                resources = [grammar.parse_resources(value) for value in values][-1]
-            elif name == "required":
-                traits = grammar.parse_required(values, forms)
-            elif name == "member_of":
-                aggregates = grammar.parse_member_of(values, forms, self.suffix)
-            else:
-                in_tree = [grammar.parse_in_tree(value) for value in values][-1]
-        return RequestGroup(
-            suffix=self.suffix,
-            resources=resources,
-            required=traits.required,
-            forbidden=traits.forbidden,
-            member_of=aggregates.required,
-            forbidden_aggregates=aggregates.forbidden,
-            in_tree=in_tree,
-        )
-
-
-def _limit(parameters: Parameters) -> int | None:
-    numbers = []
-    for value in every(parameters, "limit"):
-        number = grammar.parse_positive(value)
-        if number is None:
-            reason = f"{shown(value)} does not match '^[1-9][0-9]*$'"
-            raise refuse_value(parameters, "limit", value, reason, "pattern")
-        numbers.append(number)
-    return numbers[0] if numbers else None
-
-
-def _policy(parameters: Parameters) -> str | None:
-    values = every(parameters, "group_policy")
-    for value in values:
-        if value not in POLICIES:
-            reason = f"{shown(value)} is not one of {list(POLICIES)}"
-            raise refuse_value(parameters, "group_policy", value, reason, "enum")
-    return values[0] if values else None
-
-
-def _root_required(values: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    if len(values) > 1:
-        raise BadRequest(
-            "Query parameter 'root_required' may be specified only once.",
-            code="placement.query.duplicate_key",
-        )
-    if not values:
-        return frozenset(), frozenset()
-    expression = grammar.parse_required([values[0]], Grammar(any_of_traits=False))
-    required = frozenset(trait for any_of in expression.required for trait in any_of)
-    both = sorted(required & expression.forbidden)
-    if both:
-        raise BadRequest(
-            f"Conflicting required and forbidden traits found in root_required: {', '.join(both)}", code=_BAD
-        )
-    return required, expression.forbidden
-
-
-def _check_resourceless(groups: Sequence[RequestGroup], subtrees: Iterable[frozenset[str]]) -> None:
-    if not any(group.resources for group in groups):
+def _check_resourceless(query: CandidateQuery) -> None:
+    if not any(group.resources for group in query.groups):
         raise BadRequest("There must be at least one resources or resources[$S] parameter.", code=_MISSING)
-    named = frozenset(suffix for subtree in subtrees for suffix in subtree)
-    bare = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    named = frozenset().union(*query.same_subtree)
+    bare = [group.suffix for group in query.groups if not group.resources and group.suffix not in named]
     if bare:
         raise BadRequest(
             "Resourceless suffixed group request should be specified in `same_subtree` query param: "
             f"bad group(s) - {bare}.",
             code=_BAD,
         )
-    suffixes = [group.suffix for group in groups]
+    suffixes = [group.suffix for group in query.groups]
     unknown = sorted(named.difference(suffixes))
     if unknown:
         raise BadRequest(
@@ -236,19 +181,15 @@ def _check_resourceless(groups: Sequence[RequestGroup], subtrees: Iterable[froze
         )
 
 
-def _check_orphans(drafts: Sequence[_Draft], groups: Sequence[RequestGroup]) -> None:
-    lacking = [draft for draft, group in zip(drafts, groups, strict=True) if not group.resources]
-    traits = [
-        f"required{draft.suffix}"
-        for draft, group in zip(drafts, groups, strict=True)
-        if not group.resources and group.required
-    ]
+def _check_orphans(groups: Sequence[RequestGroup], given: Mapping[str, Mapping[str, object]]) -> None:
+    lacking = [group for group in groups if not group.resources]
+    traits = [f"required{group.suffix}" for group in lacking if group.required]
     if traits:
         raise BadRequest(
             "All traits parameters must be associated with resources.  "
             f"Found the following orphaned traits keys: {', '.join(traits)}"
         )
-    members = [f"member_of{draft.suffix}" for draft in lacking if "member_of" in draft.values]
+    members = [f"member_of{group.suffix}" for group in lacking if "member_of" in given[group.suffix]]
     if members:
         raise BadRequest(
             "All member_of parameters must be associated with resources. "
@@ -256,7 +197,7 @@ def _check_orphans(drafts: Sequence[_Draft], groups: Sequence[RequestGroup]) -> 
         )
     if lacking:
         raise BadRequest("All request groups must specify resources.")
-    if not drafts:
+    if not groups:
         raise BadRequest("At least one request group (`resources` or `resources{$S}`) is required.")
 
 
@@ -281,11 +222,10 @@ def _check_conflicts(groups: Sequence[RequestGroup]) -> None:
 
 # The longer name counts where a key could be read as both.
 _KEY = re.compile("(split_rule|split)([a-zA-Z0-9_-]{1,64})?")
-_NO_CLASSES = frozenset[str]()
 
 
-def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGroup]]:
-    """Return the other parameters, and by suffix groups that have only `split` and `split_rule`.
+def taken_out(parameters: Parameters) -> tuple[Parameters, Groups]:
+    """Return the other parameters, and by suffix the members that `split` and `split_rule` are in JSON.
 
     Raises BadRequest naming the parameter.
     """
@@ -300,36 +240,19 @@ def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGrou
         if name in values.setdefault(suffix, {}):
             raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
         values[suffix][name] = value
-    return rest, {suffix: _group(suffix, given) for suffix, given in values.items()}
+    return rest, {suffix: _members(suffix, **given) for suffix, given in values.items()}
 
 
-def _group(suffix: str, given: Mapping[str, str]) -> RequestGroup:
-    names = frozenset(name.strip() for name in given["split"].split(",")) if "split" in given else _NO_CLASSES
-    if "split_rule" not in given:
-        return RequestGroup(suffix, split=names)
-    if not names:
+def _members(suffix: str, split: str | None = None, split_rule: str | None = None) -> Mapping[str, Any]:
+    if split is None:
         raise BadRequest(f"split_rule{suffix}: makes no sense without split{suffix}")
-    return RequestGroup(suffix, split=names, split_rule=_rule(given["split_rule"], f"split_rule{suffix}"))
-
-
-def _rule(text: str, where: str) -> SplitRule:
-    if text not in list(SplitRule):
-        raise BadRequest(f"{where}: must be one of {', '.join(SplitRule)}. Got: {text!r}")
-    return SplitRule(text)
-
-
-def with_splits(query: CandidateQuery, splits: Mapping[str, RequestGroup]) -> CandidateQuery:
-    """Return the query with what `taken_out` found. Raises BadRequest naming the parameter."""
-    unknown = sorted(splits.keys() - {group.suffix for group in query.groups})
-    if unknown:
-        raise BadRequest(f"split{unknown[0]}: there is no group {unknown[0] or 'without suffix'}")
-    groups = (
-        replace(group, split=splits[group.suffix].split, split_rule=splits[group.suffix].split_rule)
-        if group.suffix in splits
-        else group
-        for group in query.groups
-    )
-    return checked(replace(query, groups=tuple(groups)))
+    members: dict[str, Any] = {"split": [name.strip() for name in split.split(",")]}
+    if split_rule is None:
+        return members
+    if split_rule not in list(SplitRule):
+        expected = f"must be one of {', '.join(SplitRule)}. Got: {split_rule!r}"
+        raise BadRequest(f"split_rule{suffix}: {expected}")
+    return {**members, "split_rule": split_rule}
 
 
 def checked(query: CandidateQuery) -> CandidateQuery:
@@ -369,30 +292,31 @@ def parse_extended(parameters: Parameters) -> tuple[CandidateQuery, SearchOption
     """Return the query and the options. Raises BadRequest naming the parameter."""
     is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
     asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
-    options = use_cases().candidates.options(
-        asked.order_by, asked.cluster, asked.preferences, explain=asked.explain
-    )
-    return asked.query, options
+    return asked.query, asked.options()
 
 
-class _AskedParameters(NamedTuple):
-    """The content of the parameters, whether or not what they name exists."""
+class _Asked(NamedTuple):
+    """The content of a search of our own, whether or not what it names exists."""
 
     query: CandidateQuery
-    order_by: str | None
+    order_by: object
     cluster: str | None
     preferences: tuple[SoftCondition, ...]
     explain: bool
 
+    def options(self) -> SearchOptions:
+        """Return the options. Raises BadRequest naming the parameter."""
+        candidates = use_cases().candidates
+        return candidates.options(self.order_by, self.cluster, self.preferences, explain=self.explain)
+
 
 # Callers repeat their queries.
 @lru_cache(maxsize=256)
-def _asked(given: tuple[tuple[str, str], ...]) -> _AskedParameters:
+def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
     parameters = list(given)
     rest, splits = taken_out([pair for pair in parameters if pair[0] not in _OWN])
-    query = parse(rest, NEWEST)
-    return _AskedParameters(
-        with_splits(query, splits) if splits else query,
+    return _Asked(
+        parse(rest, NEWEST, splits),
         single(parameters, "order_by"),
         single(parameters, "cluster"),
         parse_preferences(every(parameters, "prefer")),
@@ -441,19 +365,17 @@ def _weight(text: str, piece: str, place: str) -> int:
 # Source: placement-api.md, "Candidates by JSON".
 
 
-_NOTHING: Mapping[str, Any] = {}
-
-
 def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     """Return the query and the options of a body that keeps to CandidatesBody. Raises BadRequest."""
-    query = _read(body)
-    options = use_cases().candidates.options(
-        order_by=body.get("order_by"),
-        cluster=body.get("cluster"),
-        preferences=parse_preferences(body.get("prefer", ()), is_json=True),
-        explain=body.get("explain", False),
+    asked = _Asked(
+        _read(body),
+        body.get("order_by"),
+        body.get("cluster"),
+        parse_preferences(body.get("prefer", ()), is_json=True),
+        body.get("explain", False),
     )
-    return checked(query), options
+    options = asked.options()
+    return checked(asked.query), options
 
 
 def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
@@ -462,38 +384,12 @@ def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
 
 
 def _read(body: Mapping[str, Any]) -> CandidateQuery:
-    query = CandidateQuery(
-        groups=tuple(_extended_query_group(suffix, given) for suffix, given in body["groups"].items()),
-        isolate=body.get("group_policy") == "isolate",
-        same_subtree=tuple(map(frozenset, body.get("same_subtree", ()))),
-        root_required=frozenset(body.get("root_required", ())),
-        root_forbidden=frozenset(body.get("root_forbidden", ())),
-        limit=body.get("limit"),
-        is_json=True,
-    )
+    query = _query(body, is_json=True)
     _check(query, policy=body.get("group_policy"))
     for group in query.groups:
         if not group.split and "split_rule" in body["groups"][group.suffix]:
             raise BadRequest(f"{query.place(group, 'split_rule')}: makes no sense without split")
     return query
-
-
-def _extended_query_group(suffix: str, given: Mapping[str, Any]) -> RequestGroup:
-    return RequestGroup(
-        suffix=suffix,
-        resources=given.get("resources", _NOTHING),
-        required=_sets(given.get("required", ())),
-        forbidden=frozenset(given.get("forbidden", ())),
-        member_of=_sets(given.get("member_of", ())),
-        forbidden_aggregates=frozenset(given.get("forbidden_aggregates", ())),
-        in_tree=given.get("in_tree"),
-        split=frozenset(given.get("split", ())),
-        split_rule=SplitRule(given.get("split_rule", SplitRule.PACK)),
-    )
-
-
-def _sets(lists: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
-    return tuple(dict.fromkeys(map(frozenset, lists)))
 
 
 def _check(query: CandidateQuery, policy: str | None) -> None:

@@ -30,7 +30,6 @@ from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.forest.arrays import Pieces
-from placement.flavors.routes import parse_flavor_query
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
@@ -168,7 +167,7 @@ def create() -> Response:
 
 
 def _create_for_many(given: dict[str, Any]) -> Response:
-    wanted = many_claims(given, parse_flavor_query)
+    wanted = many_claims(given)
     best_fit = use_cases().best_fit
     if wanted.world is not None:
         settled = best_fit.preview(wanted.applications, wanted.together, wanted.world)
@@ -208,7 +207,7 @@ def _create_for_flavor(given: dict[str, Any]) -> Response:
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
     body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
-    claim = use_cases().flavors.claim(Claimant(**body), document, parse_flavor_query)
+    claim = use_cases().flavors.claim(Claimant(**body), document, candidate_query.parse_newest)
     answer = {**_body(claim.fitted), "dedicated_cpus": claim.dedicated_cpus}
     return json_response(answer, 201 if claim.fitted.fresh else 200)
 

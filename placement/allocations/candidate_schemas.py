@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from placement.allocations.schemas import AmountsSchema
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
-from placement.engine.domain.groups import Per, RuleKind, SplitRule
+from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.flavors.schemas import FlavorRequestSchema
 from placement.http import fields
 from placement.http.fields import (
-    AnyOf,
     Anything,
     Boolean,
     Choice,
@@ -24,7 +23,7 @@ from placement.http.fields import (
     Uuid,
 )
 from placement.http.microversions import Feature
-from placement.http.operations import POLICIES
+from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 
 # What-if questions: what is to be different. Nothing of it is written.
@@ -67,29 +66,6 @@ MOST_RULES = 100
 
 def _name() -> String:
     return String(1, 255, fields.NAME)
-
-
-class GroupSchema(VersionedSchema):
-    """One request group; of an inner list one item is enough."""
-
-    resources = Mapping(fields.NAME, Integer(1))
-    required = Sequence(AnyOf(_name()))
-    forbidden = Sequence(_name())
-    member_of = Sequence(AnyOf(Uuid()))
-    forbidden_aggregates = Sequence(Uuid())
-    in_tree = Uuid()
-    split = Sequence(_name(), least=1, unique=True)
-    split_rule = Choice(list(SplitRule))
-
-
-class QueryBodySchema(VersionedSchema):
-    """A query with its groups by suffix."""
-
-    groups = Mapping(fields.SUFFIX, Object(GroupSchema), required=True, least=1)
-    group_policy = Choice(POLICIES)
-    same_subtree = Sequence(Sequence(String(1, 64), least=1))
-    root_required = Sequence(_name())
-    root_forbidden = Sequence(_name())
 
 
 class CandidatesBodySchema(QueryBodySchema):

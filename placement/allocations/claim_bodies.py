@@ -26,7 +26,7 @@ from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.flavors.nova import FlavorProblem, FlavorRefused, ServerGroup, server_group
-from placement.flavors.service import FlavorWish, ParseQuery
+from placement.flavors.service import FlavorWish
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.operations import BODY_PREFIX, read
@@ -99,8 +99,8 @@ class ManyClaims:
         return bool(self.together.rules or self.together.minimum) or fallbacks
 
 
-def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
-    """Read the claims of a body for many; `parse` reads flavor queries. Raises BadRequest with the place."""
+def many_claims(given: object) -> ManyClaims:
+    """Read the claims of a body for many. Raises BadRequest with the place."""
     body = load(ClaimForManySchema, context.version(), given, BODY_PREFIX)
     _refuse_too_many(body["members"])
     group = server_group(body["server_group"]) if "server_group" in body else None
@@ -108,7 +108,7 @@ def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
     found: list[ClaimApplication] = []
     for number, member in enumerate(body["members"]):
         said = {name: _said(name, number, member, body) for name in _OWN}
-        wanted = _wanted(number, member, body, wishes, parse)
+        wanted = _wanted(number, member, body, wishes)
         joined = member.get("group", body.get("group", group and group.group))
         for uuid, is_new, place in _consumers(number, member):
             found.append(
@@ -139,7 +139,6 @@ def _wanted(
     member: Mapping[str, Any],
     body: Mapping[str, Any],
     known: dict[bytes, FlavorWish],
-    parse: ParseQuery,
 ) -> FlavorWish:
     """Return the wish of a member: its query or flavor, else the claim's; equal ones share one wish."""
     place = f"members[{number}]"
@@ -162,7 +161,7 @@ def _wanted(
     key = orjson.dumps([document], option=orjson.OPT_SORT_KEYS)
     if key not in known:
         with _named(place if any(name in member for name in _FLAVOR) else None):
-            known[key] = use_cases().flavors.wish(document, parse)
+            known[key] = use_cases().flavors.wish(document, candidate_query.parse_newest)
     return known[key]
 
 

@@ -17,7 +17,6 @@ from placement.audit.service import Events, News
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.engine.domain.groups import parse_positive
 from placement.http.context import current, use_cases
 from placement.http.fields import Choice, Given, Integer, Object, Sequence, String, Uuid
 from placement.http.gate import route
@@ -35,6 +34,7 @@ from placement.http.operations import (
     page_size,
     page_start,
     parameters,
+    parse_positive,
     refuse_unknown,
     single,
 )

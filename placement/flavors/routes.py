@@ -7,13 +7,11 @@ from itertools import chain
 import orjson
 from flask import Blueprint, Response, current_app
 
-from placement.allocations import candidate_query
+from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidate_schemas import FlavorCandidatesSchema, TranslationSchema
 from placement.allocations.rendering import explanation_member
-from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import translation_document
 from placement.flavors.schemas import FlavorRequestSchema, FlavorSearchSchema
-from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
@@ -54,14 +52,9 @@ def translation() -> Response:
 def candidates() -> Response:
     """Return where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
-    found = use_cases().flavors.find(json_body(), parse_flavor_query)
+    found = use_cases().flavors.find(json_body(), parse_newest)
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
     if found.explained:
         document |= explanation_member(found.search)
     opening = orjson.dumps(document)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
-
-
-def parse_flavor_query(query_string: str) -> CandidateQuery:
-    """Return the query that a flavor is translated to."""
-    return candidate_query.parse(operations.read(query_string), NEWEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,7 +22,6 @@ from placement.common.documents import (
     parse_yaml,
 )
 from placement.engine.domain.errors import BadRequest, SchemaViolation
-from placement.engine.domain.groups import parse_positive
 from placement.http import context
 from placement.http.fields import MOST_KEYS, shown
 from placement.http.microversions import Feature, Microversion
@@ -391,6 +391,13 @@ def single(found: Parameters, key: str) -> str | None:
     if len(values) > 1:
         raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
     return values[0] if values else None
+
+
+def parse_positive(value: str) -> int | None:
+    """Return a positive decimal number, or None if the text is not one; leading zeros are refused."""
+    if not re.fullmatch("[1-9][0-9]*", value):
+        return None
+    return int(value) if len(value) <= 18 else 10**18
 
 
 def page_size(found: Parameters) -> int:

@@ -1,47 +1,331 @@
-"""The parameters of searches for candidates. Source: placement-api.md, "Query grammar"."""
+"""The parameters of searches for candidates: meaning, values and JSON form of each.
 
-from collections.abc import Iterator
+The values of a query string become the JSON form, and `groups.query_of` makes a query of it.
+Source: placement-api.md, "Query grammar", "Value parsing".
+"""
 
-from placement.engine.domain.groups import Grammar, SplitRule
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.groups import SplitRule
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.http import fields
+from placement.http.fields import AnyOf, Choice, Integer, Object, String, Uuid, shown
 from placement.http.microversions import Feature, Microversion
-from placement.http.operations import POLICIES, Parameter
+from placement.http.operations import POLICIES, PREFIX, Parameter, Parameters, parse_positive, refuse_value
+from placement.http.schemas import VersionedSchema
+
+# Values in query strings. One `Grammar` tells which forms of them a microversion understands.
+
+
+_RESOURCES_FORM = (
+    "Badly formed resources parameter. Expected resources query string parameter in form: "
+    "?resources=VCPU:2,MEMORY_MB:1024. Got: "
+)
+_INTEGER = re.compile(r"-?[0-9]+")
+_MOST_DIGITS = 1000
+_ANY_OF = "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'"
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A microversion's choice of forms of values that are understood."""
+
+    forbidden_traits: bool = True
+    any_of_traits: bool = True
+    repeated_required: bool = True
+    repeated_member_of: bool = True
+    forbidden_aggregates: bool = True
+
+
+def grammar_of(version: Microversion) -> Grammar:
+    """Return the forms of values that a version understands."""
+    return Grammar(
+        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
+        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
+        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
+    )
+
+
+class Expression(NamedTuple):
+    """Parsed `required` or `member_of` values: any-of sets that must all be met, and what must be absent."""
+
+    required: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+
+
+def parse_resources(value: str) -> dict[str, int]:
+    """Read `VCPU:2,MEMORY_MB:1024` as amounts by class; of a repeated class the last amount wins.
+
+    Raises BadRequest naming the offending piece.
+    """
+    if not value.strip():
+        raise BadRequest(f"{_RESOURCES_FORM}empty string.")
+    resources = {}
+    for piece in value.split(","):
+        name, colon, amount_text = piece.partition(":")
+        if not colon or ":" in amount_text:
+            raise BadRequest(f"{_RESOURCES_FORM}{piece}.")
+        resources[name] = _parse_amount(name, amount_text)
+    return resources
+
+
+def _parse_amount(name: str, text: str) -> int:
+    # Clients fold long query strings, which leaves blanks around amounts.
+    trimmed = text.strip()
+    if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
+        raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
+    # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
+    amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
+    if amount < 1:
+        raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
+    return amount
+
+
+def parse_required(values: list[str], grammar: Grammar) -> Expression:
+    """Read all `required` values of one group; only the last counts where repeating is not understood.
+
+    Raises BadRequest.
+    """
+    if not grammar.repeated_required:
+        values = values[-1:]
+    required: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for value in values:
+        if value.startswith("in:"):
+            required.append(_parse_any_of(value, grammar))
+        else:
+            plain, excluded = _parse_traits(value, grammar)
+            required.extend(frozenset((name,)) for name in plain)
+            forbidden |= excluded
+    return Expression(tuple(dict.fromkeys(required)), frozenset(forbidden))
+
+
+def _parse_any_of(value: str, grammar: Grammar) -> frozenset[str]:
+    if not grammar.any_of_traits:
+        raise BadRequest(f"{PREFIX}{_ANY_OF} only supported since microversion 1.39. Got: {value}")
+    names = [name.strip() for name in value.removeprefix("in:").split(",")]
+    if any(name.startswith("!") for name in names):
+        raise BadRequest(f"{PREFIX}{_ANY_OF} does not support forbidden traits. Got: {value}")
+    if not all(names):
+        raise BadRequest(
+            f"{PREFIX}Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC. "
+            f"Got an empty trait in: {value}"
+        )
+    return frozenset(names)
+
+
+def _parse_traits(value: str, grammar: Grammar) -> tuple[list[str], set[str]]:
+    sample = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if grammar.forbidden_traits else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    form = f"{PREFIX}Expected 'required' parameter value of the form: {sample}. "
+    plain: list[str] = []
+    excluded: set[str] = set()
+    for name in (piece.strip() for piece in value.split(",")):
+        bare = name.lstrip("!").strip()
+        if not bare:
+            raise BadRequest(f"{form}Got an empty trait in: {value}")
+        if name.startswith("!"):
+            if not grammar.forbidden_traits:
+                raise BadRequest(f"{form}Got: {value}")
+            excluded.add(bare)
+        else:
+            plain.append(bare)
+    return plain, excluded
+
+
+def parse_member_of(values: list[str], grammar: Grammar, suffix: str = "") -> Expression:
+    """Read all `member_of` values of one group, uuids normalised. Raises BadRequest."""
+    if len(values) > 1 and not grammar.repeated_member_of:
+        raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
+    required: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for value in values:
+        negative = value.startswith("!")
+        if negative and not grammar.forbidden_aggregates:
+            raise BadRequest(
+                f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
+            )
+        uuids = _parse_aggregates(value[1:] if negative else value, value)
+        if negative:
+            forbidden |= uuids
+        else:
+            required.append(uuids)
+    return Expression(tuple(required), frozenset(forbidden))
+
+
+def _parse_aggregates(value: str, given: str) -> frozenset[str]:
+    if value.startswith("in:"):
+        pieces = value.removeprefix("in:").split(",")
+    elif "," in value:
+        raise BadRequest(
+            "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword using the "
+            f"valid microversion. Got: {given}"
+        )
+    else:
+        pieces = [value]
+    uuids = set()
+    for piece in pieces:
+        normal = normalize_uuid(piece)
+        if normal is None:
+            raise BadRequest(f"{PREFIX}Expected 'member_of' parameter to contain valid UUID(s). Got: {piece}")
+        uuids.add(normal)
+    return frozenset(uuids)
+
+
+def parse_in_tree(value: str) -> str:
+    """Return the provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
+    normal = normalize_uuid(value.strip())
+    if normal is None:
+        raise BadRequest(f"{PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+    return normal
+
+
+def parse_same_subtree(value: str) -> frozenset[str]:
+    """Return the suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
+    suffixes = [piece.strip() for piece in value.split(",")]
+    if not all(suffixes):
+        raise BadRequest(
+            "Empty string (unsuffixed group) can not be specified in `same_subtree` ",
+            code="placement.query.bad_value",
+        )
+    return frozenset(suffixes)
+
+
+# The parameters. Each says what its values become in the JSON form; of some only the last counts.
+
+
+class Surroundings(NamedTuple):
+    """The surroundings of values: the forms understood, the suffix of the group, and all parameters."""
+
+    forms: Grammar
+    suffix: str
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParameter(Parameter):
+    """A parameter with a reader that turns its values, at least one, into members of the JSON form."""
+
+    read: Callable[[list[str], Surroundings], Mapping[str, Any]] = field(kw_only=True)
+
+
+def _member_of(values: list[str], around: Surroundings) -> Mapping[str, Any]:
+    required, forbidden = parse_member_of(values, around.forms, around.suffix)
+    return {"member_of": required, "forbidden_aggregates": forbidden}
+
+
+def _limit(values: list[str], around: Surroundings) -> Mapping[str, Any]:
+    numbers = [parse_positive(value) for value in values]
+    for value, number in zip(values, numbers, strict=True):
+        if number is None:
+            reason = f"{shown(value)} does not match '^[1-9][0-9]*$'"
+            raise refuse_value(around.parameters, "limit", value, reason, "pattern")
+    return {"limit": numbers[0]}
+
+
+def _group_policy(values: list[str], around: Surroundings) -> Mapping[str, Any]:
+    for value in values:
+        if value not in POLICIES:
+            reason = f"{shown(value)} is not one of {list(POLICIES)}"
+            raise refuse_value(around.parameters, "group_policy", value, reason, "enum")
+    return {"group_policy": values[0]}
+
+
+def _root_required(values: list[str], _: Surroundings) -> Mapping[str, Any]:
+    if len(values) > 1:
+        raise BadRequest(
+            "Query parameter 'root_required' may be specified only once.",
+            code="placement.query.duplicate_key",
+        )
+    required, forbidden = parse_required(values, Grammar(any_of_traits=False))
+    plain = frozenset().union(*required)
+    both = sorted(plain & forbidden)
+    if both:
+        raise BadRequest(
+            f"Conflicting required and forbidden traits found in root_required: {', '.join(both)}",
+            code="placement.query.bad_value",
+        )
+    return {"root_required": plain, "root_forbidden": forbidden}
+
 
 NUMERIC_SUFFIX = "([1-9][0-9]*)"
 STRING_SUFFIX = "([a-zA-Z0-9_-]{1,64})"
 OF_GROUPS = (
-    Parameter("resources", "Amounts, `VCPU:2,MEMORY_MB:512`.", since=Feature.CANDIDATES),
-    Parameter(
+    QueryParameter(
+        "resources",
+        "Amounts, `VCPU:2,MEMORY_MB:512`.",
+        since=Feature.CANDIDATES,
+        read=lambda values, _: {"resources": [parse_resources(value) for value in values][-1]},
+    ),
+    QueryParameter(
         "required",
         "Traits, `!` before forbidden ones, `in:` before some of which one is enough.",
         since=Feature.CANDIDATES_TRAITS,
         repeated=Feature.ANY_OF_TRAITS,
+        read=lambda values, around: parse_required(values, around.forms)._asdict(),
     ),
-    Parameter(
+    QueryParameter(
         "member_of",
         "An aggregate, `in:` and several, or `!` and what is forbidden.",
         since=Feature.CANDIDATES_BY_AGGREGATE,
         repeated=Feature.REPEATED_MEMBER_OF,
+        read=_member_of,
     ),
-    Parameter("in_tree", "The uuid of a provider of the tree.", since=Feature.CANDIDATES_IN_TREE),
+    QueryParameter(
+        "in_tree",
+        "The uuid of a provider of the tree.",
+        since=Feature.CANDIDATES_IN_TREE,
+        read=lambda values, _: {"in_tree": [parse_in_tree(value) for value in values][-1]},
+    ),
 )
 OF_ALL = (
-    Parameter(
-        "limit", "Candidates at most.", {"type": "integer", "minimum": 1}, since=Feature.CANDIDATES_LIMIT
+    QueryParameter(
+        "limit",
+        "Candidates at most.",
+        {"type": "integer", "minimum": 1},
+        since=Feature.CANDIDATES_LIMIT,
+        read=_limit,
     ),
-    Parameter(
+    QueryParameter(
         "group_policy",
         "Whether groups with suffixes may share a provider.",
         {"type": "string", "enum": list(POLICIES)},
         since=Feature.GRANULAR_GROUPS,
+        read=_group_policy,
     ),
-    Parameter("root_required", "Traits of the root, `!` before forbidden ones.", since=Feature.ROOT_REQUIRED),
-    Parameter(
+    QueryParameter(
+        "root_required",
+        "Traits of the root, `!` before forbidden ones.",
+        since=Feature.ROOT_REQUIRED,
+        read=_root_required,
+    ),
+    QueryParameter(
         "same_subtree",
         "Suffixes of groups that one provider has at or below it, by commas.",
         since=Feature.SAME_SUBTREE,
         repeated=True,
+        read=lambda values, _: {"same_subtree": [parse_same_subtree(value) for value in values]},
     ),
 )
+
+
+def members_of(
+    known: Sequence[QueryParameter], given: Mapping[str, list[str]], around: Surroundings
+) -> dict[str, Any]:
+    """Return the members that values by parameter become, read in the order of `given`. Raises BadRequest."""
+    readers = {each.name: each.read for each in known}
+    members: dict[str, Any] = {}
+    for name, values in given.items():
+        if values:
+            members.update(readers[name](values, around))
+    return members
 
 
 def _suffixed(name: str, suffix: str, said: str, since: Feature, until: Feature | None = None) -> Parameter:
@@ -85,12 +369,38 @@ WORLD = Parameter("world", "What is to be different, as JSON; nothing is written
 EXTENDED = (*PARAMETERS, *SPLITS, *OWN)
 
 
-def grammar_of(version: Microversion) -> Grammar:
-    """Return the forms of values that a version understands."""
-    return Grammar(
-        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
-        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
-        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
-    )
+# The JSON form.
+
+
+class _Conjunction(fields.Sequence):
+    """A JSON array of any-of sets, each of which counts once."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+        return list(dict.fromkeys(map(frozenset, super()._deserialize(value, attr, data, **kwargs))))
+
+
+def _name() -> String:
+    return String(1, 255, fields.NAME)
+
+
+class GroupSchema(VersionedSchema):
+    """One request group; of an inner list one item is enough."""
+
+    resources = fields.Mapping(fields.NAME, Integer(1))
+    required = _Conjunction(AnyOf(_name()))
+    forbidden = fields.Sequence(_name())
+    member_of = _Conjunction(AnyOf(Uuid()))
+    forbidden_aggregates = fields.Sequence(Uuid())
+    in_tree = Uuid()
+    split = fields.Sequence(_name(), least=1, unique=True)
+    split_rule = Choice(list(SplitRule))
+
+
+class QueryBodySchema(VersionedSchema):
+    """A query with its groups by suffix."""
+
+    groups = fields.Mapping(fields.SUFFIX, Object(GroupSchema), required=True, least=1)
+    group_policy = Choice(POLICIES)
+    same_subtree = fields.Sequence(fields.Sequence(String(1, 64), least=1))
+    root_required = fields.Sequence(_name())
+    root_forbidden = fields.Sequence(_name())

@@ -13,7 +13,6 @@ from placement.allocations.candidate_query import world_of
 from placement.common.manifest_lists import pod_manifest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
-from placement.flavors.routes import parse_flavor_query
 from placement.http.context import use_cases
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
@@ -58,8 +57,7 @@ def _query(parameters: Parameters) -> CandidateQuery:
     rest, splits = candidate_query.taken_out(parameters)
     if any(key == "limit" for key, _ in rest):
         raise BadRequest("limit: makes no sense where everything is counted")
-    query = candidate_query.parse(rest, NEWEST)
-    return candidate_query.with_splits(query, splits) if splits else query
+    return candidate_query.parse(rest, NEWEST, splits)
 
 
 def of_body(body: Mapping[str, Any]) -> Question:
@@ -160,7 +158,7 @@ def capacity_of_kinds() -> Response:
 
 
 def _answered(question: Question) -> Response:
-    rooms = use_cases().planning.capacity(question, parse_flavor_query)
+    rooms = use_cases().planning.capacity(question, candidate_query.parse_newest)
     return json_response(dump(CapacitiesSchema, rooms))
 
 
@@ -260,7 +258,7 @@ _PLANS_RULE = "placement:plans:make"
 )
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
-    plan = use_cases().plans.make(plan_of_body(validated()), parse_flavor_query)
+    plan = use_cases().plans.make(plan_of_body(validated()), candidate_query.parse_newest)
     return json_response(dump(PlanShownSchema, plan))
 
 

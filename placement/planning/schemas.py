@@ -6,7 +6,7 @@ from collections.abc import Mapping as MappingABC
 from operator import itemgetter
 from typing import Any
 
-from placement.allocations.candidate_schemas import QueryBodySchema, WorldBodySchema
+from placement.allocations.candidate_schemas import WorldBodySchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.http import fields
 from placement.http.fields import (
@@ -21,6 +21,7 @@ from placement.http.fields import (
     String,
     Uuid,
 )
+from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema
 from placement.planning.capacity import BY
 from placement.planning.checking import DONE, IMPOSSIBLE, POSSIBLE

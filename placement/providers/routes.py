@@ -7,12 +7,11 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.engine.domain import groups
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
-from placement.http import context
+from placement.http import context, query_grammar
 from placement.http.context import use_cases
 from placement.http.fields import shown
 from placement.http.gate import route
@@ -31,7 +30,6 @@ from placement.http.operations import (
     refuse_value,
     validated,
 )
-from placement.http.query_grammar import grammar_of
 from placement.http.responses import empty_response, json_response, list_response, newest, now
 from placement.providers.schemas import (
     AGGREGATES_LIST,
@@ -93,12 +91,12 @@ def list_providers() -> Response:
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
-    forms = grammar_of(context.version())
+    forms = query_grammar.grammar_of(context.version())
     resources = last(given, "resources")
-    traits = groups.parse_required(every(given, "required"), forms)
-    aggregates = groups.parse_member_of(every(given, "member_of"), forms)
+    traits = query_grammar.parse_required(every(given, "required"), forms)
+    aggregates = query_grammar.parse_member_of(every(given, "member_of"), forms)
     group = RequestGroup(
-        resources={} if resources is None else groups.parse_resources(resources),
+        resources={} if resources is None else query_grammar.parse_resources(resources),
         required=traits.required,
         forbidden=traits.forbidden,
         member_of=aggregates.required,

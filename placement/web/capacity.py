@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from placement.allocations.candidate_query import parse_newest
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.http import operations
@@ -31,7 +32,6 @@ from placement.web.requests import (
     flavor_document,
     manifest_of,
     offered_clusters,
-    parsed,
 )
 from placement.web.templating import address, asked, escaped, require, shown
 
@@ -78,7 +78,7 @@ def _room() -> Response:
 def _counted(question: Question) -> KindRoom:
     """Return the answer for the only kind of the question."""
     require("capacity:show", question.cluster)
-    (found,) = use_cases().planning.capacity(question, parsed).values()
+    (found,) = use_cases().planning.capacity(question, parse_newest).values()
     return found
 
 
@@ -224,7 +224,7 @@ def _moves() -> Response:
 
 def _made(goal: str, kind: str, cluster: str | None, given: Mapping[str, str]) -> Plan:
     limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
-    return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster), parsed)
+    return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster), parse_newest)
 
 
 def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:

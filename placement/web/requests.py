@@ -16,7 +16,6 @@ from placement.allocations.rendering import explanation_body, score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
 from placement.common.manifest_lists import pod_manifest
 from placement.engine.domain.errors import BadRequest
-from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import FlavorRefused, translation_document
 from placement.http import operations
 from placement.http.context import use_cases
@@ -212,18 +211,13 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
     if cluster:
         document["cluster"] = cluster
-    found = use_cases().flavors.find(document, parsed)
+    found = use_cases().flavors.find(document, candidate_query.parse_newest)
     return {
         "kind": "flavor",
         "translation": translation_document(found.translation),
         "query_used": found.query_used,
         **_searched(found.search, NO_OPTIONS),
     }
-
-
-def parsed(text: str) -> CandidateQuery:
-    """Return the query in the query string of a flavor. Raises BadRequest."""
-    return candidate_query.parse(operations.read(text), NEWEST)
 
 
 def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
-
-from placement.engine.domain.errors import BadRequest
-from placement.engine.domain.identifiers import normalize_uuid
 
 UNSUFFIXED = ""
 
@@ -95,200 +91,14 @@ class CandidateQuery:
         return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"
 
 
-# The grammar of query values: resources, required, member_of, in_tree, suffixes, same_subtree.
+# Requests as JSON: as bodies have them, and as the text that is stored with the consumer of a claim.
 #
-# One `Grammar` value says which forms are understood; the API chooses it by microversion.
-# Source: placement-api.md, "Query grammar", "Value parsing".
-
-
-_POSITIVE = re.compile(r"[0-9]+")
-_RESOURCES_FORM = (
-    "Badly formed resources parameter. Expected resources query string parameter in form: "
-    "?resources=VCPU:2,MEMORY_MB:1024. Got: "
-)
-_INTEGER = re.compile(r"-?[0-9]+")
-_MOST_DIGITS = 1000
-_ANY_OF = "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'"
-_PREFIX = "Invalid query string parameters: "
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """A microversion's choice of forms of values that are understood."""
-
-    forbidden_traits: bool = True
-    any_of_traits: bool = True
-    repeated_required: bool = True
-    repeated_member_of: bool = True
-    forbidden_aggregates: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class TraitExpression:
-    """Parsed `required` values: any-of sets that must all be met, and traits that must be absent."""
-
-    required: tuple[frozenset[str], ...] = ()
-    forbidden: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateExpression:
-    """Parsed `member_of` values: any-of sets that must all be met, and aggregates that must be absent."""
-
-    required: tuple[frozenset[str], ...] = ()
-    forbidden: frozenset[str] = frozenset()
-
-
-def parse_resources(value: str) -> dict[str, int]:
-    """Read `VCPU:2,MEMORY_MB:1024` as amounts by class; of a repeated class the last amount wins.
-
-    Raises BadRequest naming the offending piece.
-    """
-    if not value.strip():
-        raise BadRequest(f"{_RESOURCES_FORM}empty string.")
-    resources = {}
-    for piece in value.split(","):
-        name, colon, amount_text = piece.partition(":")
-        if not colon or ":" in amount_text:
-            raise BadRequest(f"{_RESOURCES_FORM}{piece}.")
-        resources[name] = _parse_amount(name, amount_text)
-    return resources
-
-
-def _parse_amount(name: str, text: str) -> int:
-    # Clients fold long query strings, which leaves blanks around amounts.
-    trimmed = text.strip()
-    if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
-        raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
-    # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
-    amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
-    if amount < 1:
-        raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
-    return amount
-
-
-def parse_required(values: list[str], grammar: Grammar) -> TraitExpression:
-    """Read all `required` values of one group; only the last counts where repeating is not understood.
-
-    Raises BadRequest.
-    """
-    if not grammar.repeated_required:
-        values = values[-1:]
-    required: list[frozenset[str]] = []
-    forbidden: set[str] = set()
-    for value in values:
-        if value.startswith("in:"):
-            required.append(_parse_any_of(value, grammar))
-        else:
-            plain, excluded = _parse_traits(value, grammar)
-            required.extend(frozenset((name,)) for name in plain)
-            forbidden |= excluded
-    return TraitExpression(tuple(dict.fromkeys(required)), frozenset(forbidden))
-
-
-def _parse_any_of(value: str, grammar: Grammar) -> frozenset[str]:
-    if not grammar.any_of_traits:
-        raise BadRequest(f"{_PREFIX}{_ANY_OF} only supported since microversion 1.39. Got: {value}")
-    names = [name.strip() for name in value.removeprefix("in:").split(",")]
-    if any(name.startswith("!") for name in names):
-        raise BadRequest(f"{_PREFIX}{_ANY_OF} does not support forbidden traits. Got: {value}")
-    if not all(names):
-        raise BadRequest(
-            f"{_PREFIX}Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC. "
-            f"Got an empty trait in: {value}"
-        )
-    return frozenset(names)
-
-
-def _parse_traits(value: str, grammar: Grammar) -> tuple[list[str], set[str]]:
-    sample = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if grammar.forbidden_traits else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
-    form = f"{_PREFIX}Expected 'required' parameter value of the form: {sample}. "
-    plain: list[str] = []
-    excluded: set[str] = set()
-    for name in (piece.strip() for piece in value.split(",")):
-        bare = name.lstrip("!").strip()
-        if not bare:
-            raise BadRequest(f"{form}Got an empty trait in: {value}")
-        if name.startswith("!"):
-            if not grammar.forbidden_traits:
-                raise BadRequest(f"{form}Got: {value}")
-            excluded.add(bare)
-        else:
-            plain.append(bare)
-    return plain, excluded
-
-
-def parse_member_of(values: list[str], grammar: Grammar, suffix: str = "") -> AggregateExpression:
-    """Read all `member_of` values of one group, uuids normalised. Raises BadRequest."""
-    if len(values) > 1 and not grammar.repeated_member_of:
-        raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
-    required: list[frozenset[str]] = []
-    forbidden: set[str] = set()
-    for value in values:
-        negative = value.startswith("!")
-        if negative and not grammar.forbidden_aggregates:
-            raise BadRequest(
-                f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
-            )
-        uuids = _parse_aggregates(value[1:] if negative else value, value)
-        if negative:
-            forbidden |= uuids
-        else:
-            required.append(uuids)
-    return AggregateExpression(tuple(required), frozenset(forbidden))
-
-
-def _parse_aggregates(value: str, given: str) -> frozenset[str]:
-    if value.startswith("in:"):
-        pieces = value.removeprefix("in:").split(",")
-    elif "," in value:
-        raise BadRequest(
-            "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword using the "
-            f"valid microversion. Got: {given}"
-        )
-    else:
-        pieces = [value]
-    uuids = set()
-    for piece in pieces:
-        normal = normalize_uuid(piece)
-        if normal is None:
-            raise BadRequest(
-                f"{_PREFIX}Expected 'member_of' parameter to contain valid UUID(s). Got: {piece}"
-            )
-        uuids.add(normal)
-    return frozenset(uuids)
-
-
-def parse_in_tree(value: str) -> str:
-    """Return the provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
-    normal = normalize_uuid(value.strip())
-    if normal is None:
-        raise BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
-    return normal
-
-
-def parse_same_subtree(value: str) -> frozenset[str]:
-    """Return the suffixes of one `same_subtree` value, blanks around them trimmed. Raises BadRequest."""
-    suffixes = [piece.strip() for piece in value.split(",")]
-    if not all(suffixes):
-        raise BadRequest(
-            "Empty string (unsuffixed group) can not be specified in `same_subtree` ",
-            code="placement.query.bad_value",
-        )
-    return frozenset(suffixes)
-
-
-def parse_positive(value: str) -> int | None:
-    """Return a positive decimal number, or None if the text is not one; leading zeros are refused."""
-    if not value.isascii() or not _POSITIVE.fullmatch(value) or value.startswith("0"):
-        return None
-    return int(value) if len(value) <= 18 else 10**18
-
-
-# The request of a consumer's claim, as a text that is stored with the consumer.
+# Fields are walked, so a new one is read and stored like the others. The type of its default tells how.
 
 
 _FORM = 1
+# Fields that are about the answer to a query, not about what it asks for.
+_OF_THE_ANSWER = ("limit", "is_json")
 
 
 class KeptRequest(NamedTuple):
@@ -300,7 +110,7 @@ class KeptRequest(NamedTuple):
 
 def written(query: CandidateQuery, cluster: str | None, *, under_rules: bool = False) -> str:
     """Return a request as text; `under_rules`: it also met rules between consumers, which are not kept."""
-    document = {"form": _FORM, "cluster": cluster, "query": _query(query)}
+    document = {"form": _FORM, "cluster": cluster, "query": _plain(query)}
     if under_rules:
         document["rules"] = True
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
@@ -316,73 +126,43 @@ def read(text: str) -> KeptRequest | None:
     document = json.loads(text)
     if document.get("form") != _FORM:
         return None
-    return KeptRequest(_read_query(document["query"]), document["cluster"])
+    return KeptRequest(query_of(document["query"]), document["cluster"])
 
 
-def _query(query: CandidateQuery) -> dict[str, Any]:
-    return {
-        "groups": [_group(group) for group in query.groups],
-        "isolate": query.isolate,
-        "same_subtree": [sorted(names) for names in query.same_subtree],
-        "root_required": sorted(query.root_required),
-        "root_forbidden": sorted(query.root_forbidden),
-        "root_member_of": _lists(query.root_member_of),
-        "one_provider_per_tree": query.one_provider_per_tree,
-        "on_core_trees": None if query.on_core_trees is None else _query(query.on_core_trees),
-    }
+def _plain(value: object) -> Any:
+    if isinstance(value, RequestGroup):
+        members = {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+        if not value.split:
+            del members["split_rule"]
+        return {name: member for name, member in members.items() if member or name == "suffix"}
+    if isinstance(value, CandidateQuery):
+        names = [part.name for part in fields(value) if part.name not in _OF_THE_ANSWER]
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def _group(group: RequestGroup) -> dict[str, Any]:
-    document = {
-        "suffix": group.suffix,
-        "resources": dict(group.resources),
-        "required": _lists(group.required),
-        "forbidden": sorted(group.forbidden),
-        "member_of": _lists(group.member_of),
-        "forbidden_aggregates": sorted(group.forbidden_aggregates),
-        "in_tree": group.in_tree,
-        "split": sorted(group.split),
-        "split_rule": str(group.split_rule) if group.split else None,
-    }
-    return {name: value for name, value in document.items() if value or name == "suffix"}
+def query_of(document: Mapping[str, Any]) -> CandidateQuery:
+    """Return the query with the members of a document that are its fields; others are passed over."""
+    values = _values(CandidateQuery, document)
+    values["groups"] = tuple(RequestGroup(**_values(RequestGroup, group)) for group in document["groups"])
+    if document.get("on_core_trees") is not None:
+        values["on_core_trees"] = query_of(document["on_core_trees"])
+    return CandidateQuery(**values)
 
 
-def _lists(sets: tuple[frozenset[str], ...]) -> list[list[str]]:
-    return [sorted(any_of) for any_of in sets]
+def _values(kind: type[CandidateQuery | RequestGroup], document: Mapping[str, Any]) -> dict[str, Any]:
+    known = [part for part in fields(kind) if part.name in document]
+    return {part.name: _value(part.default, document[part.name]) for part in known}
 
 
-def _sets(lists: list[list[str]]) -> tuple[frozenset[str], ...]:
-    return tuple(map(frozenset, lists))
-
-
-def _read_query(document: Mapping[str, Any]) -> CandidateQuery:
-    on_core_trees = document["on_core_trees"]
-    query = CandidateQuery(
-        groups=tuple(map(_read_group, document["groups"])),
-        isolate=document["isolate"],
-        same_subtree=_sets(document["same_subtree"]),
-        root_required=frozenset(document["root_required"]),
-        root_forbidden=frozenset(document["root_forbidden"]),
-        root_member_of=_sets(document["root_member_of"]),
-        one_provider_per_tree=document["one_provider_per_tree"],
-    )
-    if on_core_trees is None:
-        return query
-    return replace(query, on_core_trees=_read_query(on_core_trees))
-
-
-def _read_group(document: Mapping[str, Any]) -> RequestGroup:
-    return RequestGroup(
-        suffix=document["suffix"],
-        resources=document.get("resources", {}),
-        required=_sets(document.get("required", [])),
-        forbidden=frozenset(document.get("forbidden", ())),
-        member_of=_sets(document.get("member_of", [])),
-        forbidden_aggregates=frozenset(document.get("forbidden_aggregates", ())),
-        in_tree=document.get("in_tree"),
-        split=frozenset(document.get("split", ())),
-        split_rule=SplitRule(document.get("split_rule") or SplitRule.PACK),
-    )
+def _value(default: object, given: Any) -> Any:
+    if isinstance(default, tuple):
+        return tuple(map(frozenset, given))
+    return type(default)(given) if isinstance(default, (frozenset, SplitRule)) else given
 
 
 # Rules between the members of a claim: how many of them may or must be in the same place.

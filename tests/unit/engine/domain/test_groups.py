@@ -7,6 +7,7 @@ import pytest
 from placement.engine.domain import groups
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.engine.search.query import GroupQuery
+from placement.http.query_grammar import GroupSchema
 
 OTHER = {"resources": {"VCPU": 2}, "suffix": "2"}
 
@@ -76,6 +77,24 @@ def test_requests_that_differ_in_a_field_are_different(field):
         assert groups.read(kept).query == QUERY
     else:
         assert groups.read(kept).query == other
+
+
+def test_every_field_of_a_group_is_in_json_and_known_by_ids():
+    names = {field.name for field in fields(RequestGroup)}
+    assert {field.name for field in fields(GroupQuery)} == names
+    assert {"suffix", *GroupSchema().fields} == names
+
+
+def test_requests_of_earlier_releases_are_stored_in_this_form():
+    query = CandidateQuery((replace(GROUP, **OTHER_OF_GROUP), RequestGroup("", {"VCPU": 1})))
+    assert groups.written(query, "home", under_rules=True) == (
+        '{"cluster":"home","form":1,"query":{"groups":[{"forbidden":["HW_CPU_X86_VMX"],'
+        '"forbidden_aggregates":["rack"],"in_tree":"tree","member_of":[["rack"]],'
+        '"required":[["HW_CPU_X86_VMX"]],"resources":{"VCPU":2},"split":["VCPU"],"split_rule":"spread",'
+        '"suffix":"2"},{"resources":{"VCPU":1},"suffix":""}],"isolate":false,"on_core_trees":null,'
+        '"one_provider_per_tree":false,"root_forbidden":[],"root_member_of":[],"root_required":[],'
+        '"same_subtree":[]},"rules":true}'
+    )
 
 
 def test_equal_requests_have_one_identity_and_the_order_of_classes_counts():
