@@ -77,7 +77,7 @@ _BLUEPRINTS = (
     planning_routes.capacity_blueprint,
     planning_routes.plans_blueprint,
     candidate_routes.extended_candidates_blueprint,
-    candidate_routes.claims_blueprint,
+    flavors_routes.claims_blueprint,
     allocations_routes.listings_blueprint,
     audit_routes.blueprint,
 )

@@ -16,6 +16,7 @@ import pytest
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, Forbidden
+from placement.http import context
 from placement.providers import view
 from tests.client import Client
 from tests.reservations import reservation
@@ -707,7 +708,8 @@ def test_a_taken_uid_is_refused_in_one_text_whatever_has_it(whole: Fleet, foreig
 def unscoped(whole: Fleet) -> Iterator[Any]:
     """The use cases of a request whose gate has not spoken."""
     request_scope.see(request_scope.NOTHING)
-    yield whole.api.http.application.extensions["placement_use_cases"].within_scope
+    with whole.api.http.application.app_context():
+        yield context.use_cases()
     request_scope.see(request_scope.EVERYTHING)
 
 
@@ -731,8 +733,9 @@ def test_without_a_scope_no_list_is_told(unscoped: Any):
 
 def test_outside_of_requests_everything_is_seen(whole: Fleet):
     whole.api.as_(SERVICE).get("/ext/v1/clusters")
-    use_cases = whole.api.http.application.extensions["placement_use_cases"]
-    assert use_cases.within_scope is use_cases
+    application = whole.api.http.application
+    with application.app_context():
+        assert context.use_cases() is application.extensions["placement_use_cases"]
     assert request_scope.seen() is request_scope.EVERYTHING
 
 

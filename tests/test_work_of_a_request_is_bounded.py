@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from placement.allocations import claim_bodies
 from placement.engine.domain import request_scope
 from placement.engine.search import budget
 from placement.engine.search.budget import Budget
 from placement.engine.search.problem import Assignment, Problem
+from placement.flavors import claim_bodies
 from placement.planning import capacity
 from placement.planning.capacity import QueryCapacity
 from placement.planning.pod_capacity import PodCapacity

@@ -6,7 +6,6 @@ from placement.allocations.schemas import AmountsSchema
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
 from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
-from placement.flavors.schemas import FlavorRequestSchema
 from placement.http import fields
 from placement.http.fields import (
     Anything,
@@ -162,12 +161,6 @@ class ClaimForManySchema(VersionedSchema):
     cluster = String(1, 255)
     # As nova's API shows it.
     server_group = Anything()
-
-
-class ClaimForFlavorSchema(ClaimantSchema, FlavorRequestSchema):
-    """A claim for a flavor, which is translated when it is claimed."""
-
-    cluster = String(nullable=True)
 
 
 class CandidatesInWorldSchema(CandidatesBodySchema):

@@ -1,23 +1,38 @@
-"""/ext/v1/flavors: nova flavors translated, and searched for."""
+"""/ext/v1/flavors: nova flavors translated and searched for; /ext/v1/claims: queries and flavors claimed."""
 
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import orjson
 from flask import Blueprint, Response, current_app
 
+from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, Outcome
+from placement.allocations.best_fit import ClaimResults
 from placement.allocations.candidate_query import parse_newest
-from placement.allocations.candidate_schemas import FlavorCandidatesSchema, TranslationSchema
+from placement.allocations.candidate_schemas import (
+    ClaimantSchema,
+    ClaimForManySchema,
+    FlavorCandidatesSchema,
+    NewClaimSchema,
+    NewJsonClaimSchema,
+    TranslationSchema,
+)
 from placement.allocations.rendering import explanation_member
+from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
+from placement.engine.domain.errors import BadRequest
+from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
 from placement.flavors.nova import translation_document
-from placement.flavors.schemas import FlavorRequestSchema, FlavorSearchSchema
+from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
+from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
 from placement.http.microversions import NEWEST
-from placement.http.operations import Operation, json_body
-from placement.http.responses import json_response, streamed
-from placement.http.targets import cluster_of_body
+from placement.http.operations import BODY_PREFIX, OneOf, Operation, json_body
+from placement.http.responses import error_document, json_response, status_of, streamed
+from placement.http.schemas import load
+from placement.http.targets import cluster_of_body, cluster_of_claim
 
 blueprint = Blueprint("flavors", __name__)
 _RULE = "placement:flavors:"
@@ -58,3 +73,99 @@ def candidates() -> Response:
         document |= explanation_member(found.search)
     opening = orjson.dumps(document)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
+
+
+# /ext/v1/claims: search and claim in one call.
+
+
+claims_blueprint = Blueprint("claims", __name__)
+
+
+@route(
+    claims_blueprint,
+    "/ext/v1/claims",
+    "POST",
+    "placement:claims:create",
+    takes_json=True,
+    target=cluster_of_claim,
+    described=Operation(
+        {200: OneOf([ClaimedSchema, ManyClaimedSchema]), 201: ClaimedSchema},
+        errors=[404, 409],
+        body=OneOf([NewClaimSchema, NewJsonClaimSchema, ClaimForFlavorSchema, ClaimForManySchema]),
+    ),
+)
+def create() -> Response:
+    """Let consumers hold the best candidates of a query or of a flavor; repeating it changes nothing.
+
+    With `members` many consumers claim: each by itself, or at least `minimum` or none, and under rules
+    between them. With `dry_run` nothing is written.
+    """
+    given = json_body()
+    if isinstance(given, dict) and "members" in given:
+        return _create_for_many(given)
+    if isinstance(given, dict) and "flavor" in given:
+        return _create_for_flavor(given)
+    wanted = application(given)
+    fitted = use_cases().best_fit.claim(wanted)
+    return json_response(_body(fitted), 201 if fitted.fresh else 200)
+
+
+def _create_for_many(given: dict[str, Any]) -> Response:
+    wanted = many_claims(given)
+    best_fit = use_cases().best_fit
+    if wanted.world is not None:
+        settled = best_fit.preview(wanted.applications, wanted.together, wanted.world)
+    elif wanted.is_one_decision:
+        settled = best_fit.claim_together(wanted.applications, wanted.together)
+    else:
+        settled = ClaimResults(best_fit.claim_each(wanted.applications))
+    pairs = zip(wanted.applications, settled.outcomes, strict=True)
+    body: dict[str, object] = {
+        "members": [_member(place, each, outcome) for place, (each, outcome) in enumerate(pairs)]
+    }
+    if wanted.together.rules:
+        body["proven"] = settled.proven
+        body["rules"] = [
+            {"rule": each.rule.text, "kept": not each.excess, "excess": each.excess} for each in settled.rules
+        ]
+    return json_response(body)
+
+
+def _member(place: int, wanted: ClaimApplication, outcome: Outcome) -> dict[str, object]:
+    named = {} if wanted.name is None else {"name": wanted.name}
+    if isinstance(outcome, ClaimedCandidate):
+        if wanted.dedicated_cpus is not None:
+            named["dedicated_cpus"] = wanted.dedicated_cpus
+        return {"status": 201 if outcome.fresh else 200, **named, **_body(outcome)}
+    return {
+        "status": status_of(outcome),
+        **named,
+        "consumer_uuid": wanted.applicant.consumer_uuid,
+        "error": error_document(outcome, f"members[{place}]"),
+    }
+
+
+def _create_for_flavor(given: dict[str, Any]) -> Response:
+    if "query" in given:
+        raise BadRequest("query: a claim is for a query or for a flavor, not for both")
+    claimant = {name: given[name] for name in CLAIMANT if name in given}
+    document = {name: part for name, part in given.items() if name not in CLAIMANT}
+    body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
+    claim = use_cases().flavors.claim(Claimant(**body), document, parse_newest)
+    answer = {**_body(claim.fitted), "dedicated_cpus": claim.dedicated_cpus}
+    return json_response(answer, 201 if claim.fitted.fresh else 200)
+
+
+def _body(fitted: ClaimedCandidate) -> dict[str, object]:
+    applicant = fitted.applicant
+    body: dict[str, object] = {
+        "consumer_uuid": applicant.consumer_uuid,
+        "consumer_generation": fitted.generation,
+        "project_id": applicant.project_id,
+        "user_id": applicant.user_id,
+        "consumer_type": applicant.consumer_type,
+        "allocations": {uuid: {"resources": amounts} for uuid, amounts in fitted.resources.items()},
+    }
+    if fitted.mappings is not None:
+        body["mappings"] = fitted.mappings
+    return body

@@ -1,5 +1,6 @@
 """Bodies with nova flavors, to describe them to callers; flavors.nova does the checks."""
 
+from placement.allocations.candidate_schemas import ClaimantSchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.flavors.nova.flavor import FLAT, GRANULAR, MAX_VCPUS
 from placement.http.fields import Boolean, Choice, Integer, Mapping, Object, String
@@ -44,3 +45,9 @@ class FlavorSearchSchema(FlavorRequestSchema):
     limit = Integer(1, MAX_INT, nullable=True)
     cluster = String(nullable=True)
     explain = Boolean(nullable=True)
+
+
+class ClaimForFlavorSchema(ClaimantSchema, FlavorRequestSchema):
+    """A claim for a flavor, which is translated when it is claimed."""
+
+    cluster = String(nullable=True)
