@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from placement.allocations import candidate_query
+from placement.allocations import candidate_query, candidates
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.app import build
@@ -278,10 +278,15 @@ def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
     assert search(api, "VCPU:7", explain=1).json["explanation"]["nearest"][0]["missing"] == 1
 
 
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines of the search; other loggers may be at any level."""
+    return [record.getMessage() for record in caplog.records if record.name == candidates.__name__]
+
+
 def test_the_line_in_the_log_tells_what_is_missing_across_groups(api, nodes, caplog):
     with caplog.at_level("INFO", logger="placement.allocations.candidates"):
         search(api, "MEMORY_MB:1", **SHARED)
-    (line,) = caplog.messages
+    (line,) = lines_of(caplog)
     assert line == (
         "no candidates: trees that serve all groups side by side (sums, group_policy, same_subtree): "
         f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"
@@ -292,7 +297,7 @@ def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
     with caplog.at_level("INFO", logger="placement.allocations.candidates"):
         search(api, "VCPU:8")
         search(api, "VCPU:1")
-    (line,) = caplog.messages
+    (line,) = lines_of(caplog)
     assert line.startswith("no candidates: room for 8 VCPU: 0 of 3 providers, in 0 trees; ")
     assert line.endswith(" lacks 2 VCPU: it has 6 free")
 

@@ -343,7 +343,7 @@ def test_waiting_is_over_when_something_changes(database: Database):
 
 
 def test_waiting_is_over_when_nobody_listens_any_more(database: Database, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(events.deadline, "caller_is_gone", lambda: True)
+    monkeypatch.setattr(events.request_scope, "caller_is_gone", lambda: True)
     waiting = _followed(database, events.Events(database).now().token)
     waiting.join(PATIENCE_SECONDS)
     assert not waiting.is_alive()

@@ -136,7 +136,7 @@ def test_a_node_that_is_named_is_not_looked_at_again_and_columns_are_not_asked(
     columns, rankings = many(database), ShapeRankings()
     ranking = rankings.of(1, shape(2), columns)
     assert not ranking.refusals(columns)
-    for name in ("ShapeRanking._made", "PodJudge.judge"):
+    for name in ("ShapeRanking._made", "NodeFilter.judge"):
         monkeypatch.setattr(f"placement.pods.cycle.{name}", pytest.fail)
     (one,) = ranking.best_first(columns.among(["n7"]))
     assert one == ranking.ranked_on(columns.by_name["n7"])

@@ -210,7 +210,7 @@ _LASTS_SECONDS = 600.0
 _Key = tuple[str, frozenset[str]]
 
 
-class _Asked(NamedTuple):
+class _AskedMember(NamedTuple):
     """A member, and when it asked last, in seconds of a monotonic clock."""
 
     member: PodDocument
@@ -219,7 +219,7 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    asked: dict[str, _Asked] = field(default_factory=dict)
+    asked: dict[str, _AskedMember] = field(default_factory=dict)
     has_given_up: bool = False
 
 
@@ -242,7 +242,7 @@ class GivenUpGangs:
                 del known.asked[uid]
             if member.uid not in known.asked:
                 known.has_given_up = False
-            known.asked[member.uid] = _Asked(member, now)
+            known.asked[member.uid] = _AskedMember(member, now)
             if len(known.asked) > _MOST_MEMBERS:
                 del known.asked[next(iter(known.asked))]
 
