@@ -124,8 +124,8 @@ class Health:
         silent = time.monotonic() - self._told_at
         found = self._database_checks
         if not found or silent > _STALE_SECONDS:
-            said = f"the database has not answered for {silent:.0f} s" if found else "not looked at yet"
-            found = (Check(SCHEMA, False, said), Check(WRITABLE, False, said))
+            given = f"the database has not answered for {silent:.0f} s" if found else "not looked at yet"
+            found = (Check(SCHEMA, False, given), Check(WRITABLE, False, given))
         return [*map(self._with_refusals, found), self._forest_check()]
 
     def _with_refusals(self, check: Check) -> Check:
@@ -152,8 +152,8 @@ class Health:
                 # Others use all connections, so what was found before still holds.
                 return self._database_checks
             return Check(SCHEMA, False, str(error)), Check(WRITABLE, False, str(error))
-        said = "it takes writes" if writable else "it takes no writes"
-        return self._schema_check(present), Check(WRITABLE, writable, said)
+        given = "it takes writes" if writable else "it takes no writes"
+        return self._schema_check(present), Check(WRITABLE, writable, given)
 
     def _schema_check(self, present: str | None) -> Check:
         if self._known is None:

@@ -432,10 +432,12 @@ class Claims:
 
     def _take_place_soon(self, claims: Sequence[ConsumerClaim]) -> bool:
         """Do as `_take_place_at_once`; a claim of one consumer goes together with claims of other callers."""
-        who = initiator()
+        actor = initiator()
         if len(claims) != 1 or not self.may_be_gathered or not all(_is_fresh(claim) for claim in claims):
-            return self._take_place_at_once(claims, [who] * len(claims), of_one_request=True)
-        found = self._gathering.ask(None, (claims[0], who), lambda: self._take_place_at_once(claims, [who]))
+            return self._take_place_at_once(claims, [actor] * len(claims), of_one_request=True)
+        found = self._gathering.ask(
+            None, (claims[0], actor), lambda: self._take_place_at_once(claims, [actor])
+        )
         if isinstance(found, OutcomeUnknown):
             raise found
         return found
@@ -446,7 +448,7 @@ class Claims:
         """Return True for all claims, or None for all, or OutcomeUnknown for all if that is not known."""
         try:
             with request_scope.within(_COMMON_SECONDS):
-                taken = self._take_place_at_once([claim for claim, _ in asked], [who for _, who in asked])
+                taken = self._take_place_at_once([claim for claim, _ in asked], [actor for _, actor in asked])
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
         except Unavailable:

@@ -65,7 +65,7 @@ class ClaimCoalescer:
             claim_of(application, proposal, {})
             for (application, _), proposal in zip(asked, proposals, strict=False)
         ]
-        initiators = [who for _, who in asked[: len(claims)]]
+        initiators = [actor for _, actor in asked[: len(claims)]]
         if claims and not self._claims.take_together(claims, initiators):
             return [None] * len(asked)
         given = [

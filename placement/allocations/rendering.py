@@ -25,7 +25,7 @@ from placement.engine.domain.explanation import (
     describe,
     lacks,
     sentences,
-    told,
+    stage_sentence,
 )
 from placement.engine.forest.arrays import (
     Part,
@@ -375,7 +375,7 @@ def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
         "came": stage.came,
         "providers": None if stage.counted is CountedUnit.TREES else stage.passed,
         "trees": stage.trees,
-        "sentence": told(stage, explanation),
+        "sentence": stage_sentence(stage, explanation),
     }
 
 

@@ -201,20 +201,20 @@ class Placement(App):
         words = list(takewhile(lambda word: not word.startswith("-"), argv))
         names = sorted(name for name, _ in self.command_manager)
         below = [name for name in names if name.split()[0] == words[0]]
-        told = words[:1]
+        typed = words[:1]
         if below and len(words) > 1:
             # The group is right, so only the second word is wrong.
-            told = words[:2]
+            typed = words[:2]
             verbs = {name.split()[1]: name for name in below if " " in name}
             below = [verbs[verb] for verb in _near(words[1], verbs)] or below
         elif not below:
-            told = words[:2]
+            typed = words[:2]
             starts = {name.split()[0] for name in names}
             below = _near(" ".join(words[:2]), names) or [
                 name for name in names if name.split()[0] in _near(words[0], starts)
             ]
         near = f"did you mean {' or '.join(below)}?" if below else f"`{self.NAME} --help` lists them"
-        return f"{' '.join(told)}: no such command; {near}"
+        return f"{' '.join(typed)}: no such command; {near}"
 
 
 def _near(word: str, known: Iterable[str]) -> list[str]:

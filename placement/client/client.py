@@ -155,8 +155,8 @@ def _certificate() -> tuple[str, str] | str | None:
 def _innermost(error: BaseException) -> str:
     """Return the reason that TLS itself gives, without what the libraries add to it."""
     reason = getattr(error.args[0] if error.args else None, "reason", None)
-    said = reason.args[0] if isinstance(reason, Exception) and reason.args else error
-    return _one_line(str(said))
+    given = reason.args[0] if isinstance(reason, Exception) and reason.args else error
+    return _one_line(str(given))
 
 
 class _Session(requests.Session):
@@ -199,8 +199,8 @@ def _refusal(answer: requests.Response) -> str:
         messages = [message_of(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
-    said = "; ".join(message for message in messages if message)
-    return said or f"the service answers {answer.status_code} {answer.reason}"
+    given = "; ".join(message for message in messages if message)
+    return given or f"the service answers {answer.status_code} {answer.reason}"
 
 
 def message_of(error: Mapping[str, Any]) -> str:
@@ -213,15 +213,15 @@ def message_of(error: Mapping[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """Return a message without the broken rule of JSON Schema, which is for programs."""
-    told, broken, rule = text.partition(_RULE)
+    shown, broken, rule = text.partition(_RULE)
     if not broken:
         return text
-    told = _REGEXES.sub("is no parameter of this request", told)
-    told = told.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
+    shown = _REGEXES.sub("is no parameter of this request", shown)
+    shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
     place = _PLACE.search(rule)
     field = ".".join(_PARTS.findall(place[1])) if place else ""
     _, more, known = rule.partition(_KNOWN)
-    return (f"{field}: {told}" if field else told) + more + known
+    return (f"{field}: {shown}" if field else shown) + more + known
 
 
 def _one_line(text: str) -> str:

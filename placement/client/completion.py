@@ -195,8 +195,8 @@ def _written(action: argparse.Action) -> str:
     )
     if not action.option_strings:
         return str(value)
-    told = ", ".join(action.option_strings)
-    return told if action.nargs == 0 else f"{told} {value}"
+    shown = ", ".join(action.option_strings)
+    return shown if action.nargs == 0 else f"{shown} {value}"
 
 
 def _text(text: str) -> str:

@@ -260,8 +260,8 @@ def _pools(node: Mapping[str, Any]) -> Iterator[str]:
         reported = {pool["node"]: pool["cpuset"] for pool in node[f"reported_{kind}_pools"]}
         for pool in node[f"{kind}_pools"]:
             numa = pool["node"]
-            told = f", reported {_listed(reported[numa])}" if numa in reported else ""
-            yield f"{kind.upper()}, numa-{numa}: {_listed(pool['cpuset'])}{told}"
+            shown = f", reported {_listed(reported[numa])}" if numa in reported else ""
+            yield f"{kind.upper()}, numa-{numa}: {_listed(pool['cpuset'])}{shown}"
 
 
 def _pods(node: Mapping[str, Any]) -> Iterator[str]:
@@ -269,9 +269,9 @@ def _pods(node: Mapping[str, Any]) -> Iterator[str]:
         cpus = pod["container_cpus"]
         own = ", its own" if pod["cpuset"] else ""
         yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else _listed(cpus)}{own}"
-    for members, whose in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
+    for members, label in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
         for pod in node[members]:
-            yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {whose}"
+            yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {label}"
 
 
 def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
@@ -324,17 +324,17 @@ _GUESSED = "guessed: its request is not known, so amounts and traits are kept"
 def summary(plan: Mapping[str, Any]) -> str:
     """Return what a plan achieves, and how far from the best it may be, in a sentence or two."""
     moves, bound = len(plan["moves"]), plan["bound"]
-    told = _achieved(plan)
+    shown = _achieved(plan)
     if moves:
-        told += f" after {moves} {'move' if moves == 1 else 'moves'}"
+        shown += f" after {moves} {'move' if moves == 1 else 'moves'}"
     if not plan["reached"]:
-        return f"{told}; {_out_of_reach(plan)}"
+        return f"{shown}; {_out_of_reach(plan)}"
     if moves and bound["moves"] >= moves:
         how = {"sums": "sums show", "search": "all with fewer were tried"}[bound["by"]]
-        told += f"; no plan has fewer: {how}"
+        shown += f"; no plan has fewer: {how}"
     elif moves and bound["moves"]:
-        told += f"; {bound['moves']} at least are needed, whether so few do is not known"
-    return told
+        shown += f"; {bound['moves']} at least are needed, whether so few do is not known"
+    return shown
 
 
 def _out_of_reach(plan: Mapping[str, Any]) -> str:

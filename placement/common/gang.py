@@ -129,13 +129,13 @@ def with_pod_groups(
     pods: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the pods with annotations about their gangs from the PodGroups to which labels assign them."""
-    said = {}
+    stated = {}
     for group in groups:
         root = Field(POD_GROUP, group, ManifestReport(), soft=True)
         metadata, spec = root.member("metadata"), root.member("spec")
         namespace = metadata.member("namespace").text() or "default"
-        said[namespace, metadata.member("name").text()] = _annotations(metadata, spec)
-    return [_annotated(pod, said) for pod in pods]
+        stated[namespace, metadata.member("name").text()] = _annotations(metadata, spec)
+    return [_annotated(pod, stated) for pod in pods]
 
 
 def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
@@ -153,7 +153,7 @@ def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
 
 
 def _annotated(
-    pod: Mapping[str, Any], said: Mapping[tuple[str, str | None], Mapping[str, str]]
+    pod: Mapping[str, Any], stated: Mapping[tuple[str, str | None], Mapping[str, str]]
 ) -> Mapping[str, Any]:
     metadata = pod.get("metadata")
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("labels"), Mapping):
@@ -163,7 +163,7 @@ def _annotated(
     namespace = metadata.get("namespace") or "default"
     if not isinstance(name, str) or not isinstance(namespace, str) or not isinstance(annotations, Mapping):
         return pod
-    added = said.get((namespace, name))
+    added = stated.get((namespace, name))
     if not added:
         return pod
     return {**pod, "metadata": {**metadata, "annotations": {**added, **annotations}}}

@@ -107,13 +107,13 @@ def many_claims(given: object) -> ManyClaims:
     wishes: dict[bytes, FlavorWish] = {}
     found: list[ClaimApplication] = []
     for number, member in enumerate(body["members"]):
-        said = {name: _said(name, number, member, body) for name in _OWN}
+        stated = {name: _said(name, number, member, body) for name in _OWN}
         wanted = _wanted(number, member, body, wishes)
         joined = member.get("group", body.get("group", group and group.group))
         for uuid, is_new, place in _consumers(number, member):
             found.append(
                 ClaimApplication(
-                    Claimant(uuid, **said),
+                    Claimant(uuid, **stated),
                     wanted.wish,
                     member.get("name"),
                     joined,
@@ -142,19 +142,19 @@ def _wanted(
 ) -> FlavorWish:
     """Return the wish of a member: its query or flavor, else the claim's; equal ones share one wish."""
     place = f"members[{number}]"
-    said = member if "query" in member or "flavor" in member else body
-    own = f"{place}." if said is member else ""
-    if "query" in said and "flavor" in said:
+    stated = member if "query" in member or "flavor" in member else body
+    own = f"{place}." if stated is member else ""
+    if "query" in stated and "flavor" in stated:
         raise BadRequest(f"{own}query: a claim is for a query or for a flavor, not for both")
-    if "flavor" not in said:
+    if "flavor" not in stated:
         for name in _FLAVOR[1:]:
             if name in member:
                 raise BadRequest(f"{place}.{name}: is for flavors, and this member has a query")
-        if "query" not in said:
+        if "query" not in stated:
             raise BadRequest(f"{place}.query: is missing, and the claim says none for all members")
-        key = orjson.dumps(said["query"], option=orjson.OPT_SORT_KEYS)
+        key = orjson.dumps(stated["query"], option=orjson.OPT_SORT_KEYS)
         if key not in known:
-            known[key] = FlavorWish(wish_at(f"{own}query", said["query"]), None, None)
+            known[key] = FlavorWish(wish_at(f"{own}query", stated["query"]), None, None)
         return known[key]
     document = {name: body[name] for name in _FLAVOR if name in body}
     document |= {name: member[name] for name in _FLAVOR if name in member}

@@ -78,12 +78,12 @@ def identify(caller: Caller) -> None:
             before.address,
         )
     )
-    said = log_context.get_current()
-    if said is not None:
-        said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)
-        said.domain_id = in_log(caller.domain_id)
-        said.roles = sorted(in_log(role) or "" for role in roles)
-        said.system_scope = "all" if caller.system_scope else None
+    given = log_context.get_current()
+    if given is not None:
+        given.user_id, given.project_id = in_log(caller.user_id), in_log(caller.project_id)
+        given.domain_id = in_log(caller.domain_id)
+        given.roles = sorted(in_log(role) or "" for role in roles)
+        given.system_scope = "all" if caller.system_scope else None
 
 
 # A few callers send most of the requests.

@@ -209,7 +209,7 @@ class RequestLog:
 
 def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
     """Log a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "address": environ.get("REMOTE_ADDR", "-"),
         "method": environ["REQUEST_METHOD"],
         "uri": uri,
@@ -219,10 +219,10 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         "duration": f"{seconds:.3f}",
     }
     if CANDIDATES_KEY in environ:
-        told["candidates"] = environ[CANDIDATES_KEY]
+        shown["candidates"] = environ[CANDIDATES_KEY]
     # The first three are the request.
-    rest = " ".join(f"{name}: {value}" for name, value in list(told.items())[3:])
-    LOG.info('%s "%s %s" %s', *list(told.values())[:3], rest, extra={"extra": told})
+    rest = " ".join(f"{name}: {value}" for name, value in list(shown.items())[3:])
+    LOG.info('%s "%s %s" %s', *list(shown.values())[:3], rest, extra={"extra": shown})
 
 
 def _with_usual_phrase(status: str) -> str:

@@ -82,12 +82,12 @@ class Schemas:
 
     def _component(self, schema: VersionedSchema) -> Document:
         described = json_schema(schema, self._part)
-        said = type(schema).__doc__
+        stated = type(schema).__doc__
         for name, field in schema.fields.items():
             since = field.metadata.get("since")
             if since is not None:
                 described["properties"][name]["x-openstack"] = {"min-ver": str(since.value)}
-        return {**described, **({"description": " ".join(said.split())} if said else {})}
+        return {**described, **({"description": " ".join(stated.split())} if stated else {})}
 
     def _name(self, schema: VersionedSchema) -> str:
         """Return the name of the schema's class, with its version where versions in the document differ."""
@@ -164,13 +164,13 @@ class OperationSpec:
         self._version = version_of(rule, version)
         self._names = PATH_PARAMETER.findall(rule)
 
-    def document(self, schemas: Schemas, tag: str, said: str) -> Document:
+    def document(self, schemas: Schemas, tag: str, stated: str) -> Document:
         """Return the operation."""
         body = shape_at(self._operation.body, self._version)
         document: Document = {
             "operationId": "_".join(re.findall("[a-z0-9_]+", f"{self.method} {self._rule}")),
             "tags": [tag],
-            "summary": said,
+            "summary": stated,
             "parameters": [*self._path_parameters(), *self._head(), *self._query()],
             "responses": self._responses(schemas, has_body=body is not None),
             "x-openstack": self._range(),

@@ -328,7 +328,7 @@ def members_of(
     return members
 
 
-def _suffixed(name: str, suffix: str, said: str, since: Feature, until: Feature | None = None) -> Parameter:
+def _suffixed(name: str, suffix: str, stated: str, since: Feature, until: Feature | None = None) -> Parameter:
     """Return a parameter for names that end with the suffix of a group: an object of parameters."""
     pattern = f"^{name}{suffix}$"
     schema = {
@@ -336,16 +336,16 @@ def _suffixed(name: str, suffix: str, said: str, since: Feature, until: Feature 
         "patternProperties": {pattern: {"type": "string"}},
         "additionalProperties": False,
     }
-    return Parameter(f"{name}{{S}}", said, schema, since=since, until=until, explode=True)
+    return Parameter(f"{name}{{S}}", stated, schema, since=since, until=until, explode=True)
 
 
 def _of_suffixed_groups() -> Iterator[Parameter]:
     for known in OF_GROUPS:
         assert known.since is not None
-        said = f"The same of the group with the suffix S. {known.said}"
+        stated = f"The same of the group with the suffix S. {known.said}"
         since = max(known.since, Feature.GRANULAR_GROUPS, key=lambda feature: feature.value)
-        yield _suffixed(known.name, NUMERIC_SUFFIX, said, since, Feature.STRING_SUFFIXES)
-        yield _suffixed(known.name, STRING_SUFFIX, said, Feature.STRING_SUFFIXES)
+        yield _suffixed(known.name, NUMERIC_SUFFIX, stated, since, Feature.STRING_SUFFIXES)
+        yield _suffixed(known.name, STRING_SUFFIX, stated, Feature.STRING_SUFFIXES)
 
 
 PARAMETERS = (*OF_GROUPS, *_of_suffixed_groups(), *OF_ALL)

@@ -62,22 +62,15 @@ class Question:
     place: Callable[[str], str] = field(default=lambda name: f"kinds[{name!r}]")
 
 
+@dataclass(frozen=True, slots=True)
 class Planning:
     """A service that answers what there is room for."""
 
-    def __init__(
-        self,
-        database: Database,
-        keeper: ForestKeeper,
-        cluster_cache: ClusterCache,
-        candidates: Candidates,
-        seconds: float,
-    ) -> None:
-        self._database = database
-        self._keeper = keeper
-        self._cluster_cache = cluster_cache
-        self._candidates = candidates
-        self._seconds = seconds
+    _database: Database
+    _keeper: ForestKeeper
+    _cluster_cache: ClusterCache
+    _candidates: Candidates
+    _seconds: float
 
     def capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
         """Return how many more of each kind fit; `parse` reads the query string of a flavor.

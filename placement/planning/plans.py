@@ -201,22 +201,15 @@ class PlanRequest:
     seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Plans:
     """A service that makes plans, and checks whether their moves are still possible."""
 
-    def __init__(
-        self,
-        database: Database,
-        keeper: ForestKeeper,
-        cluster_cache: ClusterCache,
-        candidates: Candidates,
-        seconds: float,
-    ) -> None:
-        self._database = database
-        self._keeper = keeper
-        self._cluster_cache = cluster_cache
-        self._candidates = candidates
-        self._seconds = seconds
+    _database: Database
+    _keeper: ForestKeeper
+    _cluster_cache: ClusterCache
+    _candidates: Candidates
+    _seconds: float
 
     def make(self, request: PlanRequest, parse: ParseQuery) -> Plan:
         """Look for moves; `parse` reads the query string of a flavor.

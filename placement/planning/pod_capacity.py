@@ -93,10 +93,10 @@ class PodColumns:
     def amounts(self, at: int) -> Iterator[NodeAmount]:
         """Yield what the node in row `at` has of each class; the class that runs out first is first."""
         order = sorted(self._asked, key=lambda asked: int(_times(asked)[at]))
-        told = set()
+        shown = set()
         for asked in order:
-            if asked.wanted[at] > 0 and asked.resource_class not in told:
-                told.add(asked.resource_class)
+            if asked.wanted[at] > 0 and asked.resource_class not in shown:
+                shown.add(asked.resource_class)
                 yield NodeAmount(asked.resource_class, asked.free_units(at), max(1, asked.wanted_units(at)))
 
 

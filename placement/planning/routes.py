@@ -195,14 +195,14 @@ def _at_most(at: int, given: Mapping[str, Any]) -> AtMost:
 def _goal(given: Mapping[str, Any]) -> Goal:
     if len(given) != 1:
         raise BadRequest("goal: must have one of fit, empty, free and defragment")
-    ((name, said),) = given.items()
+    ((name, stated),) = given.items()
     if name == EMPTY:
-        return Goal(EMPTY, hosts=said)
+        return Goal(EMPTY, hosts=stated)
     if name == FREE:
-        return Goal(FREE, count=said)
-    kind = {key: part for key, part in said.items() if key not in ("count", "resource_class")}
-    count = said.get("count", 1) if name == FIT else 1
-    return Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=said.get("resource_class"))
+        return Goal(FREE, count=stated)
+    kind = {key: part for key, part in stated.items() if key not in ("count", "resource_class")}
+    count = stated.get("count", 1) if name == FIT else 1
+    return Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=stated.get("resource_class"))
 
 
 def moves_of(given: Sequence[Mapping[str, Any]]) -> list[Move]:

@@ -265,7 +265,7 @@ def shrunk(
         if (owner.consumer in recorded and not cuts) or after.cpus.get(cpu) == owner
     }
     kept = {owner.consumer for owner in cpus.values()} | set(recorded)
-    return NodeAllocations({who: held for who, held in shares.items() if held or who in kept}, cpus)
+    return NodeAllocations({holder: held for holder, held in shares.items() if held or holder in kept}, cpus)
 
 
 def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
@@ -446,15 +446,15 @@ def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: 
     recorded = {pod.uid: pod for pod in pods}
     for report in node.reported_pods:
         known = recorded.get(canonical_uid(report.uid))
-        who, reported = f"{report.namespace}/{report.name}", format_cpu_list(report.cpus)
+        holder, reported = f"{report.namespace}/{report.name}", format_cpu_list(report.cpus)
         if known is None:
-            yield f"CPUs {reported} are reported for pod {who}, which is not recorded here"
+            yield f"CPUs {reported} are reported for pod {holder}, which is not recorded here"
         elif known.holding.cpus != report.cpus:
             held = format_cpu_list(known.holding.cpus) or "none"
-            yield f"CPUs {reported} are reported for pod {who}, recorded are {held}"
-    for kind, told, pools in (("LS", node.ls_pools, computed.ls), ("BE", node.be_pools, computed.be)):
+            yield f"CPUs {reported} are reported for pod {holder}, recorded are {held}"
+    for kind, shown, pools in (("LS", node.ls_pools, computed.ls), ("BE", node.be_pools, computed.be)):
         by_numa = {pool.numa: pool.cpus for pool in pools}
-        for pool in told:
+        for pool in shown:
             cpus = by_numa.get(pool.numa, frozenset())
             if cpus != pool.cpus:
                 which = f"the {kind} pool of NUMA node {pool.numa}"

@@ -210,8 +210,8 @@ class NodeImporting:
         kept = () if state is None else state.reservations
         others = {} if state is None else state.others
         reported = reported_pods(self._cluster.name, template.imported, recorded)
-        everybody = holders(template.imported, template.offers, recorded, kept)
-        return accounts_with(counted(template.offers, everybody, others), reported)
+        known_holders = holders(template.imported, template.offers, recorded, kept)
+        return accounts_with(counted(template.offers, known_holders, others), reported)
 
     # -- writing ------------------------------------------------------------------------------------
 

@@ -208,10 +208,10 @@ class NodeLoader:
             parts = nodes.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        said = pods.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        stated = pods.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
         for pod in parts.pods:
             read = record_of(pod) or _rescued(connection, cluster, pod)
-            recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
+            recorded[pod.root_id].append(labelled(read, *stated[pod.id]) if pod.id in stated else read)
         return self._states(cluster, parts, descriptions, recorded, known or {})
 
     def renewed(

@@ -54,19 +54,19 @@ def choose_victims(
     proposal = frozenset(proposed)
     if fits(proposal):
         return proposal
-    everybody = frozenset(candidates)
-    if not fits(everybody):
+    all_candidates = frozenset(candidates)
+    if not fits(all_candidates):
         return None
     others = [candidate for candidate in candidates if candidate not in proposal]
     if spares is None:
-        return _without_needless(others, everybody, fits)
+        return _without_needless(others, all_candidates, fits)
     mine = [candidate for candidate in candidates if candidate in proposal]
 
     def both(going: frozenset[str]) -> bool:
         return spares(going) and fits(going)
 
     ways = [
-        _without_needless(last, _without_needless(first, everybody, both), both)
+        _without_needless(last, _without_needless(first, all_candidates, both), both)
         for first, last in ((others, mine), (mine, others))
     ]
     return min(ways, key=len)
@@ -239,7 +239,7 @@ class Preemption:
         requests = {pod.consumer: Counter(pod.requests) + Counter(pods=1) for pod in state.pods}
 
         def freed(going: Collection[str]) -> Counter[str]:
-            return sum((requests.get(who, Counter()) for who in going), Counter[str]())
+            return sum((requests.get(pod, Counter()) for pod in going), Counter[str]())
 
         least = freed([consumers[uid] for uid in uids])
         return lambda going: freed(going) >= least

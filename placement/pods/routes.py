@@ -143,12 +143,12 @@ def post(cluster: str) -> Response:
 
 def _outcome(cluster: str, pod: Mapping[str, Any], outcome: PodOutcome) -> dict[str, Any]:
     metadata = pod.get("metadata")
-    said = metadata if isinstance(metadata, Mapping) else {}
-    who = {key: said[key] if isinstance(said.get(key), str) else None for key in ("namespace", "name")}
+    stated = metadata if isinstance(metadata, Mapping) else {}
+    called = {key: stated[key] if isinstance(stated.get(key), str) else None for key in ("namespace", "name")}
     if isinstance(outcome, PlacementError):
-        where = f"pod {who['namespace'] or 'default'}/{who['name']}"
-        return {**who, "status": status_of(outcome), "error": error_document(outcome, where)}
-    return {**who, "status": 201 if outcome.is_new else 200, "pod": pod_body(cluster, outcome.answer)}
+        where = f"pod {called['namespace'] or 'default'}/{called['name']}"
+        return {**called, "status": status_of(outcome), "error": error_document(outcome, where)}
+    return {**called, "status": 201 if outcome.is_new else 200, "pod": pod_body(cluster, outcome.answer)}
 
 
 @route(pods_blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: PodSchema}))

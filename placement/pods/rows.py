@@ -159,7 +159,7 @@ _TOLD = {
     "remarks": _Told("remarks", (), _texts),
     "unreadable": _Told("unreadable", (), _texts),
 }
-_TOLD_NAMES = frozenset(told.name for told in _TOLD.values())
+_TOLD_NAMES = frozenset(stored_answer.name for stored_answer in _TOLD.values())
 
 
 def status_of(
@@ -173,15 +173,15 @@ def status_of(
     `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
     that pod: names in it that this release does not know are kept.
     """
-    told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
+    stored_answer = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
     blanks = {entry.name: entry.blank for entry in _TOLD.values()}
-    said = {name: _plain(value) for name, value in told.items() if value != blanks[name]}
+    given = {name: _plain(value) for name, value in stored_answer.items() if value != blanks[name]}
     unknown_told = _unknown(_told(before), _TOLD_NAMES)
     document = {
         **_unknown(before or {}, _MEMBERS),
         "qos": answer.qos,
         "consumer": answer.consumer_uuid,
-        "told": {**unknown_told, **said},
+        "told": {**unknown_told, **given},
         **({_ENDED: ended} if ended else {}),
     }
     return document if recorded is None else {**document, "record": recorded.document()}
@@ -189,8 +189,12 @@ def status_of(
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
     """Return the status of a reservation that is over: with the reason, and the answer from before."""
-    told = _told(status)
-    return {**status, "told": {**told, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: told}
+    stored_answer = _told(status)
+    return {
+        **status,
+        "told": {**stored_answer, "phase": phase, "remarks": [remark]},
+        _TOLD_BEFORE: stored_answer,
+    }
 
 
 def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,24 +233,24 @@ def _told(document: Any) -> Mapping[str, Any]:
 
 def answer_of(pod: StoredPod) -> PodAnswer:
     """Return the answer about a stored pod; parts of its row that cannot be read are in `unreadable`."""
-    told: dict[str, Any] = {}
+    stored_answer: dict[str, Any] = {}
     unreadable = []
     for attribute, entry in _TOLD.items():
         stored = _told(pod.status).get(entry.name)
         if stored is None:
             continue
         try:
-            told[attribute] = entry.read(stored)
+            stored_answer[attribute] = entry.read(stored)
         except _MALFORMED:
             unreadable.append(f"{_UNREADABLE}: told.{entry.name}")
     if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
         unreadable.append(_UNREADABLE)
-    told["unreadable"] = (*told.get("unreadable", ()), *unreadable)
+    stored_answer["unreadable"] = (*stored_answer.get("unreadable", ()), *unreadable)
     is_waiting = waits(pod)
     if is_waiting:
         membership = _membership(pod.status)
         remark = f"waits for others of gang {membership.get('gang')} until {membership['waits_until']}"
-        told["remarks"] = (*told.get("remarks", ()), remark)
+        stored_answer["remarks"] = (*stored_answer.get("remarks", ()), remark)
     return PodAnswer(
         namespace=pod.namespace,
         name=pod.name,
@@ -257,7 +261,7 @@ def answer_of(pod: StoredPod) -> PodAnswer:
         qos=qos_of(pod.status),
         changed_at=pod.changed_at.isoformat(),
         waits=is_waiting,
-        **told,
+        **stored_answer,
     )
 
 
@@ -350,12 +354,12 @@ def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) ->
 
     A pod that has ended is no consumer any more; what it held has a record of its own.
     """
-    told = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
+    stored_answer = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
     return AuditRecord(
         Action.CREATE if before is None else Action.UPDATE,
         *_named(cluster, answer.namespace, answer.name),
         before=None if before is None else _described(before),
-        after={name: value for name, value in told.items() if value},
+        after={name: value for name, value in stored_answer.items() if value},
         consumer=None if answer.phase in ENDED_PHASES else answer.consumer_uuid,
     )
 

@@ -129,7 +129,7 @@ def _arrival(
     running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
-    told = _given(document) if same is None or not kept else answer_of(same).annotations
+    shown = _given(document) if same is None or not kept else answer_of(same).annotations
     # A pod that is reported again stays before pods that were recorded after it.
     by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
     present = tuple(by_consumer.values())
@@ -138,7 +138,7 @@ def _arrival(
         node=state.name,
         resource_provider=state.root_uuid,
         cpuset=format_cpu_list(known_cpus(state.template.imported, recorded)),
-        annotations=told,
+        annotations=shown,
         unreadable=recorded.unreadable,
         warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
         remarks=(_KEPT,) if kept else (),

@@ -68,8 +68,8 @@ class Pods:
             place = pods.place_of(connection, cluster, claim.namespace, claim.name)
         if place is None:
             return False
-        said = claim.uid, claim.node, claim.changed_at
-        return said == (place.uid, place.node, place.changed_at.isoformat())
+        given = claim.uid, claim.node, claim.changed_at
+        return given == (place.uid, place.node, place.changed_at.isoformat())
 
     def _stored(self, cluster: str, namespace: str, name: str) -> tuple[Cluster, StoredPod]:
         with self._database.read() as connection:

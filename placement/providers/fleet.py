@@ -161,26 +161,26 @@ class FleetSnapshot:
         shown = found[:most]
         names = self._named({row[0] for row in shown})
         classes = self._view.names.classes
-        told = [
+        reported = [
             Overfull(names[id_].uuid, names[id_].name, classes[class_id], used, most_)
             for id_, class_id, used, most_ in shown
             if id_ in names and class_id in classes
         ]
-        return told, len(found)
+        return reported, len(found)
 
     def _told(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
         ids = {place: int(self._all.ids[place]) for place in places}
         rows = self._named(set(ids.values()))
         levels = shares.levels
-        told = []
+        reported = []
         for place, id_ in ids.items():
             # One that was deleted since has no row any more.
             if id_ in rows:
                 level = int(levels[place])
                 group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
                 figures = (*shares.at(place), None if level == NOTHING else level)
-                told.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
-        return told
+                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
+        return reported
 
     def _named(self, ids: Collection[int]) -> dict[int, Named]:
         if not ids:

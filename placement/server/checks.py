@@ -58,9 +58,9 @@ class Invariant:
     def violations(self, connection: Executor) -> Iterator[InvariantViolation]:
         """Yield every violation, in the order of the query."""
         for row in connection.execute(self.query):
-            said = row._asdict()
-            remedy = self.repair.sentence.format_map(said) if self.repair else ""
-            yield InvariantViolation(self.name, self.is_warning, self.sentence.format_map(said), remedy)
+            given = row._asdict()
+            remedy = self.repair.sentence.format_map(given) if self.repair else ""
+            yield InvariantViolation(self.name, self.is_warning, self.sentence.format_map(given), remedy)
 
     def mend(self, transaction: Transaction) -> int:
         """Mend what can be mended, and return how many rows were looked at for that."""
@@ -378,11 +378,11 @@ def _of(table: sa.Table, key: sa.ForeignKey, project: str, user: str) -> Invaria
         .order_by(*keys)
     )
     which = ", ".join(f"{part.name} {{key_{part.name}}}" for part in keys)
-    who = " ({known_by})" if known_by else ""
+    named = " ({known_by})" if known_by else ""
     return Invariant(
         f"{table.name}-refer-to-{column.name}",
         query,
-        f"{table.name}, {which}{who}: its {column.name} {{missing}} is not in {key.column.table.name}",
+        f"{table.name}, {which}{named}: its {column.name} {{missing}} is not in {key.column.table.name}",
         repair=_repair(table, column, project, user),
     )
 

@@ -330,8 +330,8 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def _taken(host: str, port: int) -> str:
-    who = holder_of(port) or "another program"
-    return f"--port: {who} listens on {host}, port {port}; end it, or choose another port with --port"
+    program = holder_of(port) or "another program"
+    return f"--port: {program} listens on {host}, port {port}; end it, or choose another port with --port"
 
 
 def _share_one_heap() -> None:

@@ -102,7 +102,7 @@ def _insert(backend: type[Backend]) -> sa.TextClause:
 def store(transaction: Transaction, records: Sequence[AuditRecord]) -> None:
     """Write the records of a transaction, of which there must be some; it is committed next."""
     # The record of a pod covers its allocations.
-    told = {record.consumer for record in records if record.kind in _OF_PODS}
+    shown = {record.consumer for record in records if record.kind in _OF_PODS}
     alike = {
         "now": transaction.now,
         **dict(zip(_WHO, described(initiator()), strict=True)),
@@ -111,7 +111,7 @@ def store(transaction: Transaction, records: Sequence[AuditRecord]) -> None:
     rows = [
         {**dict(zip(_COLUMNS, _values(record), strict=True)), **alike}
         for record in records
-        if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in told
+        if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in shown
     ]
     statement = _insert(type(transaction.backend))
     transaction.backend.run_last(transaction.connection, statement, rows)
@@ -122,15 +122,15 @@ def _values(record: AuditRecord) -> tuple[str | None, ...]:
     return (*record[:3], record.consumer, document(record.before), document(record.after))
 
 
-def described(who: Initiator) -> tuple[str | None, ...]:
+def described(acting: Initiator) -> tuple[str | None, ...]:
     """Return the values of the columns about the initiator, in the order of the table."""
     return (
-        who.user_id,
-        who.project_id,
-        ",".join(who.roles) or None,
-        _id(who.request_id),
-        _id(who.global_request_id),
-        who.address,
+        acting.user_id,
+        acting.project_id,
+        ",".join(acting.roles) or None,
+        _id(acting.request_id),
+        _id(acting.global_request_id),
+        acting.address,
     )
 
 

@@ -90,8 +90,8 @@ class RejectionEvents(threading.Thread):
 
     def rejected(self, key: Key, manifest: Mapping[str, Any], text: str) -> None:
         """Have an Event written, unless one about that object had the same text a short while ago."""
-        said, now = self._said.get(key), time.monotonic()
-        if said and said.text == text and now - said.at < _AGAIN_AFTER_SECONDS:
+        given, now = self._said.get(key), time.monotonic()
+        if given and given.text == text and now - given.at < _AGAIN_AFTER_SECONDS:
             return
         if len(self._said) >= _MOST_REMEMBERED:
             self._said.clear()
@@ -164,8 +164,8 @@ def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _event(reference: dict[str, Any], text: str) -> dict[str, Any]:
     """Return the Event; a repeated message about an object gets the same name."""
-    told = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    shown = "\0".join([reference["kind"], reference["name"], reference.get("uid", ""), text])
+    digest = hashlib.sha256(shown.encode()).hexdigest()[:16]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",

@@ -61,9 +61,9 @@ class Progress:
         """Return checks: Kubernetes is watched, the service answers, and it is not far behind."""
         troubles = self._journal.troubles()
         watching = [
-            f"{source.removeprefix(SOURCE)}: {said}"
-            for source, said in troubles.items()
-            if source.startswith(SOURCE) and not said.startswith(UNKNOWN_KIND)
+            f"{source.removeprefix(SOURCE)}: {given}"
+            for source, given in troubles.items()
+            if source.startswith(SOURCE) and not given.startswith(UNKNOWN_KIND)
         ]
         service = troubles.get(SERVICE, "")
         return [
@@ -78,8 +78,8 @@ class Progress:
             return Check("caught-up", True, f"stands by, {self._leader or 'nobody'} leads")
         if self._rejected is None:
             return Check("caught-up", False, f"not once since the start, {behind:.0f} s ago")
-        said = f"{behind:.1f} s behind, {self._rejected} rejected"
-        return Check("caught-up", behind <= _BEHIND_SECONDS, said)
+        given = f"{behind:.1f} s behind, {self._rejected} rejected"
+        return Check("caught-up", behind <= _BEHIND_SECONDS, given)
 
     def _behind_seconds(self) -> float:
         return time.monotonic() - self._settled_at

@@ -28,40 +28,40 @@ def register(blueprint: Blueprint) -> None:
 def _claim() -> Response:
     """Let a consumer hold the candidate that was chosen; what it holds already is not replaced."""
     require("allocations:update")
-    who = _claimant()
+    claimant = _claimant()
     allocations = _allocations(request.form.get("allocations", ""))
     claim = ConsumerClaim(
-        consumer_uuid=who["consumer_uuid"],
+        consumer_uuid=claimant["consumer_uuid"],
         resources=allocations,
-        project_id=who["project_id"],
-        user_id=who["user_id"],
+        project_id=claimant["project_id"],
+        user_id=claimant["user_id"],
         generation=None,
-        consumer_type=who["consumer_type"],
+        consumer_type=claimant["consumer_type"],
     )
     cpus = request.form.get("dedicated_cpus")
     # A bad list of CPUs is refused before anything is written.
     parse_cpu_list(cpus or "")
     use_cases().claims.replace([claim])
     if cpus:
-        use_cases().claims.note_dedicated_cpus(who["consumer_uuid"], 1, cpus)
-    return to(address(f"/consumers/{who['consumer_uuid']}", claimed=1))
+        use_cases().claims.note_dedicated_cpus(claimant["consumer_uuid"], 1, cpus)
+    return to(address(f"/consumers/{claimant['consumer_uuid']}", claimed=1))
 
 
 def _claimant() -> dict[str, str]:
     """Return consumer, project, user and type in the form. Raises BadRequest naming the field."""
-    who = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
-    for name, text in who.items():
+    claimant = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
+    for name, text in claimant.items():
         if not 1 <= len(text) <= _LONGEST_NAME:
             raise BadRequest(f"{name}: must be 1 to {_LONGEST_NAME} characters")
-    normal = normalize_uuid(who["consumer_uuid"])
+    normal = normalize_uuid(claimant["consumer_uuid"])
     if normal is None:
-        raise BadRequest(f"consumer_uuid: {who['consumer_uuid']!r} is no uuid")
+        raise BadRequest(f"consumer_uuid: {claimant['consumer_uuid']!r} is no uuid")
     if (
-        not who["consumer_type"].replace("_", "").isalnum()
-        or who["consumer_type"] != who["consumer_type"].upper()
+        not claimant["consumer_type"].replace("_", "").isalnum()
+        or claimant["consumer_type"] != claimant["consumer_type"].upper()
     ):
         raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
-    return {**who, "consumer_uuid": normal}
+    return {**claimant, "consumer_uuid": normal}
 
 
 def _allocations(text: str) -> dict[str, dict[str, int]]:

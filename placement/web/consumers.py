@@ -93,15 +93,15 @@ def _consumers() -> Response:
 def _rows(sums: Sequence[ConsumerSum]) -> list[tuple[list[str], Markup]]:
     """Return consumers as rows: uuid, type, project and user, escaped, and what each holds."""
     held: dict[str, dict[str, int]] = {}
-    who = {}
+    consumers_by_uuid = {}
     for row in sums:
         held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
-        who[row.consumer_uuid] = row
+        consumers_by_uuid[row.consumer_uuid] = row
     cells = escaped(
         (each.consumer_uuid, each.consumer_type or UNKNOWN_CONSUMER_TYPE, each.project_id, each.user_id)
-        for each in who.values()
+        for each in consumers_by_uuid.values()
     )
-    return [(each, units.pairs(held[uuid])) for each, uuid in zip(cells, who, strict=True)]
+    return [(each, units.pairs(held[uuid])) for each, uuid in zip(cells, consumers_by_uuid, strict=True)]
 
 
 def _held_table(document: dict[str, Any]) -> Any:

@@ -65,15 +65,15 @@ def handle(blueprint: Blueprint) -> None:
 
 def problem(status: int, *messages: str) -> Response:
     """Return a page about an error; where JSON or CSV was asked for, the error as the API has it."""
-    said = [message for message in messages if message]
+    given = [message for message in messages if message]
     if request.args.get("format") in (JSON, CSV):
-        return responses.render(status, "; ".join(said))
+        return responses.render(status, "; ".join(given))
     return html(
         "problem.html",
         status,
         number=status,
         title=HTTPStatus(status).phrase,
-        messages=said,
+        messages=given,
         advice=_ADVICE.get(status, _ADVICE[500]),
         request_id=context.current().request_id,
     )

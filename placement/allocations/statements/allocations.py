@@ -275,8 +275,8 @@ def claim_at_once(
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
     texts = [document(record) for record in records] if database.audits else []
-    who = [list(column) for column in zip(*map(described, initiators), strict=True)]
+    initiator_columns = [list(column) for column in zip(*map(described, initiators), strict=True)]
     return database.backend.claim_at_once(
         database.single_write,
-        (utcnow(), *columns, texts, *who, list(requests), list(steps), list(steps.values())),
+        (utcnow(), *columns, texts, *initiator_columns, list(requests), list(steps), list(steps.values())),
     )

@@ -50,27 +50,27 @@ class ListAudit(Listing):
 
 
 def _row(event: dict[str, Any]) -> tuple[Any, ...]:
-    who, target = event["initiator"], event["target"]
+    initiator, target = event["initiator"], event["target"]
     return (
         event["eventTime"],
-        who["id"],
-        who.get("project_id"),
+        initiator["id"],
+        initiator.get("project_id"),
         event["action"],
         target["typeURI"].rpartition("/")[2],
         target["id"],
-        who.get("request_id"),
+        initiator.get("request_id"),
     )
 
 
 def _rest(event: dict[str, Any]) -> tuple[Any, ...]:
-    who = event["initiator"]
+    initiator = event["initiator"]
     documents = {each["name"]: each["content"] for each in event["attachments"]}
     return (
         _document(documents.get("before")),
         _document(documents.get("after")),
-        " ".join(who.get("roles", ())),
-        who.get("host", {}).get("address"),
-        who.get("global_request_id"),
+        " ".join(initiator.get("roles", ())),
+        initiator.get("host", {}).get("address"),
+        initiator.get("global_request_id"),
     )
 
 

@@ -205,16 +205,16 @@ Names = Mapping[str, str]
 
 def sentences(explanation: Explanation) -> list[str]:
     """Return a sentence per stage; what came closest follows the first stage that nothing passed."""
-    said, empty = [], explanation.first_empty
+    given, empty = [], explanation.first_empty
     for at, stage in enumerate(explanation.stages):
-        said.append(told(stage, explanation))
+        given.append(stage_sentence(stage, explanation))
         if at == empty:
-            said += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
+            given += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
             if not explanation.misses:
-                said.append(_nothing_near(stage))
+                given.append(_nothing_near(stage))
     if explanation.alternative is not None:
-        said.append(_splitting(explanation.alternative, explanation.names))
-    return said
+        given.append(_splitting(explanation.alternative, explanation.names))
+    return given
 
 
 def _nothing_near(stage: Stage) -> str:
@@ -234,7 +234,7 @@ def _splitting(found: Alternative, names: Names) -> str:
     )
 
 
-def told(stage: Stage, explanation: Explanation) -> str:
+def stage_sentence(stage: Stage, explanation: Explanation) -> str:
     """Return the condition of a stage and how many passed it, in one sentence."""
     return f"{describe(stage)}: {_passed(stage, explanation)}"
 
@@ -253,7 +253,7 @@ def first_obstacle(explanation: Explanation) -> str:
     stage = explanation.stages[empty]
     misses = explanation.misses[:1]
     nearest = "; ".join(text for miss in misses for text in lacks(miss, stage, explanation.names))
-    text = told(stage, explanation)
+    text = stage_sentence(stage, explanation)
     return f"{text}; {nearest}" if nearest else text
 
 
@@ -277,12 +277,12 @@ def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
     subject = f"the tree of {name}" if stage.counted is CountedUnit.TREES else name
-    said = [f"{subject} met everything before"]
+    given = [f"{subject} met everything before"]
     if miss.lacking:
-        said.append(f"missing: {', '.join(miss.lacking)}")
+        given.append(f"missing: {', '.join(miss.lacking)}")
     if miss.unwanted:
-        said.append(f"forbidden: {', '.join(miss.unwanted)}")
-    return ["; ".join(said)]
+        given.append(f"forbidden: {', '.join(miss.unwanted)}")
+    return ["; ".join(given)]
 
 
 def _alone(shortage: Shortage, name: str, _names: Names) -> str:

@@ -181,8 +181,8 @@ class Initiator:
     address: str | None = None
 
 
-NOBODY = Initiator()
-_initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=NOBODY)
+SERVICE_ITSELF = Initiator()
+_initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=SERVICE_ITSELF)
 
 
 def act_as(initiator: Initiator) -> None:

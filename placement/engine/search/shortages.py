@@ -248,14 +248,14 @@ class Shortages:
             for class_id, demand in self._demands.items()
         ]
         found = arrange(trees.problem, wants, self._budget)
-        told = (
+        shown = (
             *self._unserved(root, found.positions, found.tops, rows),
             *self._overdrawn(found.positions, rows),
             *self._unsplit(trees.problem, rows),
         )
-        told = told or tuple(self._elsewhere(trees.problem, rows))
-        told = (*told, *self._uncovered(trees.problem, found.positions, rows))
-        return told or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
+        shown = shown or tuple(self._elsewhere(trees.problem, rows))
+        shown = (*shown, *self._uncovered(trees.problem, found.positions, rows))
+        return shown or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
 
     def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
         """Yield the subtrees that can give too little of what is split."""
@@ -284,7 +284,7 @@ class Shortages:
         """Yield what each subtree lacks where one has enough of the split amount and another of all else."""
         if problem.splitting is None:
             return
-        told = set()
+        shown = set()
         for lack, slots in tops_of(problem, problem.splitting):
             if lack.free < lack.wanted:
                 yield self._split(lack, rows)
@@ -292,8 +292,8 @@ class Shortages:
                 row = int(rows[lack.top])
                 for class_id, demand in self._demands.items():
                     drawn = [slot for slot in slots if demand[slot]]
-                    if drawn and (class_id, row) not in told:
-                        told.add((class_id, row))
+                    if drawn and (class_id, row) not in shown:
+                        shown.add((class_id, row))
                         yield from self._short(class_id, demand, {row: drawn})
 
     def _uncovered(self, problem: Problem, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
@@ -374,8 +374,8 @@ class Shortages:
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
             else:
-                told = None if condition is None else self._words.condition(condition)
-                yield Shortage(reason, self._groups(slots), provider, condition=told)
+                shown = None if condition is None else self._words.condition(condition)
+                yield Shortage(reason, self._groups(slots), provider, condition=shown)
 
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, QueryCondition | None]:
         if top != NO_POSITION:
