@@ -220,11 +220,6 @@ class PodAllocation:
     level: ExclusiveLevel = ExclusiveLevel.NONE
     group: str = ""
 
-    @property
-    def lifts_cfs_quota(self) -> bool:
-        """Return whether to lift the containers' CFS quota: on CPUs of their own it only throttles them."""
-        return bool(self.status.cpus)
-
     def holding(self, qos: QosClass) -> Holding:
         """Return what to record for the pod; its label names the class `qos`."""
         return self.status.holding(self.level, qos, self.group)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 from placement.common.gang import Membership
 from placement.common.manifest import ManifestError
@@ -29,7 +30,7 @@ from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import NO_AFFINITY
 from placement.pods.node_filter import allocate_on_host, loose_amounts
 from placement.pods.node_info import NodeInfo
-from placement.pods.rows import PodAnswer, answer_of, scheduled_answer, using
+from placement.pods.rows import PodAnswer, answer_of, using, written_annotations
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements.pods import PodHead, StoredPod
 
@@ -72,9 +73,24 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PlacedPo
         membership=_membership(incoming) if document.keeps is None else None,
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
-    answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
-    answer = replace(answer, node=state.name, resource_provider=state.root_uuid)
-    answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
+    answer = PodAnswer(
+        namespace=recorded.namespace,
+        name=recorded.name,
+        uid=recorded.uid,
+        consumer_uuid=recorded.consumer,
+        qos=recorded.qos,
+        kubernetes_qos=str(incoming.kubernetes_qos),
+        scheduled=True,
+        node=state.name,
+        resource_provider=state.root_uuid,
+        cpuset=format_cpu_list(recorded.holding.cpus),
+        annotations=written_annotations(allocation, incoming.spec),
+        containers=incoming.containers,
+        score=ranked.score,
+        warnings=incoming.warnings,
+        remarks=remarks,
+        **_cpus_as_of_now(state, (*state.pods, recorded), recorded),
+    )
     return PlacedPod(state, recorded, answer if used is None else using(answer, used), used)
 
 
@@ -86,18 +102,21 @@ def as_of_now(
     answer: PodAnswer, state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod
 ) -> PodAnswer:
     """Return the answer about one of these pods of a node with the CPU list of its containers as of now."""
+    return replace(answer, **_cpus_as_of_now(state, pods, pod))
+
+
+def _cpus_as_of_now(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> dict[str, Any]:
     imported = state.template.imported
 
     def pools() -> HostPools:
         return host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
 
     cpus = pod_cpus(imported, pods, pod, pools)
-    return replace(
-        answer,
-        lifts_cfs_quota=bool(own_cpus(imported, pods, pod)),
-        container_cpus=None if cpus is None else format_cpu_list(cpus),
-        is_pinned_unseen=is_pinned_unseen(imported, pod),
-    )
+    return {
+        "lifts_cfs_quota": bool(own_cpus(imported, pods, pod)),
+        "container_cpus": None if cpus is None else format_cpu_list(cpus),
+        "is_pinned_unseen": is_pinned_unseen(imported, pod),
+    }
 
 
 def best_place(

@@ -17,11 +17,9 @@ from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
-from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import ResourceSpec
-from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
 from placement.pods.node_filter import PodAllocation
@@ -85,32 +83,6 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
         answer,
         annotations={**answer.annotations, policies.RESERVATION_ALLOCATED: text},
         remarks=(f"takes from reservation {reservation.name}", *answer.remarks),
-    )
-
-
-def scheduled_answer(
-    incoming: PodSpec,
-    recorded: RecordedPod,
-    allocation: PodAllocation,
-    score: int,
-    remarks: tuple[str, ...],
-) -> PodAnswer:
-    """Return the answer about a pod that was given a place; its node is left to be filled in."""
-    return PodAnswer(
-        namespace=recorded.namespace,
-        name=recorded.name,
-        uid=recorded.uid,
-        consumer_uuid=recorded.consumer,
-        qos=recorded.qos,
-        kubernetes_qos=str(incoming.kubernetes_qos),
-        scheduled=True,
-        cpuset=format_cpu_list(recorded.holding.cpus),
-        annotations=written_annotations(allocation, incoming.spec),
-        containers=incoming.containers,
-        lifts_cfs_quota=allocation.lifts_cfs_quota,
-        score=score,
-        warnings=incoming.warnings,
-        remarks=remarks,
     )
 
 

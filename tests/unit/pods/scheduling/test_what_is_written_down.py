@@ -122,8 +122,6 @@ def test_what_is_held_is_what_was_written():
     allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
     assert allocation.holding(QosClass.LSE).shares_with_best_effort is False
     assert allocation.holding(QosClass.LSR).shares_with_best_effort is True
-    assert allocation.lifts_cfs_quota
-    assert not PodAllocation().lifts_cfs_quota
 
 
 # -- reading it back
