@@ -6,8 +6,9 @@ python -m benchmarks.side_by_side ../before --data pods:2000         pods on so 
 python -m benchmarks.side_by_side --audit                            what it costs to write records of changes
 
 Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
-this checkout is faster. Both run under the interpreter that runs this, with its packages. With --audit the
-other is this checkout, too, without audit records, and only what writes is measured.
+this checkout is faster. Both run under the interpreter that runs this, with its packages. Two processes of
+one commit differ by up to a tenth: --rounds starts both anew so often, and medians over all are printed.
+With --audit the other is this checkout, too, without audit records, and only what writes is measured.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import statistics
 import subprocess
 import sys
 import uuid
@@ -33,6 +35,7 @@ from benchmarks.wire import Wire
 _HERE = Path(__file__).resolve().parents[1]
 _CLAIMS = 150
 _PODS = 200
+_HEADINGS = ["work", "the other, p50", "this one, p50", "the other / this one", "of the rounds", "runs"]
 # Runs in the other checkout, with its benchmarks, tests and service.
 _SERVE = """
 import os, sys
@@ -58,21 +61,34 @@ def main() -> None:
     parser.add_argument("--audit", action="store_true", help="the other keeps no audit records")
     parser.add_argument("--claims", type=int, default=_CLAIMS, help="how many are made")
     parser.add_argument("--data", nargs="+", default=["flat:10000", "numa:1000"], metavar="KIND:HOSTS")
+    parser.add_argument("--rounds", type=int, default=1, help="how often both are started")
     parser.add_argument("--seconds", type=float, default=4, help="per query and checkout")
     given = parser.parse_args()
     if given.other is None and not given.audit:
         parser.error("name the other checkout, or --audit")
     for wanted in given.data:
-        kind, _, count = wanted.partition(":")
-        with ExitStack() as stack:
-            other = _served((given.other or _HERE).resolve(), kind, count, audits=not given.audit)
-            urls = [stack.enter_context(each) for each in (other, _served(_HERE, kind, count))]
-            if kind == "pods":
-                rows = list(_pods(urls, int(count), only_writes=given.audit))
-            else:
-                rows = [] if given.audit else list(_searches(urls, kind, given.seconds))
-                rows += _claims(urls, kind, given.claims)
-        print_table(wanted, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
+        rounds = [_measured(given, *wanted.split(":")) for _ in range(given.rounds)]
+        rows = [[name, *_figures([each[name] for each in rounds])] for name in rounds[0]]
+        headings = [
+            "work",
+            "the other, p50",
+            "this one, p50",
+            "the other / this one",
+            "of the rounds",
+            "runs",
+        ]
+        print_table(wanted, headings, rows)
+
+
+def _measured(given: argparse.Namespace, kind: str, count: str) -> dict[str, list[Timing]]:
+    """Return what each work took in the other checkout and in this one."""
+    with ExitStack() as stack:
+        other = _served((given.other or _HERE).resolve(), kind, count, audits=not given.audit)
+        urls = [stack.enter_context(each) for each in (other, _served(_HERE, kind, count))]
+        if kind == "pods":
+            return dict(_pods(urls, int(count), only_writes=given.audit))
+        searches = [] if given.audit else _searches(urls, kind, given.seconds)
+        return {**dict(searches), **dict(_claims(urls, kind, given.claims))}
 
 
 @contextmanager
@@ -94,7 +110,7 @@ def _served(root: Path, kind: str, count: str, *, audits: bool = True) -> Iterat
         process.wait()
 
 
-def _searches(urls: list[str], kind: str, seconds: float) -> Iterator[list[str]]:
+def _searches(urls: list[str], kind: str, seconds: float) -> Iterator[tuple[str, list[Timing]]]:
     for name, query in QUERIES[kind].items():
         path = f"/allocation_candidates?{query}"
         wires = [Wire(url) for url in urls]
@@ -104,10 +120,10 @@ def _searches(urls: list[str], kind: str, seconds: float) -> Iterator[list[str]]
         while sum(sum(timing.milliseconds) for timing in timings) < 2000 * seconds:
             for wire, timing in zip(wires, timings, strict=True):
                 timing.milliseconds.append(wire.timed("GET", path)[0])
-        yield [name if len(sizes) == 1 else f"{name} (answers differ)", *_figures(timings)]
+        yield name if len(sizes) == 1 else f"{name} (answers differ)", timings
 
 
-def _claims(urls: list[str], kind: str, count: int) -> Iterator[list[str]]:
+def _claims(urls: list[str], kind: str, count: int) -> Iterator[tuple[str, list[Timing]]]:
     if kind not in ("flat", "numa"):
         return
     wires = [Wire(url) for url in urls]
@@ -124,11 +140,11 @@ def _claims(urls: list[str], kind: str, count: int) -> Iterator[list[str]]:
                 raise SystemExit(f"PUT {path}: {status} {body!r}")
             put.milliseconds.append(took)
             delete.milliseconds.append(wire.timed("DELETE", path)[0])
-    yield ["PUT allocations", *_figures(made)]
-    yield ["DELETE allocations", *_figures(ended)]
+    yield "PUT allocations", made
+    yield "DELETE allocations", ended
 
 
-def _pods(urls: list[str], nodes: int, *, only_writes: bool) -> Iterator[list[str]]:
+def _pods(urls: list[str], nodes: int, *, only_writes: bool) -> Iterator[tuple[str, list[Timing]]]:
     """The same pods for the same nodes."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda url: fill_nodes(url, nodes), urls))
@@ -148,12 +164,16 @@ def _pods(urls: list[str], nodes: int, *, only_writes: bool) -> Iterator[list[st
                 if status >= 300:
                     raise SystemExit(f"{task.name}: {status}")
                 timing.milliseconds.append(took)
-        yield [task.name, *_figures(timings)]
+        yield task.name, timings
 
 
-def _figures(timings: list[Timing]) -> list[str]:
-    other, this = (timing.percentile(0.5) for timing in timings)
-    return [f"{other:.2f} ms", f"{this:.2f} ms", f"{other / this:.2f}", str(len(timings[0].milliseconds))]
+def _figures(rounds: list[list[Timing]]) -> list[str]:
+    medians = [[timing.percentile(0.5) for timing in timings] for timings in rounds]
+    ratios = [other / this for other, this in medians]
+    other, this = (statistics.median(column) for column in zip(*medians, strict=True))
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    runs = sum(len(timings[0].milliseconds) for timings in rounds)
+    return [f"{other:.2f} ms", f"{this:.2f} ms", f"{statistics.median(ratios):.2f}", spread, str(runs)]
 
 
 if __name__ == "__main__":
