@@ -476,6 +476,12 @@ def test_the_verbs_that_may_release_are_logged_as_changes(full, api_server, capl
     assert changes == {"filter", "preempt"}
 
 
+def test_a_filter_that_had_nothing_to_release_is_no_change(cluster, api_server, caplog):
+    with caplog.at_level("INFO", "placement.audit"):
+        assert fitting(cluster, waiting(api_server, "next", "8")) == ["host-0", "host-1"]
+    assert not any("/extender/filter" in record.getMessage() for record in caplog.records)
+
+
 def test_an_authority_that_was_replaced_in_the_kubeconfig_is_read_again(tmp_path, monkeypatch):
     """As certificates of a cluster are renewed under an authority of their own, the service runs on."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -98,6 +98,11 @@ def note_candidates(count: int) -> None:
     request.environ[CANDIDATES_KEY] = count
 
 
+def note_that_it_reads() -> None:
+    """Note that the request at hand tried to change nothing, so that it has no line in the audit log."""
+    request.environ[READS_KEY] = True
+
+
 def begin() -> None:
     """Start the context of a request, under the id that the surrounding middleware gave it."""
     g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])

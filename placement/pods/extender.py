@@ -273,10 +273,14 @@ _CANNOT_BIND = (
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A result of the filter: why nodes do not fit, by name. Preemption can help on `failed` nodes only."""
+    """A result of the filter: why nodes do not fit, by name. Preemption can help on `failed` nodes only.
+
+    `releases`: the call may have released pods, as some are over or gone in Kubernetes, or their gang gave up.
+    """
 
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
+    releases: bool
 
 
 class Extender:
@@ -299,13 +303,14 @@ class Extender:
         """Return which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
         pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
-        nodes = _where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0)
+        nodes = list(_where_pods_may_have_left(pod, preview.refusals, fits=preview.fitting > 0))
         if self._has_room_after_all(
             cluster, nodes, lambda node: self._pods.preview(cluster, pod, [node], most=0).fitting > 0
         ):
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
         gang = self._strict_gang(cluster, pod)
+        releases = bool(nodes) or gang is not None
         if gang is not None:
             refused = self._refused_of_gang(cluster, gang) if fitting else {}
             if refused or not fitting:
@@ -313,7 +318,7 @@ class Extender:
             if refused:
                 mine = refused.get(PodDocument.unnamed(cluster, pod).uid)
                 if mine is None:
-                    return Filtered({}, dict.fromkeys(names, _NO_ROOM_FOR_GANG))
+                    return Filtered({}, dict.fromkeys(names, _NO_ROOM_FOR_GANG), releases)
                 fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
@@ -326,7 +331,7 @@ class Extender:
         if fitting + len(refusals) < len(names):
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
-        return Filtered(failed, unresolvable)
+        return Filtered(failed, unresolvable, releases)
 
     def _has_room_after_all(self, cluster: str, nodes: Iterable[str], fits: Callable[[str], bool]) -> bool:
         """Release pods of these nodes that are over or gone in Kubernetes; return whether a pod fits then.

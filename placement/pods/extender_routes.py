@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.context import use_cases
+from placement.http.context import note_that_it_reads, use_cases
 from placement.http.gate import route
 from placement.http.operations import Operation, json_body
 from placement.http.responses import json_response
@@ -274,6 +274,8 @@ def filter_nodes(cluster: str) -> Response:
             filtered = use_cases().extender.filter(cluster, args.pod, args.names)
     except PlacementError as error:
         return json_response(filter_error(str(error)))
+    if not filtered.releases:
+        note_that_it_reads()
     return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
 
 
