@@ -275,7 +275,7 @@ _CANNOT_BIND = (
 class Filtered:
     """A result of the filter: why nodes do not fit, by name. Preemption can help on `failed` nodes only.
 
-    `releases`: the call may have released pods, as some are over or gone in Kubernetes, or their gang gave up.
+    `releases`: the call may have released pods that are over or gone in Kubernetes, or a gang that gave up.
     """
 
     failed: Mapping[str, str]
