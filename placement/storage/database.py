@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,6 @@ from placement.storage.failures import (
     Diagnosis,
     Incidents,
     OutcomeUnknown,
-    RefusedWrites,
     TryAgain,
     Unreachable,
 )
@@ -171,6 +170,34 @@ class Transaction:
     def locked(self, statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
         """Return the query with its rows locked until the end where the database needs that."""
         return self.backend.locked(statement, may_be_referred_to=may_be_referred_to)
+
+
+_LASTING = (failures.FULL, failures.READ_ONLY)
+_REFUSED_SECONDS = 10.0
+
+
+class RefusedWrites:
+    """The reason why the last write was refused, kept for some seconds or until a write succeeds."""
+
+    def __init__(self) -> None:
+        self._refused: tuple[str, float] | None = None
+
+    def note(self, found: Diagnosis | None) -> None:
+        """Note why a write failed, if the next one would fail for the same reason."""
+        if found in _LASTING:
+            self._refused = found.sentence, time.monotonic()
+
+    def forget(self) -> None:
+        """Note that a write succeeded."""
+        self._refused = None
+
+    @property
+    def reason(self) -> str | None:
+        """Return the reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
+        refused = self._refused
+        if refused is None or time.monotonic() - refused[1] > _REFUSED_SECONDS:
+            return None
+        return refused[0]
 
 
 class Database:
@@ -512,3 +539,37 @@ def _repeated(once: Callable[[], Result], policy: RetryPolicy) -> Result:
                 raise Unavailable(f"{error} Nothing was changed; try again later.") from error
             RETRIES.labels("unreachable" if isinstance(error, Unreachable) else "concurrent").inc()
             attempts.pause()
+
+
+# Statements on many rows at once, which come as parameters.
+
+
+class RowStatement:
+    """A statement on given rows. Its text is made once per kind of database, and compiled once."""
+
+    def __init__(
+        self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
+    ) -> None:
+        """Take a `text` with {rows} for the table `name` of these columns (names and SQL types), and {stamp}
+        for the stamp of the transaction.
+
+        The driver has to know the type of the `parameters`.
+        """
+        self._text = text
+        self._name = name
+        self._columns = columns
+        self._parameters = parameters
+        self._made: dict[type[Backend], sa.TextClause] = {}
+
+    def run(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> Any:
+        """Run it on rows, of which there must be some, with its other parameters."""
+        given = transaction.backend.row_parameters(self._columns, rows)
+        return transaction.execute(self._for(transaction.backend), {**given, **others})
+
+    def _for(self, backend: Backend) -> sa.TextClause:
+        statement = self._made.get(type(backend))
+        if statement is None:
+            rows = backend.given_rows(self._name, self._columns)
+            text = self._text.format(rows=rows, stamp=backend.stamp_text)
+            statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
+        return statement

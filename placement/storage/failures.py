@@ -89,32 +89,6 @@ POOLER = Diagnosis(
 
 
 # Failures that only a write shows, and that last until an operator acts.
-_LASTING = (FULL, READ_ONLY)
-_REFUSED_SECONDS = 10.0
-
-
-class RefusedWrites:
-    """The reason why the last write was refused, kept for some seconds or until a write succeeds."""
-
-    def __init__(self) -> None:
-        self._refused: tuple[str, float] | None = None
-
-    def note(self, found: Diagnosis | None) -> None:
-        """Note why a write failed, if the next one would fail for the same reason."""
-        if found in _LASTING:
-            self._refused = found.sentence, time.monotonic()
-
-    def forget(self) -> None:
-        """Note that a write succeeded."""
-        self._refused = None
-
-    @property
-    def reason(self) -> str | None:
-        """Return the reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
-        refused = self._refused
-        if refused is None or time.monotonic() - refused[1] > _REFUSED_SECONDS:
-            return None
-        return refused[0]
 
 
 def words_of(error: BaseException) -> str:

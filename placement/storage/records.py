@@ -24,7 +24,7 @@ from placement.engine.forest.providers import (
     Snapshot,
 )
 from placement.storage import tables
-from placement.storage.sql import CONTENT
+from placement.storage.tables import CONTENT
 from placement.storage.types import IsSelected
 
 if TYPE_CHECKING:

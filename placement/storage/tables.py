@@ -81,7 +81,7 @@ providers = sa.Table(
     _reference("cluster_id", "clusters.id", nullable=True),
     sa.Column("revision", Revision, nullable=False, index=True),
     *_times(),
-    # These separate the stamps of claims, which change nothing but use (storage.sql).
+    # These separate the stamps of claims, which change nothing but use (CONTENT).
     sa.Column("content_revision", Revision),
     sa.Column("usage_revision", Revision),
     sqlite_autoincrement=True,
@@ -282,3 +282,39 @@ audit_records = sa.Table(
     sa.Column("global_request_id", sa.String(64)),
     sa.Column("address", sa.Text()),
 )
+
+
+# SQL for what may have changed of a provider, and for the fit of a claim.
+#
+# Every write stamps `revision`. A claim changes use only, and marks this: it stamps `usage_revision`, too,
+# and keeps in `content_revision` the stamp of the last write without this mark. So a writer that knows
+# nothing of this, like the previous release, needs to do nothing but stamp. Only where one transaction does
+# both, claims first, the other write has to clear `usage_revision`.
+
+
+CONTENT = (
+    "CASE WHEN resource_providers.usage_revision = resource_providers.revision"
+    " THEN resource_providers.content_revision ELSE resource_providers.revision END"
+)
+"""The stamp of the last write that may have changed more than use and generation of a provider.
+
+Two states of a provider with equal stamps, within one history of writes, differ in nothing else. Only
+equality means something: writers may commit in another order than they are stamped in.
+"""
+
+
+# The conditions that a claim fits an inventory: the one place where a claim is decided.
+#
+# The statements that claim join a table `wanted` to `inventories`. A row of it says how the use of one
+# inventory changes: `delta` is the net change. `least`, `most` and `divisor` are the smallest and the largest
+# new amount and the greatest common divisor, all 0 if there is no new amount. Each amount must respect the
+# units.
+
+
+_UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"
+_ROOM = "used + wanted.delta <= (total - reserved) * allocation_ratio"
+# For a rise by new amounts; conditions that always hold are left out, as they would change the plan.
+RISE_FITS = f"{_UNITS} AND {_ROOM}"
+# For any change. One that does not raise the use is never refused for capacity (Placement API, when an
+# allocation fits).
+CHANGE_FITS = f"(wanted.most = 0 OR ({_UNITS})) AND (wanted.delta <= 0 OR {_ROOM})"

@@ -12,8 +12,8 @@ from placement.allocations.statements.consumers import ConsumerAttributes
 from placement.engine.domain.request_scope import Initiator
 from placement.storage import tables
 from placement.storage.audit import described, document
-from placement.storage.database import Database, Executor, Transaction, utcnow
-from placement.storage.sql import CHANGE_FITS, RowStatement
+from placement.storage.database import Database, Executor, RowStatement, Transaction, utcnow
+from placement.storage.tables import CHANGE_FITS
 
 _table = tables.allocations
 _inventories = tables.inventories
@@ -61,7 +61,7 @@ def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[HeldA
 
 
 class UsageChange(NamedTuple):
-    """A change of the use of one inventory: see storage.sql."""
+    """A change of the use of one inventory: see storage.tables."""
 
     provider_id: int
     class_id: int
@@ -235,7 +235,7 @@ def _of_project(
 
 
 class Rise(NamedTuple):
-    """A rise of the use of one inventory: see storage.sql."""
+    """A rise of the use of one inventory: see storage.tables."""
 
     provider_uuid: str
     class_name: str

@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from placement.engine.domain.errors import Conflict
 from placement.providers.statements import names
 from placement.storage import tables
-from placement.storage.database import Database, Executor, Transaction
+from placement.storage.database import Database, Executor, RowStatement, Transaction
 from placement.storage.failures import TryAgain
-from placement.storage.sql import RowStatement
 
 _table = tables.consumers
 _ATTRIBUTES = {

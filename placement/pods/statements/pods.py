@@ -18,8 +18,7 @@ from placement.engine.domain.request_scope import initiator
 from placement.storage import tables
 from placement.storage.audit import described, document
 from placement.storage.backends.backend import Stamped
-from placement.storage.database import Database, Executor, Transaction
-from placement.storage.sql import RowStatement
+from placement.storage.database import Database, Executor, RowStatement, Transaction
 
 _pods = tables.pods
 _nodes = tables.nodes

@@ -13,8 +13,7 @@ from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import Inventory
 from placement.providers.statements import names
 from placement.storage import tables
-from placement.storage.database import Executor, Transaction
-from placement.storage.sql import RowStatement
+from placement.storage.database import Executor, RowStatement, Transaction
 
 _table = tables.inventories
 _classes = tables.resource_classes

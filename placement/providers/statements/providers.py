@@ -15,7 +15,7 @@ from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.database import Executor, Transaction
 from placement.storage.feed import PROVIDER_DELETED, record_change
-from placement.storage.sql import CONTENT
+from placement.storage.tables import CONTENT
 from placement.storage.types import Revision
 
 # Any number; all processes that re-parent providers of one database must use the same one.

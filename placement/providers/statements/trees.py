@@ -8,8 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.database import Executor, Transaction
-from placement.storage.sql import RowStatement
+from placement.storage.database import Executor, RowStatement, Transaction
 
 _providers = tables.providers
 _traits = tables.provider_traits

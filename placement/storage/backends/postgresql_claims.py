@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.history import KEY
-from placement.storage.sql import CONTENT, RISE_FITS
+from placement.storage.tables import CONTENT, RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement.storage.backends.postgresql import PostgreSQL
-from placement.storage.database import Database
-from placement.storage.sql import RowStatement
+from placement.storage.database import Database, RowStatement
 from tests.server import BACKENDS, database_url
 
 COLUMNS = {
