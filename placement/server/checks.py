@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import os_resource_classes
 import sqlalchemy as sa
 
 from placement.allocations.statements import consumers
@@ -50,7 +49,7 @@ class Invariant:
     """A name, a query with one row for each violation, and a sentence that takes its columns by name."""
 
     name: str
-    query: sa.Select[Any]
+    query: sa.Select[Any] | sa.TextClause
     sentence: str
     is_warning: bool = False
     repair: Repair | None = None
@@ -72,123 +71,100 @@ class Invariant:
         return len(rows)
 
 
-# Amounts: what is used is what is allocated, of inventories that are there and have room for it.
-_allocations, _inventories = tables.allocations, tables.inventories
-_providers, _classes, _consumers = tables.providers, tables.resource_classes, tables.consumers
-_held = (
-    sa.select(
-        _allocations.c.resource_provider_id,
-        _allocations.c.resource_class_id,
-        sa.func.sum(_allocations.c.used).label("amount"),
-    )
-    .group_by(_allocations.c.resource_provider_id, _allocations.c.resource_class_id)
-    .subquery("held")
-)
-# A sum of big integers is a decimal on PostgreSQL.
-_amount = sa.cast(sa.func.coalesce(_held.c.amount, 0), sa.BigInteger)
-_capacity = (_inventories.c.total - _inventories.c.reserved) * _inventories.c.allocation_ratio
-_of_inventories = (
-    sa.select(
-        _providers.c.id,
-        _providers.c.uuid,
-        _providers.c.name,
-        _classes.c.name.label("kind"),
-        _inventories.c.used,
-        _inventories.c.total,
-        _amount.label("amount"),
-        sa.cast(sa.func.floor(_capacity), sa.BigInteger).label("capacity"),
-    )
-    .select_from(_inventories)
-    .join(_providers, _providers.c.id == _inventories.c.resource_provider_id)
-    .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
-    .outerjoin(
-        _held,
-        sa.and_(
-            _held.c.resource_provider_id == _inventories.c.resource_provider_id,
-            _held.c.resource_class_id == _inventories.c.resource_class_id,
-        ),
-    )
-    .order_by(_providers.c.id, _classes.c.id)
-)
-_of_allocations = (
-    sa.select(
-        _allocations.c.consumer_id,
-        _allocations.c.used,
-        _providers.c.uuid,
-        _providers.c.name,
-        _classes.c.name.label("kind"),
-    )
-    .select_from(_allocations)
-    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-    .order_by(_allocations.c.consumer_id, _allocations.c.id)
-)
+# Amounts: what is used is what is allocated, of inventories that exist and have the capacity.
+#
+# A sum of big integers is a decimal on PostgreSQL, hence the casts. Ids are compared through COALESCE: they
+# are positive, and SQLite knows IS DISTINCT FROM only from 3.39 on.
+
+
+_OF_INVENTORIES = """
+    SELECT provider.id, provider.uuid, provider.name, class.name AS kind, used, total, amount, capacity
+    FROM (
+        SELECT inventories.resource_provider_id, inventories.resource_class_id, inventories.used, total,
+            CAST(COALESCE(SUM(allocations.used), 0) AS BIGINT) AS amount,
+            (total - reserved) * allocation_ratio AS exactly,
+            CAST(FLOOR((total - reserved) * allocation_ratio) AS BIGINT) AS capacity
+        FROM inventories LEFT JOIN allocations USING (resource_provider_id, resource_class_id)
+        GROUP BY inventories.id
+    ) AS inventory
+    JOIN resource_providers AS provider ON provider.id = resource_provider_id
+    JOIN resource_classes AS class ON class.id = resource_class_id
+    WHERE {} ORDER BY provider.id, class.id
+"""
+_OF_ALLOCATIONS = """
+    SELECT consumer_id, allocations.used, provider.uuid, provider.name, class.name AS kind
+    FROM allocations
+    JOIN resource_providers AS provider ON provider.id = allocations.resource_provider_id
+    JOIN resource_classes AS class ON class.id = allocations.resource_class_id
+    LEFT JOIN inventories ON inventories.resource_provider_id = allocations.resource_provider_id
+        AND inventories.resource_class_id = allocations.resource_class_id
+    WHERE {} ORDER BY consumer_id, allocations.id
+"""
 # The threads of a core of an imported node: their number is never lowered below what is held.
-_is_core = sa.and_(_providers.c.cluster_id.is_not(None), _classes.c.name == os_resource_classes.PCPU)
-_pod_of = sa.select(tables.pods.c.id).where(tables.pods.c.status["consumer"].as_string() == _consumers.c.uuid)
+_OVER_CORES = "(provider.cluster_id IS NOT NULL AND class.name = 'PCPU' AND amount > total)"
 
 
 def _sum_up(transaction: Transaction, rows: Sequence[Any]) -> None:
     """Set used amounts to the sums of allocations, with the providers locked as for a claim."""
     ids = sorted({row.id for row in rows})
     providers.lock_and_stamp(transaction, (), ids)
-    mine = sa.and_(
-        _allocations.c.resource_provider_id == _inventories.c.resource_provider_id,
-        _allocations.c.resource_class_id == _inventories.c.resource_class_id,
+    held, inventories = tables.allocations, tables.inventories
+    total = (
+        sa.select(sa.func.coalesce(sa.func.sum(held.c.used), 0))
+        .where(held.c.resource_provider_id == inventories.c.resource_provider_id)
+        .where(held.c.resource_class_id == inventories.c.resource_class_id)
+        .scalar_subquery()
     )
-    total = sa.select(sa.func.coalesce(sa.func.sum(_allocations.c.used), 0)).where(mine).scalar_subquery()
-    chosen = _inventories.c.resource_provider_id.in_(ids)
-    transaction.execute(sa.update(_inventories).where(chosen).values(used=total))
+    chosen = inventories.c.resource_provider_id.in_(ids)
+    transaction.execute(sa.update(inventories).where(chosen).values(used=total))
 
 
 def _remove_idle(transaction: Transaction, rows: Sequence[Any]) -> None:
     consumers.delete_idle(transaction, consumers.lock(transaction, [row.uuid for row in rows]))
 
 
+_pod_of = sa.select(tables.pods.c.id).where(
+    tables.pods.c.status["consumer"].as_string() == tables.consumers.c.uuid
+)
+
 AMOUNTS = (
     Invariant(
         "used-is-what-is-allocated",
-        _of_inventories.where(_inventories.c.used != _amount),
+        sa.text(_OF_INVENTORIES.format("used <> amount")),
         "provider {uuid} ({name}): {used} {kind} are kept as used, its allocations are {amount}",
         repair=Repair("keep {amount} as used", _sum_up),
     ),
     Invariant(
         "cores-are-held-once",
-        _of_inventories.where(_is_core, _amount > _inventories.c.total),
+        sa.text(_OF_INVENTORIES.format(_OVER_CORES)),
         "provider {uuid} ({name}): {amount} of its {total} CPUs are held, so one has two owners",
     ),
     Invariant(
         "capacity-suffices",
-        _of_inventories.where(_amount > _capacity, ~sa.and_(_is_core, _amount > _inventories.c.total)),
+        sa.text(_OF_INVENTORIES.format(f"amount > exactly AND NOT {_OVER_CORES}")),
         "provider {uuid} ({name}): {amount} {kind} are allocated, its capacity is {capacity}; "
         "so it is after an inventory was lowered",
         is_warning=True,
     ),
     Invariant(
         "allocations-have-an-inventory",
-        _of_allocations.outerjoin(
-            _inventories,
-            sa.and_(
-                _inventories.c.resource_provider_id == _allocations.c.resource_provider_id,
-                _inventories.c.resource_class_id == _allocations.c.resource_class_id,
-            ),
-        ).where(_inventories.c.id.is_(None)),
+        sa.text(_OF_ALLOCATIONS.format("inventories.id IS NULL")),
         "consumer {consumer_id}: it holds {used} {kind} of provider {uuid} ({name}), which offers none",
     ),
     Invariant(
         "allocations-are-positive",
-        _of_allocations.where(_allocations.c.used < 1),
+        sa.text(_OF_ALLOCATIONS.format("allocations.used < 1")),
         "consumer {consumer_id}: it holds {used} {kind} of provider {uuid} ({name})",
     ),
     Invariant(
         "consumers-hold-something",
-        sa.select(_consumers.c.uuid)
+        sa.select(tables.consumers.c.uuid)
         .where(
-            ~sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid),
-            ~sa.exists().where(tables.logical_cpus.c.consumer_id == _consumers.c.uuid),
-            sa.or_(_consumers.c.cluster_id.is_(None), ~_pod_of.exists()),
+            ~sa.exists().where(tables.allocations.c.consumer_id == tables.consumers.c.uuid),
+            ~sa.exists().where(tables.logical_cpus.c.consumer_id == tables.consumers.c.uuid),
+            sa.or_(tables.consumers.c.cluster_id.is_(None), ~_pod_of.exists()),
         )
-        .order_by(_consumers.c.uuid),
+        .order_by(tables.consumers.c.uuid),
         "consumer {uuid}: it holds nothing, and is no pod",
         repair=Repair("delete its record", _remove_idle),
     ),
@@ -198,130 +174,100 @@ AMOUNTS = (
 # Clusters: nodes, pods and the owners of CPUs agree with the providers they are of.
 
 
-_nodes, _pods, _cpus, _clusters = tables.nodes, tables.pods, tables.logical_cpus, tables.clusters
-_clusters_providers, _clusters_consumers, _clusters_allocations = (
-    tables.providers,
-    tables.consumers,
-    tables.allocations,
-)
-_root = tables.providers.alias("root")
-_cluster_of_node = _clusters.join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
-_owned = (
-    sa.select(_cpus.c.node_id, _cpus.c.consumer_id, sa.func.count().label("count"))
-    .group_by(_cpus.c.node_id, _cpus.c.consumer_id)
-    .subquery("owned")
-)
+_NODES = """
+    FROM clusters AS cluster JOIN nodes AS node ON node.cluster_id = cluster.id
+"""
 # The threads of cores that pods hold, for each pod and node, and at least how many CPUs that are: cores that
 # are given in steps are held in such, also for fewer CPUs.
-_threads = (
-    sa.select(
-        _nodes.c.id.label("node_id"),
-        _nodes.c.name.label("node"),
-        _clusters_consumers.c.uuid,
-        sa.cast(sa.func.sum(_clusters_allocations.c.used), sa.BigInteger).label("amount"),
-        sa.func.sum(_clusters_allocations.c.used - tables.inventories.c.step_size + 1).label("least"),
-    )
-    .select_from(_clusters_allocations)
-    .join(tables.resource_classes, tables.resource_classes.c.id == _clusters_allocations.c.resource_class_id)
-    .join(_clusters_consumers, _clusters_consumers.c.uuid == _clusters_allocations.c.consumer_id)
-    .join(_clusters_providers, _clusters_providers.c.id == _clusters_allocations.c.resource_provider_id)
-    .join(
-        tables.inventories,
-        sa.and_(
-            tables.inventories.c.resource_provider_id == _clusters_allocations.c.resource_provider_id,
-            tables.inventories.c.resource_class_id == _clusters_allocations.c.resource_class_id,
-        ),
-    )
-    .join(_nodes, _nodes.c.resource_provider_id == _clusters_providers.c.root_provider_id)
-    .where(
-        tables.resource_classes.c.name == os_resource_classes.PCPU,
-        _clusters_consumers.c.cluster_id == _nodes.c.cluster_id,
-    )
-    .group_by(_nodes.c.id, _nodes.c.name, _clusters_consumers.c.uuid)
-    .subquery("threads")
-)
-_count = sa.func.coalesce(_owned.c.count, 0)
+_THREADS = """
+    SELECT threads.uuid, node, amount, COALESCE(count, 0) AS count
+    FROM (
+        SELECT nodes.id AS node_id, nodes.name AS node, consumers.uuid,
+            CAST(SUM(allocations.used) AS BIGINT) AS amount, SUM(allocations.used - step_size + 1) AS least
+        FROM allocations
+        JOIN resource_classes AS class ON class.id = allocations.resource_class_id AND class.name = 'PCPU'
+        JOIN consumers ON consumers.uuid = allocations.consumer_id
+        JOIN resource_providers AS provider ON provider.id = allocations.resource_provider_id
+        JOIN inventories ON inventories.resource_provider_id = allocations.resource_provider_id
+            AND inventories.resource_class_id = allocations.resource_class_id
+        JOIN nodes ON nodes.resource_provider_id = provider.root_provider_id
+        WHERE consumers.cluster_id = nodes.cluster_id
+        GROUP BY nodes.id, nodes.name, consumers.uuid
+    ) AS threads
+    LEFT JOIN (
+        SELECT node_id, consumer_id, COUNT(*) AS count FROM logical_cpus GROUP BY node_id, consumer_id
+    ) AS owned ON owned.node_id = threads.node_id AND owned.consumer_id = threads.uuid
+    WHERE least > COALESCE(count, 0)
+    ORDER BY threads.node_id, threads.uuid
+"""
 
 CLUSTERS = (
     Invariant(
         "nodes-are-roots-of-their-cluster",
-        sa.select(_clusters.c.name.label("cluster"), _nodes.c.name.label("node"), _clusters_providers.c.uuid)
-        .select_from(_cluster_of_node)
-        .join(_clusters_providers, _clusters_providers.c.id == _nodes.c.resource_provider_id)
-        .where(
-            sa.or_(
-                _clusters_providers.c.parent_provider_id.is_not(None),
-                _clusters_providers.c.cluster_id.is_distinct_from(_nodes.c.cluster_id),
-            )
-        )
-        .order_by(_nodes.c.id),
+        sa.text(f"""
+            SELECT cluster.name AS cluster, node.name AS node, provider.uuid {_NODES}
+            JOIN resource_providers AS provider ON provider.id = node.resource_provider_id
+            WHERE parent_provider_id IS NOT NULL OR COALESCE(provider.cluster_id, 0) <> node.cluster_id
+            ORDER BY node.id
+        """),
         "node {node} of cluster {cluster}: its provider {uuid} is no root of that cluster",
     ),
     Invariant(
         "clusters-have-nodes-for-their-providers",
-        sa.select(_clusters_providers.c.uuid, _clusters_providers.c.name)
-        .select_from(_clusters_providers)
-        .outerjoin(_nodes, _nodes.c.resource_provider_id == _clusters_providers.c.id)
-        .where(
-            _clusters_providers.c.cluster_id.is_not(None),
-            _clusters_providers.c.parent_provider_id.is_(None),
-            _nodes.c.id.is_(None),
-        )
-        .order_by(_clusters_providers.c.id),
+        sa.text("""
+            SELECT provider.uuid, provider.name FROM resource_providers AS provider
+            LEFT JOIN nodes ON nodes.resource_provider_id = provider.id
+            WHERE provider.cluster_id IS NOT NULL AND parent_provider_id IS NULL AND nodes.id IS NULL
+            ORDER BY provider.id
+        """),
         "provider {uuid} ({name}): a cluster made it for a node that is not there",
     ),
     Invariant(
         "trees-are-of-one-cluster",
-        sa.select(_clusters_providers.c.uuid, _clusters_providers.c.name, _root.c.uuid.label("root"))
-        .join(_root, _root.c.id == _clusters_providers.c.root_provider_id)
-        .where(
-            _clusters_providers.c.cluster_id.is_not(None),
-            _clusters_providers.c.cluster_id.is_distinct_from(_root.c.cluster_id),
-        )
-        .order_by(_clusters_providers.c.id),
+        sa.text("""
+            SELECT provider.uuid, provider.name, root.uuid AS root FROM resource_providers AS provider
+            JOIN resource_providers AS root ON root.id = provider.root_provider_id
+            WHERE provider.cluster_id <> COALESCE(root.cluster_id, 0)
+            ORDER BY provider.id
+        """),
         "provider {uuid} ({name}): it is of another cluster than its root {root}",
     ),
     Invariant(
         "nodes-are-found-in-their-cluster",
-        sa.select(_clusters.c.name.label("cluster"), _nodes.c.name.label("node"))
-        .select_from(_cluster_of_node)
-        .outerjoin(
-            tables.provider_aggregates,
-            sa.and_(
-                tables.provider_aggregates.c.resource_provider_id == _nodes.c.resource_provider_id,
-                tables.provider_aggregates.c.aggregate_id == _clusters.c.aggregate_id,
-            ),
-        )
-        .where(tables.provider_aggregates.c.aggregate_id.is_(None))
-        .order_by(_nodes.c.id),
+        sa.text(f"""
+            SELECT cluster.name AS cluster, node.name AS node {_NODES}
+            LEFT JOIN resource_provider_aggregates AS membership
+                ON membership.resource_provider_id = node.resource_provider_id
+                AND membership.aggregate_id = cluster.aggregate_id
+            WHERE membership.aggregate_id IS NULL
+            ORDER BY node.id
+        """),
         "node {node} of cluster {cluster}: its provider is not in the aggregate of the cluster",
     ),
     Invariant(
         "pods-are-on-nodes-of-their-cluster",
-        sa.select(_pods.c.namespace, _pods.c.name, _nodes.c.name.label("node"))
-        .join(_nodes, _nodes.c.id == _pods.c.node_id)
-        .where(_nodes.c.cluster_id != _pods.c.cluster_id)
-        .order_by(_pods.c.id),
+        sa.text("""
+            SELECT pods.namespace, pods.name, nodes.name AS node
+            FROM pods JOIN nodes ON nodes.id = pods.node_id
+            WHERE nodes.cluster_id <> pods.cluster_id
+            ORDER BY pods.id
+        """),
         "pod {namespace}/{name}: its node {node} is of another cluster",
     ),
     Invariant(
         "owners-of-cpus-are-of-their-cluster",
-        sa.select(_nodes.c.name.label("node"), _cpus.c.cpu, _clusters_consumers.c.uuid)
-        .select_from(_cpus)
-        .join(_nodes, _nodes.c.id == _cpus.c.node_id)
-        .join(_clusters_consumers, _clusters_consumers.c.uuid == _cpus.c.consumer_id)
-        .where(_clusters_consumers.c.cluster_id.is_distinct_from(_nodes.c.cluster_id))
-        .order_by(_nodes.c.id, _cpus.c.cpu),
+        sa.text("""
+            SELECT nodes.name AS node, cpu, consumers.uuid FROM logical_cpus
+            JOIN nodes ON nodes.id = node_id
+            JOIN consumers ON consumers.uuid = consumer_id
+            WHERE COALESCE(consumers.cluster_id, 0) <> nodes.cluster_id
+            ORDER BY nodes.id, cpu
+        """),
         "node {node}: its CPU {cpu} belongs to consumer {uuid}, which is not of that cluster",
     ),
     Invariant(
         "threads-that-pods-hold-are-theirs",
-        sa.select(_threads.c.uuid, _threads.c.node, _threads.c.amount, _count.label("count"))
-        .outerjoin(
-            _owned, sa.and_(_owned.c.node_id == _threads.c.node_id, _owned.c.consumer_id == _threads.c.uuid)
-        )
-        .where(_threads.c.least > _count)
-        .order_by(_threads.c.node_id, _threads.c.uuid),
+        sa.text(_THREADS),
         "consumer {uuid}: it holds {amount} threads of cores of node {node} and owns {count} CPUs there",
     ),
 )
@@ -418,62 +364,54 @@ def _delete(
 # Provider trees: every provider is below one root, and its row names it.
 
 
-_trees_providers = tables.providers
-_child = tables.providers.alias("child")
 # From the roots down, so that it ends whatever loops there are.
-_reached = (
-    sa.select(_trees_providers.c.id, _trees_providers.c.id.label("root_id"))
-    .where(_trees_providers.c.parent_provider_id.is_(None))
-    .cte("reached", recursive=True)
-)
-_reached = _reached.union_all(
-    sa.select(_child.c.id, _reached.c.root_id).join(_reached, _child.c.parent_provider_id == _reached.c.id)
-)
+_REACHED = """
+    WITH RECURSIVE reached(id, root_id) AS (
+        SELECT id, id FROM resource_providers WHERE parent_provider_id IS NULL
+        UNION ALL
+        SELECT child.id, reached.root_id
+        FROM resource_providers AS child JOIN reached ON child.parent_provider_id = reached.id
+    )
+"""
 
 
 def _set_roots(transaction: Transaction, rows: Sequence[Any]) -> None:
     """Set the roots that were found; no other transaction moves trees meanwhile."""
-    ids = [row.id for row in rows]
-    transaction.execute(
-        transaction.locked(
-            sa.select(_trees_providers.c.id).where(_trees_providers.c.id.in_(ids)).order_by("id")
-        )
-    )
-    root = sa.select(_reached.c.root_id).where(_reached.c.id == _trees_providers.c.id).scalar_subquery()
-    transaction.execute(
-        sa.update(_trees_providers).where(_trees_providers.c.id.in_(ids)).values(root_provider_id=root)
-    )
-    providers.touch(transaction, ids)
+    roots, ids = {row.id: row.root_id for row in rows}, tables.providers.c.id
+    transaction.execute(transaction.locked(sa.select(ids).where(ids.in_(roots)).order_by(ids)))
+    root = sa.case(roots, value=ids)
+    transaction.execute(sa.update(tables.providers).where(ids.in_(roots)).values(root_provider_id=root))
+    providers.touch(transaction, list(roots))
 
 
 TREES = (
     Invariant(
         "trees-have-a-root",
-        sa.select(_trees_providers.c.uuid, _trees_providers.c.name)
-        .outerjoin(_reached, _reached.c.id == _trees_providers.c.id)
-        .where(_reached.c.id.is_(None))
-        .order_by(_trees_providers.c.id),
+        sa.text(f"""
+            {_REACHED} SELECT provider.uuid, provider.name FROM resource_providers AS provider
+            LEFT JOIN reached ON reached.id = provider.id
+            WHERE reached.id IS NULL
+            ORDER BY provider.id
+        """),
         "provider {uuid} ({name}): its parents form a loop, or end at one that is not there",
     ),
     Invariant(
         "roots-are-right",
-        sa.select(
-            _trees_providers.c.id,
-            _trees_providers.c.uuid,
-            _trees_providers.c.name,
-            _root.c.uuid.label("root"),
-        )
-        .join(_reached, _reached.c.id == _trees_providers.c.id)
-        .join(_root, _root.c.id == _reached.c.root_id)
-        .where(_trees_providers.c.root_provider_id.is_distinct_from(_reached.c.root_id))
-        .order_by(_trees_providers.c.id),
+        sa.text(f"""
+            {_REACHED} SELECT provider.id, provider.uuid, provider.name, root.uuid AS root, root_id
+            FROM resource_providers AS provider
+            JOIN reached ON reached.id = provider.id
+            JOIN resource_providers AS root ON root.id = root_id
+            WHERE COALESCE(provider.root_provider_id, 0) <> root_id
+            ORDER BY provider.id
+        """),
         "provider {uuid} ({name}): its root is {root}, and its row says otherwise",
         repair=Repair("make {root} its root", _set_roots),
     ),
 )
 
 
-# All invariants that queries can tell, in the order in which they are mended.
+# All invariants that queries can check, in the order in which they are mended.
 
 
 def invariants(project: str, user: str) -> list[Invariant]:
