@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.engine.domain.identifiers import portions
-from placement.storage import tables as ours
+from placement.storage import tables as own_tables
 from placement.storage.database import Transaction
 from placement.storage.feed import NAMES_CHANGED, record_change
 
@@ -107,7 +107,7 @@ class Endpoint:
     @property
     def is_ours(self) -> bool:
         """Return whether it has what only this service keeps: stamps, amounts in use, clusters."""
-        return self.tables is ours
+        return self.tables is own_tables
 
     def rows(self, statement: Any, **parameters: Any) -> Sequence[Any]:
         """Return all rows of a query."""

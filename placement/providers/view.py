@@ -14,7 +14,7 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Conflict, Forbidden, PlacementError, Unavailable
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import portions
-from placement.engine.forest import forest as states
+from placement.engine.forest import forest as provider_states
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import ProviderRecord, ProviderStates
 from placement.engine.forest.sharing import SharingMap
@@ -205,13 +205,13 @@ class ForestKeeper(Follower):
             return False
         many = self._states(stale, look.horizon)
         records = self.feed.records(stale) if stale and not many else []
-        if not (states.have_ancestors(self._forest, many) and self._has_ancestors(records)):
+        if not (provider_states.have_ancestors(self._forest, many) and self._has_ancestors(records)):
             return False
         # Names come after providers, which may refer to names that are newer than the look.
         if look.names_changed or not self._can_name(many, records):
             with self.feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
-        states.apply(self._forest, *many)
+        provider_states.apply(self._forest, *many)
         self._forest.apply(records)
         # Removals are last, as providers below a deleted one have moved away before.
         for id_ in look.deleted:
@@ -222,9 +222,9 @@ class ForestKeeper(Follower):
         """Return the present state of these providers, if they are many enough for columns."""
         if len(ids) < _MANY:
             return []
-        others = partial(states.altered, self._forest)
+        others = partial(provider_states.altered, self._forest)
         return [
-            self.feed.states(some, horizon, others, states.strangers(self._forest, some))
+            self.feed.states(some, horizon, others, provider_states.strangers(self._forest, some))
             for some in portions(ids, _AT_ONCE)
         ]
 

@@ -22,8 +22,7 @@ from placement.engine.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
 from placement.storage import audit, failures, history
 from placement.storage.audit import Retention
-from placement.storage.backends import backend as urls
-from placement.storage.backends.backend import Backend, SingleWrite
+from placement.storage.backends.backend import Backend, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
 from placement.storage.failures import (
@@ -227,7 +226,7 @@ class Database:
         report failures themselves. `audits` False keeps no record of changes; otherwise records are kept for
         `keep_audit_days`.
         """
-        self.url = urls.supported(url, parameters)
+        self.url = supported(url, parameters)
         self.attempts = attempts
         self.audits = audits
         self.retention = Retention(self, datetime.timedelta(days=keep_audit_days))

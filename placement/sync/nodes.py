@@ -48,13 +48,13 @@ class ReconciledReservations:
         """Delete reservations that are over or gone; return how many. Raises ServiceError."""
         deleted = 0
         for name in sorted(self._due):
-            seen = self._store.get(_reconciled_reservations_key(name))
+            seen = self._store.get(_reservation_key(name))
             if seen is None or seen.over:
                 # They are not gone if Kubernetes stopped knowing the kind, which loses all of them at once.
                 if self._store.is_lacking(RESERVATIONS):
                     self._held.clear()
                 deleted += self._delete(name)
-                self._sending.settled(_reconciled_reservations_key(name))
+                self._sending.settled(_reservation_key(name))
                 self._due.discard(name)
         return deleted
 
@@ -81,12 +81,12 @@ class ReconciledReservations:
         return taken
 
     def _put(self, name: str) -> bool:
-        seen = self._store.get(_reconciled_reservations_key(name))
+        seen = self._store.get(_reservation_key(name))
         if seen is None or seen.over or self._held.get(name) == seen.mark:
             return False
         manifest = seen.manifest
         if not self._sending.accepted(
-            _reconciled_reservations_key(name),
+            _reservation_key(name),
             seen.mark,
             lambda: self._service.put_reservation(name, manifest),
         ):
@@ -95,7 +95,7 @@ class ReconciledReservations:
         return True
 
 
-def _reconciled_reservations_key(name: str) -> Key:
+def _reservation_key(name: str) -> Key:
     return Key(ObjectKind.RESERVATION, "", name)
 
 
@@ -148,7 +148,7 @@ class ReconciledNodes:
 
     def has(self, name: str) -> bool:
         """Return whether both sides have that node, so that it may take pods."""
-        return name in self._held and self._store.get(_key(name)) is not None
+        return name in self._held and self._store.get(_node_key(name)) is not None
 
     def look_at(self, names: Iterable[str]) -> None:
         """Note nodes that may have changed."""
@@ -163,17 +163,17 @@ class ReconciledNodes:
         """Delete nodes that are gone, their pods first; return how many. Raises ServiceError."""
         deleted = 0
         for name in sorted(self._due):
-            if self._store.get(_key(name)) is None:
+            if self._store.get(_node_key(name)) is None:
                 deleted += self._delete(name)
                 self._due.discard(name)
         return deleted
 
     def _delete(self, name: str) -> bool:
         if name not in self._held:
-            self._sending.settled(_key(name))
+            self._sending.settled(_node_key(name))
             return False
         self._release_from(name)
-        if not self._sending.accepted(_key(name), None, lambda: self._service.delete_node(name)):
+        if not self._sending.accepted(_node_key(name), None, lambda: self._service.delete_node(name)):
             return False
         del self._held[name]
         return True
@@ -205,13 +205,13 @@ class ReconciledNodes:
 
     def _sendable(self, name: str) -> _Sendable | None:
         """Return a node as it is to be sent, None if nothing is due. Raises ServiceError."""
-        node = self._store.get(_key(name))
+        node = self._store.get(_node_key(name))
         if node is None:
             return None
         topology = self._store.get(Key(ObjectKind.TOPOLOGY, "", name))
         mark = (node.mark, topology.mark if topology else None)
         held = self._held.get(name)
-        if (held and held.mark == mark) or self._sending.rejections.holds_back(_key(name), mark):
+        if (held and held.mark == mark) or self._sending.rejections.holds_back(_node_key(name), mark):
             return None
         if held and held.uid not in (None, node.uid):
             # Another machine under the same name: what ran on the old one does not run here.
@@ -225,13 +225,13 @@ class ReconciledNodes:
     def _note(self, node: _Sendable, sent: Sent) -> bool:
         """Note the outcome; return whether the node was taken. Raises ServiceError that is no refusal."""
         if sent.refusal is not None:
-            self._sending.rejected(_key(node.name), node.mark, sent.refusal)
+            self._sending.rejected(_node_key(node.name), node.mark, sent.refusal)
             return False
-        self._sending.took(_key(node.name), sent.warnings)
+        self._sending.took(_node_key(node.name), sent.warnings)
         self._held[node.name] = _HeldNode(node.mark, node.seen.uid)
         self._pods.arrived(node.name)
         return True
 
 
-def _key(name: str) -> Key:
+def _node_key(name: str) -> Key:
     return Key(ObjectKind.NODE, "", name)

@@ -21,8 +21,14 @@ from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
-from placement.providers.fleet import COMMON_REQUEST, FleetFigure, FleetSnapshot, HeatMap, HostFigure
-from placement.providers.fleet import CapacityGroup as Group
+from placement.providers.fleet import (
+    COMMON_REQUEST,
+    CapacityGroup,
+    FleetFigure,
+    FleetSnapshot,
+    HeatMap,
+    HostFigure,
+)
 from placement.web import units
 from placement.web.capacity import common_room
 from placement.web.changes import refused_now, rows_of
@@ -276,7 +282,7 @@ def _overview() -> Response:
 def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
-    found: dict[str, list[Group]] = defaultdict(list)
+    found: dict[str, list[CapacityGroup]] = defaultdict(list)
     hosts = {group.name: count for group, count in look.counted()}
     for each in use_cases().capacity.groups():
         found[each.name].append(each)
@@ -294,8 +300,8 @@ def _groups(look: FleetSnapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
-    def place(group: Group) -> tuple[int, str]:
+def _resources(groups: list[CapacityGroup]) -> Iterator[dict[str, Any]]:
+    def place(group: CapacityGroup) -> tuple[int, str]:
         name = group.resource_class
         return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
 

@@ -28,10 +28,10 @@ from placement.web import (
     hosts,
     requests,
     session,
+    sign_in,
     templating,
     units,
 )
-from placement.web import sign_in as signing
 from placement.web.templating import CSV, JSON, add_templates, address, html, to
 
 # Pages that say what went wrong and what to do about it.
@@ -146,7 +146,7 @@ def attach(application: Flask) -> None:
     blueprint = Blueprint("web", __name__)
     for register in _REGISTERS:
         register(blueprint)
-    signing.register(application, blueprint)
+    sign_in.register(application, blueprint)
     blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
     blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)
     blueprint.add_url_rule(f"{PAGES}/<path:rest>", "no_page", _no_page, methods=["GET", "POST"])
@@ -156,7 +156,7 @@ def attach(application: Flask) -> None:
     application.register_blueprint(blueprint)
     _add_templates(application)
     files = {f"{PAGES}/static/{name}" for name in _STATIC}
-    application.extensions[OPEN_PATHS] |= frozenset({PAGES, signing.SIGN_IN, signing.SIGN_OUT, *files})
+    application.extensions[OPEN_PATHS] |= frozenset({PAGES, sign_in.SIGN_IN, sign_in.SIGN_OUT, *files})
     believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
     bare = application.wsgi_app
     wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)

@@ -309,7 +309,7 @@ def take_whole_cores(run: Run) -> None:
     What is needed beyond whole cores stays needed, unless one place offers it on one more whole core.
     Source: koordinator.md, "Part A: whole cores".
     """
-    if run.need <= run.layout.numa_size and _whole_cores_take_from_numa_node(run):
+    if run.need <= run.layout.numa_size and _take_cores_from_numa_node(run):
         return
     whole = run.layout.whole_cores(run.free)
     sockets = _fitting_order(run, whole)
@@ -321,7 +321,7 @@ def take_whole_cores(run: Run) -> None:
     _take_from_sockets(run, whole, sockets)
 
 
-def _whole_cores_take_from_numa_node(run: Run) -> bool:
+def _take_cores_from_numa_node(run: Run) -> bool:
     layout = run.layout
     for avoided in dict.fromkeys((*run.avoided(cores=False, numa_nodes=True), 0)):
         usable = run.free & ~avoided

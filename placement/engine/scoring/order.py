@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placement.engine.forest.arrays import Amounts as ArraysAmounts
+from placement.engine.forest.arrays import Amounts as AmountColumn
 from placement.engine.forest.arrays import Mask
-from placement.engine.scoring import strategies as ratio
+from placement.engine.scoring import strategies
 from placement.engine.scoring.rule import (
     BEST,
     DEFAULT,
@@ -220,7 +220,7 @@ class Order:
 
 def _ramp(low: int, high: int) -> Order:
     shape = Shape(((0, low), (FULL, high)), SMALL_SCALE)
-    return Order((Strategy(ratio.REQUESTED_TO_CAPACITY_RATIO.name, shape=shape),))
+    return Order((Strategy(strategies.REQUESTED_TO_CAPACITY_RATIO.name, shape=shape),))
 
 
 POD_SCORING = Order((DEFAULT_SCORING,))
@@ -358,11 +358,11 @@ def favours_full(strategy: Strategy) -> bool:
 # Scores of many hosts at once.
 
 
-Columns = Mapping[str, tuple[ArraysAmounts, ArraysAmounts]]
+Columns = Mapping[str, tuple[AmountColumn, AmountColumn]]
 """The amounts in use and the capacities per resource, each with one amount per host."""
 
 
-def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> ArraysAmounts:
+def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> AmountColumn:
     """Return one score per host for one request; a listed resource without columns is on no host.
 
     Columns, one at least, have equal lengths. Source: scoring.md, "Scoring and ordering of candidates".
@@ -370,11 +370,11 @@ def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]
     return _scores(strategy, _loads(strategy, columns, request), request)
 
 
-def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, int]) -> ArraysAmounts:
+def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, int]) -> AmountColumn:
     rule = strategy.rule
     if rule.skips_idle and is_idle(strategy.resources, request):
         return np.zeros(len(loads[0].total), np.int64)
-    scores: ArraysAmounts = rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
+    scores: AmountColumn = rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
     return scores
 
 
@@ -397,7 +397,7 @@ class ClassParts(NamedTuple):
 
 def score_with_parts(
     strategy: Strategy, columns: Columns, request: Mapping[str, int]
-) -> tuple[ArraysAmounts, list[ClassParts]]:
+) -> tuple[AmountColumn, list[ClassParts]]:
     """Return the scores of `score_hosts`, and the part of each listed class in them."""
     rule = strategy.rule
     loads = _loads(strategy, columns, request)
@@ -423,7 +423,7 @@ def _loads(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> 
     return loads
 
 
-def _listed(strategy: Strategy, columns: Columns) -> Iterable[tuple[ArraysAmounts, ArraysAmounts]]:
+def _listed(strategy: Strategy, columns: Columns) -> Iterable[tuple[AmountColumn, AmountColumn]]:
     used, _ = next(iter(columns.values()))
-    nothing: ArraysAmounts = np.zeros(len(used), np.int64)
+    nothing: AmountColumn = np.zeros(len(used), np.int64)
     return [columns.get(name, (nothing, nothing)) for name, _ in strategy.resources]

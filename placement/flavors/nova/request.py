@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from placement.flavors.nova import cells as granular
+from placement.flavors.nova import cells as numa_cells
 from placement.flavors.nova.cells import Cell
 from placement.flavors.nova.errors import Problems
 from placement.flavors.nova.extra_specs import (
@@ -116,13 +116,13 @@ def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
 def _granular(request: Request, demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
     totals = {MEMORY_MB: demand.flavor.memory_mb}
     if cpus.cells is not None:
-        totals = granular.cell_totals(cpus.cells, cpus.emulator_cpus)
-    granular.check_no_override(request.groups, totals, problems)
-    policy = granular.isolated_policy(request.group_policy, cpus.cell_count, problems)
+        totals = numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus)
+    numa_cells.check_no_override(request.groups, totals, problems)
+    policy = numa_cells.isolated_policy(request.group_policy, cpus.cell_count, problems)
     if cpus.cells is None:
         return Request(request.groups, policy)
-    base, root_required = granular.without_cells(request.groups.get(BASE, FlavorGroup()))
-    cells = granular.cell_groups(cpus.cells, cpus.emulator_cpus)
+    base, root_required = numa_cells.without_cells(request.groups.get(BASE, FlavorGroup()))
+    cells = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
     groups = stripped({**request.groups, BASE: base, **cells})
     return Request(groups, policy, root_required)
 
@@ -134,7 +134,7 @@ def _tied(request: Request, options: Options, problems: Problems) -> Request:
     """
     ties: list[tuple[str, ...]] = []
     for suffix, cell in sorted(options.device_cells.items()):
-        cell_suffix = f"{granular.CELL_SUFFIX}{cell}"
+        cell_suffix = f"{numa_cells.CELL_SUFFIX}{cell}"
         if suffix == BASE or suffix not in request.groups or cell_suffix not in request.groups:
             fault = f"there is no such group, or no group of guest NUMA cell {cell}"
             problems.add("options_invalid", f"options.device_cells: {suffix}: {fault}")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
-from placement.flavors.nova import cells as granular
+from placement.flavors.nova import cells as numa_cells
 from placement.flavors.nova import cpu_plan
 from placement.flavors.nova.cells import CELL_SUFFIX, PER_CELL, Cell, dedicated_cpus, split_cells
 from placement.flavors.nova.cpu_plan import DEDICATED, PINNED, CpuPlan, plan_cpus
@@ -80,7 +80,7 @@ def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> Cand
     cells = _cells(asked.groups, cpus)
     if not cells or any(suffix.startswith(CELL_SUFFIX) for suffix in asked.groups):
         return None
-    base, root_traits = granular.without_cells(asked.groups[BASE])
+    base, root_traits = numa_cells.without_cells(asked.groups[BASE])
     rest = [_plain_group(*each) for each in stripped({**asked.groups, BASE: base}).items()]
     split = list(_split_groups(cells, _RULES.get(threads, SplitRule.PACK), cpus.emulator_cpus))
     ties = [(f"{CELL_SUFFIX}0", EMULATOR_SUFFIX)] if split[-1].suffix == EMULATOR_SUFFIX else []
@@ -107,10 +107,12 @@ def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
         cells = {f"{CELL_SUFFIX}0": {name: amounts[name] for name in PER_CELL if name in amounts}}
     else:
         overrides = Problems()
-        granular.check_no_override(groups, granular.cell_totals(cpus.cells, cpus.emulator_cpus), overrides)
+        numa_cells.check_no_override(
+            groups, numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus), overrides
+        )
         if len(overrides):
             return {}
-        asked = granular.cell_groups(cpus.cells, cpus.emulator_cpus)
+        asked = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
         cells = {suffix: group.resources for suffix, group in asked.items()}
     # A cell that has nothing beside dedicated CPUs could get these from anywhere in a tree.
     return cells if all(amounts.keys() - {PCPU} for amounts in cells.values()) else {}
@@ -185,7 +187,7 @@ _TRAIT_VALUE = _one_of(REQUIRED, FORBIDDEN)
 _AMOUNT = _whole_number(0)
 _ANYTHING = _Rule("anything", lambda _: True)
 
-_EXTRA_SPEC_RULES_RULES: Mapping[str, _Rule] = {
+_RULES_BY_KEY: Mapping[str, _Rule] = {
     "group_policy": _one_of(*GROUP_POLICIES),
     "hw:cpu_policy": _one_of(*cpu_plan.CPU_POLICIES),
     "hw:cpu_thread_policy": _one_of(*cpu_plan.THREAD_POLICIES),
@@ -283,8 +285,8 @@ def check_extra_specs(extra_specs: Mapping[str, str], problems: Problems) -> Non
 
 
 def _rule_for(key: str) -> _Rule | None:
-    if key in _EXTRA_SPEC_RULES_RULES:
-        return _EXTRA_SPEC_RULES_RULES[key]
+    if key in _RULES_BY_KEY:
+        return _RULES_BY_KEY[key]
     for pattern, rule in _PER_CELL_RULES:
         if pattern.fullmatch(key):
             return rule

@@ -15,8 +15,7 @@ from sqlalchemy.dialects import postgresql
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import records
-from placement.storage import tables as _tables
+from placement.storage import records, tables
 from placement.storage.backends import postgresql_claims, postgresql_driver
 from placement.storage.backends.backend import SingleWrite, Stamped, described_server
 from placement.storage.backends.postgresql_driver import GRACE_SECONDS, STATEMENT_SECONDS
@@ -273,7 +272,7 @@ class PostgreSQL:
             restamped = sa.update(column.table).where(column > self.stamp)
             connection.execute(restamped.values({column.name: self.stamp}))
         # The witness of storage.history: running processes take it for another database from now on.
-        counter = _tables.change_counter
+        counter = tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))
 
     @staticmethod

@@ -18,8 +18,7 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import history, records
-from placement.storage import tables as _tables
+from placement.storage import history, records, tables
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.failures import (
     CONCURRENT,
@@ -131,7 +130,7 @@ _REPLACED = (
     "The file of the database was removed or replaced while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-_counter = _tables.change_counter
+_counter = tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = records.statement(lambda column: column.in_(_IDS))
 _NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
