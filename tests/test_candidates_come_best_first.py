@@ -182,7 +182,7 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
     explanation = search(api, "VCPU:8", explain=1).json["explanation"]
     assert explanation["stages"][0] == {
         "group": "",
-        "condition": "room for 8 VCPU",
+        "condition": "8 VCPU free",
         "kind": "amount",
         "resource_class": "VCPU",
         "wanted": 8,
@@ -190,7 +190,7 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
         "came": 3,
         "providers": 0,
         "trees": 0,
-        "sentence": "room for 8 VCPU: 0 of 3 providers, in 0 trees",
+        "sentence": "8 VCPU free: 0 of 3 providers, in 0 trees",
     }
     assert explanation["first_empty"] == 0
     assert explanation["nearest"][0] == {
@@ -263,7 +263,7 @@ def test_a_tree_without_somebody_for_a_group_is_told_with_what_it_lacks(api, nod
         }
     ]
     assert explanation["nearest"][0]["sentences"] == [
-        "the tree of host lacks 1 DISK_GB for group 2: nobody suitable offers any"
+        "the tree of host lacks 1 DISK_GB for group 2: no suitable provider offers any"
     ]
 
 
@@ -298,7 +298,7 @@ def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
         search(api, "VCPU:8")
         search(api, "VCPU:1")
     (line,) = lines_of(caplog)
-    assert line.startswith("no candidates: room for 8 VCPU: 0 of 3 providers, in 0 trees; ")
+    assert line.startswith("no candidates: 8 VCPU free: 0 of 3 providers, in 0 trees; ")
     assert line.endswith(" lacks 2 VCPU: it has 6 free")
 
 

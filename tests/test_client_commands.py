@@ -326,7 +326,7 @@ def test_a_request_is_claimed_for_several_consumers_or_for_none(server, placemen
     for consumer in consumers:
         placement("allocation", "delete", consumer)
     refused = refusal("--url", server.url, "claim", "--count", "2", "resources=PCPU:64")
-    assert refused.startswith("members[0]: no candidate: room for 64 PCPU")
+    assert refused.startswith("members[0]: no candidate: 64 PCPU free")
     both = refusal("--url", server.url, "claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
     assert both.startswith("--count: ")
 
@@ -359,17 +359,17 @@ def test_consumers_are_claimed_apart_together_and_into_groups(server, placement,
 
 def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
     refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
-    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 608 providers, in 0 trees; ")
+    assert refused.startswith("no candidate: 64 PCPU free: 0 of 608 providers, in 0 trees; ")
     assert refused.endswith(" lacks 62 PCPU: it has 2 free")
 
 
 def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
     told = placement("explain", "resources=CUSTOM_PODS:1,PCPU:64", status=1).stdout.splitlines()
     assert told[:4] == [
-        "Fits nowhere: nobody meets condition 2.",
+        "Fits nowhere: nothing meets condition 2.",
         "",
-        " 1  room for 1 CUSTOM_PODS: 18 of 18 providers, in 18 trees",
-        " 2  room for 64 PCPU: 0 of 608 providers, in 0 trees",
+        " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees",
+        " 2  64 PCPU free: 0 of 608 providers, in 0 trees",
     ]
     assert len(told) == 4 + 5
     assert told[4] == "      cloud/compute-01/core-0-8 lacks 62 PCPU: it has 2 free"
@@ -378,7 +378,7 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
 def test_an_explanation_of_what_fits_counts_trees(placement):
     told = placement("explain", "resources=CUSTOM_PODS:1", "explain=0").stdout.splitlines()
     assert told[0] == "Fits in 18 trees."
-    assert told[2] == " 1  room for 1 CUSTOM_PODS: 18 of 18 providers, in 18 trees"
+    assert told[2] == " 1  1 CUSTOM_PODS free: 18 of 18 providers, in 18 trees"
     assert placement("explain", "resources=CUSTOM_PODS:1", "limit=1").stdout.startswith(
         "Fits in at least 1 tree.\n"
     )
@@ -388,7 +388,7 @@ def test_rows_of_an_explanation_tell_figures_and_who_came_closest(rows):
     first, *others = rows("explain", "resources=PCPU:64", status=1)
     assert {name: value for name, value in first.items() if name != "Nearest"} == {
         "#": 1,
-        "Condition": "room for 64 PCPU",
+        "Condition": "64 PCPU free",
         "Came": 608,
         "Passed": 0,
         "Trees": 0,
@@ -424,7 +424,7 @@ def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows,
         nearest = table[empty]["Nearest"]
         assert [miss["resource_class"] for miss in nearest] == [name] * len(nearest)
         told = placement(*command, status=1).stdout.splitlines()
-        assert told[:2] == [f"Fits nowhere: nobody meets condition {empty + 1}.", ""]
+        assert told[:2] == [f"Fits nowhere: nothing meets condition {empty + 1}.", ""]
         assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['Condition']}: 0 of ")
         lines = [f"      {sentence}" for miss in nearest for sentence in miss["sentences"]]
         assert told[3 + empty :] == lines

@@ -308,7 +308,7 @@ def test_members_that_lack_room_may_have_others_evicted(cluster, api_server):
     assert [answer["NodeNames"] for answer in answers] == [[], [], []]
     for answer in answers[:2]:
         assert answer["FailedNodes"] == {}
-        refused = "there is no room for the gang of the pod as a whole"
+        refused = "the gang of the pod does not fit as a whole"
         assert set(answer["FailedAndUnresolvableNodes"].values()) == {refused}
     assert answers[2]["FailedNodes"].keys() == {"host-0", "host-1"}
 

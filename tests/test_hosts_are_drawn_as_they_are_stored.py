@@ -75,4 +75,4 @@ def test_a_host_with_nothing_is_drawn(shared: Client):
     root = shared.provider(unique())
     page = shared.http.get(f"/ui/hosts/{root}")
     assert page.status_code == 200
-    assert "Nobody holds anything here." in page.text
+    assert "Nothing is allocated here." in page.text

@@ -135,7 +135,7 @@ def test_who_stays_is_told_with_the_reason(api, free_to_go):
     a = next(iter(api.used_by(free_to_go["a"])))
     plan = planned(api, {"empty": [a]}, limits={"never": [free_to_go["a"]]})
     assert plan["left"] == [
-        {"consumer": free_to_go["a"], "host": a, "why": "is among those that are never moved"}
+        {"consumer": free_to_go["a"], "host": a, "why": "is never moved"}
     ]
 
 

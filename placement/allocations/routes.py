@@ -292,7 +292,7 @@ _CLUSTER = Parameter("cluster", "The name of a cluster.")
 _CONSUMERS = (
     Parameter("project_id", "A project."),
     Parameter("user_id", "A user."),
-    Parameter("consumer_type", "A type of consumers; `unknown`: those without."),
+    Parameter("consumer_type", "A type of consumers; `unknown`: consumers without one."),
     Parameter("consumer_uuid", "One consumer.", _UUID),
     Parameter("resource_provider", "The uuid of a provider.", _UUID),
     _CLUSTER,
@@ -300,7 +300,7 @@ _CONSUMERS = (
     Parameter("after", "The `next` of the page before.", _UUID),
 )
 _PROVIDERS = (
-    Parameter("include", f"What is told of each, by commas: {', '.join(Include)}."),
+    Parameter("include", f"What is shown of each, by commas: {', '.join(Include)}."),
     _CLUSTER,
     LIMIT,
     Parameter("after", "The `next` of the page before.", ROW_ID),

@@ -223,7 +223,7 @@ class Events:
 
     def _check_kept(self) -> None:
         if not self._database.audits:
-            raise NotFound("Changes are told from audit records, which [audit] enabled switches off here.")
+            raise NotFound("Changes come from audit records, which [audit] enabled switches off here.")
 
     def _look(self, token: str | None) -> News:
         """Look at the database, one thread at a time, so that waiting requests take only one connection."""

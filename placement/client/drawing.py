@@ -225,7 +225,7 @@ _OWNERS = {
     "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
     "free": _Sign("·", ".", "shared, free to be claimed"),
 }
-_UNKNOWN = _Sign("!", "!", "of somebody unknown")
+_UNKNOWN = _Sign("!", "!", "of an unknown consumer")
 
 
 def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:

@@ -192,7 +192,7 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
             "or count"
         )
     if len(given) > 1:
-        raise BadRequest(f"{place}.{given[1]}: {given[0]} says already who claims")
+        raise BadRequest(f"{place}.{given[1]}: {given[0]} names the consumer already")
     if "count" in member:
         yield from ((str(uuid4()), True, place) for _ in range(member["count"]))
     elif "consumer_uuid" in member:

@@ -111,7 +111,7 @@ def _digest(key: yaml.Node) -> bytes:
         raise _Problem(key, f"a token must be {SHORTEST} or more printable ASCII characters without blanks")
     digest = bytes.fromhex(hashed[1]) if hashed else hashlib.sha256(token.encode()).digest()
     if digest in _KNOWN_TO_ALL:
-        raise _Problem(key, "everybody knows this token; make one of your own")
+        raise _Problem(key, "this token is public; make one of your own")
     return digest
 
 

@@ -113,7 +113,7 @@ _UUID: Document = {"type": "string", "format": "uuid"}
 _PATH: dict[str, Document] = {"uuid": _UUID, "consumer": _UUID}
 _WHY = {
     400: "The request cannot be understood, or names something that does not exist.",
-    401: "Without a token that is known, nobody is served.",
+    401: "Requests without a known token are refused.",
     403: "The caller may not do this.",
     404: "What the path or the query names does not exist.",
     406: "The caller takes no such answer, or asks for a microversion that the service does not have.",

@@ -84,7 +84,7 @@ def _folder() -> Path | None:
 
 blueprint = Blueprint("openapi", __name__)
 
-_MICROVERSION = Parameter("microversion", "Whose document: `1.12`, or `latest`, which is meant without it.")
+_MICROVERSION = Parameter("microversion", "The version of the document: `1.12`, or `latest`, the default.")
 # Browsers may keep the files for so long instead of fetching them with each view of the page.
 _KEPT_SECONDS = 3600
 _HTML = Content(["text/html"])

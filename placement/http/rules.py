@@ -162,17 +162,17 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         "Bind, as a scheduler, a pod to a node.",
         (("POST", f"{_CLUSTER}/extender/bind"),),
     ),
-    "audit:list": ("List who changed what.", (("GET", "/ext/v1/audit"),), "rule:admin_api"),
+    "audit:list": ("List changes and their callers.", (("GET", "/ext/v1/audit"),), "rule:admin_api"),
     "events:list": (
         "Follow changes of providers and consumers.",
         (("GET", "/ext/v1/events"),),
     ),
     "capacity:show": (
-        "Ask how many more there is room for.",
+        "Ask how many more fit.",
         (("GET", "/ext/v1/capacity"), ("POST", "/ext/v1/capacity")),
     ),
     "plans:make": (
-        "Ask which moves would make room or leave hosts empty, and whether they are still possible.",
+        "Ask which moves would free an amount or empty hosts, and whether they are still possible.",
         (("POST", "/ext/v1/plans"), ("POST", "/ext/v1/plans/check")),
     ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),

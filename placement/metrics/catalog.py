@@ -76,7 +76,7 @@ LOOK_SECONDS = Histogram(
     ["follower"],
     buckets=_SECONDS,
 )
-FEED_ROWS = Counter("placement_feed_rows", "Changed and deleted rows that looks told of", ["follower"])
+FEED_ROWS = Counter("placement_feed_rows", "Changed and deleted rows that the feed reported", ["follower"])
 RELOADS = Counter("placement_feed_reloads", "How often everything was loaded or forgotten", ["follower"])
 LAG_SECONDS = Gauge(
     "placement_feed_lag_seconds",

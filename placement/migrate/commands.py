@@ -98,7 +98,7 @@ def _incumbent(given: str) -> str:
         return connection_in(given)
     if secrets.has_password(given):
         LOG.warning(
-            "INCUMBENT: everybody on this machine can see its password in the list of processes; "
+            "INCUMBENT: any user of this machine sees its password in the list of processes; "
             "name the placement.conf that has it instead"
         )
     return given

@@ -159,7 +159,7 @@ def _insert(new: list[str], wanted: Known, target: Endpoint, ids: dict[str, int]
             if (row := wanted.providers[uuid]).parent is None or (row.parent in ids and row.root in ids)
         ]
         if not ready:
-            raise Conflict(f"providers whose parents lead round in a circle: {_some(new)}")
+            raise Conflict(f"providers that are their own ancestors: {_some(new)}")
         for some in portions(ready, AT_ONCE):
             rows = [_values(uuid, wanted, ids) for uuid in some]
             target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)

@@ -222,7 +222,7 @@ class Goals:
         if reached.bound == Bound(0, SUMS) and not fits_already():
             reached.bound = Bound(1, SUMS)
         if needed == NEVER and not reached.achieved:
-            why = why or "no host would have room if all who may move left it"
+            why = why or "no host would fit it if everything that may move left it"
         if not wish.tells_all(self._board):
             self._cut = self._cut or NOT_ALL
         return self._told(reached, why)
@@ -339,7 +339,7 @@ class Goals:
         reached.emptied = [root for root in roots if not self._board.on.get(root)]
         reached.achieved = len(reached.emptied)
         if stays:
-            why = why or "not everybody who is there may leave"
+            why = why or "some consumers there may not move"
         return self._told(reached, why)
 
     def _why_not(self, consumer: PlacedConsumer) -> str:

@@ -159,7 +159,7 @@ class PlanLimits:
         if consumer.fixed:
             return consumer.fixed
         if consumer.uuid in self.never:
-            return "is among those that are never moved"
+            return "is never moved"
         for bound in self.at_most:
             if bound.means(consumer):
                 made = sum(bound.means(each.consumer) for each in moved)

@@ -207,7 +207,7 @@ def _of_policies(request: PodRequest) -> Iterator[tuple[Condition, bool]]:
         Condition(ConditionKind.WHOLE_CPUS, "whole CPUs, where nodes give all pods CPUs of their own"),
         False,
     )
-    yield Condition(ConditionKind.AMPLIFIED_CPU, f"room for {cpu} at the ratio of the node", cpu), False
+    yield Condition(ConditionKind.AMPLIFIED_CPU, f"{cpu} free at the ratio of the node", cpu), False
     yield (
         Condition(ConditionKind.CPU_BINDING, "CPUs that can be bound as pod and node require"),
         request.bound,

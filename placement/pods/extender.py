@@ -204,7 +204,7 @@ class BindAttempt:
         """Bind the pod with its annotations, if the claim is still its own. Raises PlacementError."""
         binding = self._binding
         if not self._pods.is_held(self._cluster, claim):
-            raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
+            raise _Overtaken(f"{self._title}: another caller released or renewed its claim meanwhile")
         if request_scope.is_over():
             raise PlacementError(_TOO_SLOW)
         self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node, claim.annotations)
@@ -235,7 +235,7 @@ class BindAttempt:
             raise error from None
         except PlacementError as unknown:
             raise PlacementError(
-                f"{error}; whether the pod was bound cannot be told ({unknown}), so its place stays claimed"
+                f"{error}; it is unknown whether the pod was bound ({unknown}), so its place stays claimed"
             ) from None
         bound_to = _node(now)
         if bound_to == self._binding.node:
@@ -264,7 +264,7 @@ def _node(pod: Mapping[str, Any]) -> str:
 # kube-scheduler schedules no other pod meanwhile. An API server takes some milliseconds for a node.
 _LOOK_SECONDS = 1.0
 _UNKNOWN_NODE = "placement does not know this node"
-_NO_ROOM_FOR_GANG = "there is no room for the gang of the pod as a whole"
+_NO_ROOM_FOR_GANG = "the gang of the pod does not fit as a whole"
 _CANNOT_BIND = (
     "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
     "set it, or leave bindVerb out of the scheduler's configuration"

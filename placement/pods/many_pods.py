@@ -434,7 +434,7 @@ class ManyPods:
         for number, document in members.items():
             if number not in tried.refused:
                 words = (
-                    f"Pod {document.full_name} is not placed without its gang: there is room for {standing}."
+                    f"Pod {document.full_name} is not placed without its gang: there are places for {standing}."
                 )
                 decided.refused[number] = GangWaits(words)
 

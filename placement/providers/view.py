@@ -47,7 +47,7 @@ def homes_of(database: Database) -> frozenset[int] | None:
 def require_everything() -> None:
     """Raise Forbidden unless all there is may be seen: the use case knows no clusters."""
     if not request_scope.admits(None):
-        raise Forbidden("This is told of all there is, and the token is bound to clusters.")
+        raise Forbidden("This concerns all clusters, and the token is bound to some.")
 
 
 def aggregates(forest: Forest, ids: Mapping[str, int]) -> Mapping[str, int]:

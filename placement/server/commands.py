@@ -51,7 +51,7 @@ def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.Con
     if parsed.database:
         if secrets.has_password(parsed.database):
             LOG.warning(
-                "--database: everybody on this machine can see its password in the list of processes; put it "
+                "--database: any user of this machine sees its password in the list of processes; put it "
                 "into [placement_database] password_file, ~/.pgpass or %s",
                 settings.CONNECTION_VARIABLE,
             )
@@ -207,7 +207,7 @@ class CheckDatabase(Prose):
         argument(
             "--repair",
             action="store_true",
-            help="say what could be put right without anybody's decision; nothing is changed",
+            help="list what could be put right without a decision; nothing is changed",
         ),
         argument("--yes", action="store_true", help="with --repair: do it, in one transaction"),
         *OPTIONS,

@@ -202,7 +202,7 @@ CLUSTERS: list[cfg.Opt] = [
 SSL: list[cfg.Opt] = [
     cfg.StrOpt(
         "cert_file",
-        help="Certificate of `placement serve`, PEM, with those of intermediate authorities behind it. "
+        help="Certificate of `placement serve`, PEM, followed by intermediate authorities. "
         "With it and key_file the service speaks TLS.",
     ),
     cfg.StrOpt("key_file", help="Its key, PEM, not encrypted. Only its owner may be able to read it."),
@@ -224,7 +224,7 @@ CAPACITY: list[cfg.Opt] = [
     cfg.MultiStrOpt(
         "watch",
         default=[],
-        help="A kind of request of which /metrics tells how many more there is room for: a name and a query, "
+        help="A kind of request for which /metrics shows how many more fit: a name and a query, "
         "as in `small resources=VCPU:2,MEMORY_MB:4096`, or a name and a kind of POST /ext/v1/capacity as "
         'JSON, as in `web {"flavor": {"vcpus": 2, "memory_mb": 4096}}`, with "cluster" where it has one. '
         "Repeatable.",

@@ -96,7 +96,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         try:
             super().reload()
         except _NotReplaced:
-            self.log.error("New workers do not start, those of before go on.")
+            self.log.error("New workers do not start; the former ones go on.")
         self._before = set()
 
     def manage_workers(self) -> None:

@@ -212,7 +212,7 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
     """
     if not configuration_files() and not is_set(settings, "api", "auth_strategy"):
         raise PlacementError(
-            "There is no configuration, so nobody has said who may call: try the service out with "
+            "There is no configuration, so no caller is allowed: try the service out with "
             "`placement serve --demo`, or choose --auth or [api] auth_strategy, keystone or token for real "
             "use, noauth2 to believe every caller on this machine."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge
 
 LAG_SECONDS = Gauge(
-    "placement_sync_lag_seconds", "How long ago the service was last known to have all that Kubernetes told"
+    "placement_sync_lag_seconds", "How long ago the service last had all that Kubernetes reported"
 )
 REJECTED = Gauge(
     "placement_sync_rejected", "Nodes, pods and reservations that the service refuses as they are"

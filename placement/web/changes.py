@@ -49,8 +49,8 @@ _CLAIMS = "placement_claims"
 # A consumer that already holds what it asks for is not refused.
 _GRANTED = {"won", "repeated"}
 _SAID = {
-    "no_room": "nothing had room",
-    "concurrent": "somebody else was faster",
+    "no_room": "nothing fitted",
+    "concurrent": "another caller was faster",
     "conflict": "it conflicts with what is there",
     "bad_request": "the request was malformed",
     "not_found": "it named something that is not there",

@@ -142,7 +142,7 @@ def _told(explanation: Explanation) -> Iterator[str]:
 def _verdict(explanation: Explanation) -> str:
     empty = explanation["first_empty"]
     if empty is not None:
-        return f"Fits nowhere: nobody meets condition {empty + 1}."
+        return f"Fits nowhere: nothing meets condition {empty + 1}."
     last = explanation["stages"][-1]
     at_least = "" if explanation["complete"] else "at least "
     where, noun = ("on", "node") if last["counted"] == "nodes" else ("in", "tree")

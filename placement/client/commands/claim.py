@@ -33,7 +33,7 @@ _RULES = (
     ),
     argument("--soft", action="store_true", help="as far as that is possible"),
     argument("--policy", metavar="POLICY", help="of a server group of nova, such as soft-anti-affinity"),
-    argument("--group", metavar="NAME", help="they come into it, and who is in it counts in rules"),
+    argument("--group", metavar="NAME", help="they join it, and its consumers count in rules"),
 )
 
 
@@ -46,7 +46,7 @@ class ClaimRequest(Listing):
 
     arguments = (
         argument(
-            "--consumer", type=consumer_uuid, metavar="UUID", help="who shall hold it (default a new one)"
+            "--consumer", type=consumer_uuid, metavar="UUID", help="the consumer that holds it (default a new one)"
         ),
         argument("--count", type=positive, metavar="N", help="for so many new consumers, all or none"),
         argument("--minimum", type=positive, metavar="N", help="for so many of them at least, or none"),

@@ -257,7 +257,7 @@ class ApplyPlan(_Checking):
     arguments = (
         _FILE,
         argument("--yes", action="store_true", help="move the records without a question"),
-        argument("--dry-run", action="store_true", help="write nothing; tell what `plan check` tells"),
+        argument("--dry-run", action="store_true", help="write nothing; print what `plan check` prints"),
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

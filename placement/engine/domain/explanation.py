@@ -287,7 +287,7 @@ def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
 
 def _alone(shortage: Shortage, name: str, _names: Names) -> str:
     if shortage.reason is Reason.UNITS:
-        return f"{name} has room, but the amount breaks its {_UNITS}"
+        return f"{name} has enough free, but the amount breaks its {_UNITS}"
     return f"{name} lacks {shortage.missing} {shortage.resource_class}: it has {shortage.free} free"
 
 
@@ -313,19 +313,19 @@ def _units(shortage: Shortage, _root: str, names: Names) -> str:
 def _nobody(shortage: Shortage, root: str, _names: Names) -> str:
     groups, kind = _groups(shortage), shortage.resource_class
     if kind is not None:
-        return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: nobody suitable offers any"
+        return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: no suitable provider offers any"
     if shortage.condition is None:
-        return f"the tree of {root} has nobody for {groups}"
+        return f"the tree of {root} has no provider for {groups}"
     condition = shortage.condition.text
-    return f"the tree of {root} has nobody for {groups}: none of those who could has {condition}"
+    return f"the tree of {root} has no provider for {groups}: none that could serve it has {condition}"
 
 
 def _below(shortage: Shortage, _root: str, names: Names) -> str:
-    return f"nobody is left for {_groups(shortage)} below {_name(shortage, names)}"
+    return f"no provider is left for {_groups(shortage)} below {_name(shortage, names)}"
 
 
 def _apart(shortage: Shortage, root: str, _names: Names) -> str:
-    return f"the tree of {root} has nobody left for {_groups(shortage)}: the groups are kept apart"
+    return f"the tree of {root} has no provider left for {_groups(shortage)}: the groups are kept apart"
 
 
 def _split(shortage: Shortage, root: str, names: Names) -> str:
@@ -341,7 +341,7 @@ def _split(shortage: Shortage, root: str, names: Names) -> str:
 def _together(shortage: Shortage, root: str, _names: Names) -> str:
     if shortage.condition is not None:
         condition = shortage.condition.text
-        return f"the tree of {root} has most room for {_groups(shortage)} on providers without {condition}"
+        return f"the tree of {root} has most free for {_groups(shortage)} on providers without {condition}"
     return f"the tree of {root} could serve {_groups(shortage)} each alone, not side by side"
 
 

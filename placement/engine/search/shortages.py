@@ -55,7 +55,7 @@ class Vocabulary:
 
     def aggregate(self, aggregate_id: int) -> str:
         """Return the name of an aggregate."""
-        return self.aggregates.get(aggregate_id, "that nobody is in")
+        return self.aggregates.get(aggregate_id, "without members")
 
     def condition(self, condition: _Asked) -> Condition:
         """Return a condition of a search in words and by names."""
@@ -66,9 +66,10 @@ def _fits(condition: query.Fits, words: Vocabulary) -> Condition:
     return amount(words.resource_class(condition.class_id), condition.amount)
 
 
-def amount(resource_class: str, wanted: int, form: str = "room for") -> Condition:
-    """Return the condition that there is room for an amount."""
-    return Condition(ConditionKind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
+def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:
+    """Return the condition that an amount is free."""
+    text = form.format(f"{wanted} {resource_class}")
+    return Condition(ConditionKind.AMOUNT, text, resource_class, wanted)
 
 
 def _offers(condition: query.OffersClass, words: Vocabulary) -> Condition:
@@ -106,7 +107,7 @@ def _sets(
 _IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, Vocabulary], Condition]] = {
     query.Fits: _fits,
     query.GivesPart: lambda it, words: amount(
-        words.resource_class(it.class_id), it.amount, "room for a part of"
+        words.resource_class(it.class_id), it.amount, "a part of {} free"
     ),
     query.OffersClass: _offers,
     query.Carries: lambda it, words: _traits(ConditionKind.TRAITS, it.required, it.forbidden, words, "{}"),
@@ -122,7 +123,7 @@ _IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, V
     ),
     query.Exists: lambda _it, _words: Condition(ConditionKind.ANY, "any provider"),
     query.AllGroups: lambda it, _: Condition(
-        ConditionKind.GROUPS, f"trees with somebody for every group up to {it.suffix or 'the unsuffixed one'}"
+        ConditionKind.GROUPS, f"trees with a provider for each group up to {it.suffix or 'the unsuffixed one'}"
     ),
     query.Together: lambda it, words: _traits(
         ConditionKind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"

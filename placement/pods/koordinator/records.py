@@ -289,13 +289,13 @@ class Entitlement:
         if cpus != claimed.cpus:
             beyond = format_cpu_list(claimed.cpus - cpus)
             why = f"requests {self._requested} CPUs" if self.owns_cpus else "gets no CPUs of its own"
-            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; they count for nobody")
+            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; no pod is charged for them")
         for resource in sorted({name for row in claimed.amounts.values() for name in row}):
             given, counted = _total(claimed.amounts, resource), _total(amounts, resource)
             if given != counted:
                 findings.append(
                     f"resource-status claims more {resource} of NUMA nodes than the pod requests; "
-                    "the rest counts for nobody"
+                    "no pod is charged for the rest"
                 )
         return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
 

@@ -201,7 +201,7 @@ class Capacity:
         self._parts: list[PartCount] = []
         self._bounds = self._counted(query, choices)
         self.upper = self._bounds.upper
-        """How many more each host has room for at most, if the others take nothing."""
+        """How many more fit on each host at most, if the others take nothing."""
         self._classes = self._offered_classes(offering)
         self._claiming = Claiming(forest, sharing_map, query)
         query.budget.note_stage("combine")

@@ -62,72 +62,72 @@ def explained(made: World, *pairs: tuple[str, str]) -> Explanation:
         (
             [("resources", "VCPU:4")],
             [
-                "room for 4 VCPU: 1 of 2 providers, in 1 tree",
-                "trees with somebody for every group up to the unsuffixed one: 1 of 2 trees",
+                "4 VCPU free: 1 of 2 providers, in 1 tree",
+                "trees with a provider for each group up to the unsuffixed one: 1 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 1 of 1 trees",
             ],
         ),
         (
             [("resources1", "VCPU:8")],
             [
-                "group 1, room for 8 VCPU: 0 of 2 providers, in 0 trees",
+                "group 1, 8 VCPU free: 0 of 2 providers, in 0 trees",
                 "one lacks 1 VCPU: it has 7 free",
                 "two lacks 6 VCPU: it has 2 free",
-                "trees with somebody for every group up to 1: 0 of 2 trees",
+                "trees with a provider for each group up to 1: 0 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
         (
             [("resources1", "VCPU:7")],
             [
-                "group 1, room for 7 VCPU: 0 of 2 providers, in 0 trees",
-                "one has room, but the amount breaks its min_unit, max_unit or step_size",
+                "group 1, 7 VCPU free: 0 of 2 providers, in 0 trees",
+                "one has enough free, but the amount breaks its min_unit, max_unit or step_size",
                 "two lacks 5 VCPU: it has 2 free",
-                "trees with somebody for every group up to 1: 0 of 2 trees",
+                "trees with a provider for each group up to 1: 0 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
         (
             [("resources1", "VCPU:1,VGPU:1")],
             [
-                "group 1, room for 1 VCPU: 2 of 2 providers, in 2 trees",
-                "group 1, room for 1 VGPU: 0 of 2 providers, in 0 trees",
+                "group 1, 1 VCPU free: 2 of 2 providers, in 2 trees",
+                "group 1, 1 VGPU free: 0 of 2 providers, in 0 trees",
                 "one lacks 1 VGPU: it has 0 free",
                 "two lacks 1 VGPU: it has 0 free",
-                "trees with somebody for every group up to 1: 0 of 2 trees",
+                "trees with a provider for each group up to 1: 0 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
         (
             [("resources1", "VCPU:1"), ("required1", "CUSTOM_SSD,!CUSTOM_SSD")],
             [
-                "group 1, room for 1 VCPU: 2 of 2 providers, in 2 trees",
+                "group 1, 1 VCPU free: 2 of 2 providers, in 2 trees",
                 "group 1, trait CUSTOM_SSD: 1 of 2 providers, in 1 tree",
                 "group 1, no trait CUSTOM_SSD: 0 of 1 provider, in 0 trees",
                 "one met everything before; forbidden: CUSTOM_SSD",
-                "trees with somebody for every group up to 1: 0 of 2 trees",
+                "trees with a provider for each group up to 1: 0 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
         (
             [("resources1", "VGPU:1"), ("resources2", "DISK_GB:1"), ("group_policy", "none")],
             [
-                "group 1, room for 1 VGPU: 1 of 1 provider, in 1 tree",
-                "group 2, room for 1 DISK_GB: 1 of 1 provider, in 1 tree",
-                "trees with somebody for every group up to 1: 1 of 2 trees",
-                "trees with somebody for every group up to 2: 0 of 1 trees",
-                "the tree of one lacks 1 DISK_GB for group 2: nobody suitable offers any",
-                "the tree of two lacks 1 VGPU for group 1: nobody suitable offers any",
+                "group 1, 1 VGPU free: 1 of 1 provider, in 1 tree",
+                "group 2, 1 DISK_GB free: 1 of 1 provider, in 1 tree",
+                "trees with a provider for each group up to 1: 1 of 2 trees",
+                "trees with a provider for each group up to 2: 0 of 1 trees",
+                "the tree of one lacks 1 DISK_GB for group 2: no suitable provider offers any",
+                "the tree of two lacks 1 VGPU for group 1: no suitable provider offers any",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
         (
             [("resources1", "VGPU:1"), ("resources2", "VGPU:1"), ("group_policy", "isolate")],
             [
-                "group 1, room for 1 VGPU: 1 of 1 provider, in 1 tree",
-                "trees with somebody for every group up to 2: 1 of 2 trees",
+                "group 1, 1 VGPU free: 1 of 1 provider, in 1 tree",
+                "trees with a provider for each group up to 2: 1 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 1 trees",
-                "the tree of one has nobody left for group 2: the groups are kept apart",
+                "the tree of one has no provider left for group 2: the groups are kept apart",
             ],
         ),
     ],
@@ -140,7 +140,7 @@ def test_sentences(pairs: list[tuple[str, str]], said: list[str]) -> None:
 def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     explanation = explained(world(), ("resources", "VCPU:3,VGPU:4"))
     assert first_obstacle(explanation) == (
-        "room for 4 VGPU: 0 of 1 provider, in 0 trees; child lacks 2 VGPU: it has 2 free"
+        "4 VGPU free: 0 of 1 provider, in 0 trees; child lacks 2 VGPU: it has 2 free"
     )
     assert first_obstacle(explained(world(), ("resources", "VCPU:1"))) == ""
 

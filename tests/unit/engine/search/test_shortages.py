@@ -90,11 +90,11 @@ def explained(providers: list[NaiveProvider], query: CandidateQuery) -> tuple[li
         (
             "resources_N=MEMORY_MB:10&resources_A=PCPU:2&resources_B=PCPU:2&resources_C=PCPU:2"
             "&resources_D=PCPU:2&same_subtree=_N,_A,_B,_C,_D&group_policy=isolate",
-            ["nobody is left for group _D below n0"],
+            ["no provider is left for group _D below n0"],
         ),
         (
             "resources1=VCPU:1&resources2=VCPU:1&resources3=VCPU:1&group_policy=isolate",
-            ["the tree of host has nobody left for group 3: the groups are kept apart"],
+            ["the tree of host has no provider left for group 3: the groups are kept apart"],
         ),
     ],
     ids=["sum of three", "sum of two", "apart", "unsuffixed", "subtree", "cores of a node", "too few"],
@@ -142,7 +142,7 @@ def test_a_trait_that_the_unsuffixed_group_lacks_besides_is_named() -> None:
         "resources=DISK_GB:6,VCPU:4&required=CUSTOM_T&resources1=VCPU:4&required1=CUSTOM_U&group_policy=none"
     )
     pairs = [tuple(pair.split("=", 1)) for pair in asked.split("&")]
-    trait = "the tree of host has most room for the unsuffixed group on providers without trait CUSTOM_T"
+    trait = "the tree of host has most free for the unsuffixed group on providers without trait CUSTOM_T"
     assert explained(providers, parsed(pairs))[1] == [trait]
     short = explained(providers, parsed([*pairs, ("resources2", "DISK_GB:7")]))[1]
     assert short == ["host lacks 3 DISK_GB for the unsuffixed group and 2: 13 wanted, 10 free", trait]
@@ -199,8 +199,8 @@ def test_conditions_that_nobody_in_the_tree_meets_are_named() -> None:
     blue = [("resources2", "VGPU:1"), ("required2", "CUSTOM_BLUE")]
     query = parsed([("resources1", "DISK_GB:1"), *blue, ("group_policy", "none")])
     assert explained([*host(), plain, other], query)[1] == [
-        "the tree of host has nobody for group 2: none of those who could has trait CUSTOM_BLUE",
-        "the tree of oth lacks 1 DISK_GB for group 1: nobody suitable offers any",
+        "the tree of host has no provider for group 2: none that could serve it has trait CUSTOM_BLUE",
+        "the tree of oth lacks 1 DISK_GB for group 1: no suitable provider offers any",
     ]
 
 
@@ -218,7 +218,7 @@ def test_many_groups_are_counted_instead_of_named() -> None:
     devices = [provider(f"d{number:02}", "host", VGPU=1) for number in range(63)]
     groups = [(f"resources{number}", "VGPU:1") for number in range(1, 65)]
     _, said = explained([provider("host", None), *devices], parsed([*groups, ("group_policy", "isolate")]))
-    assert said == ["the tree of host has nobody left for group 64: the groups are kept apart"]
+    assert said == ["the tree of host has no provider left for group 64: the groups are kept apart"]
     used = [replace(device, used={"VGPU": 1}) for device in devices]
     _, said = explained(
         [provider("host", None), *used, provider("free", "host", VGPU=1)],

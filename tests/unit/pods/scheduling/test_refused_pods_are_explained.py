@@ -173,7 +173,7 @@ def test_missing_amounts_are_told_of_the_nearest_first():
         (6000, 14000),
     ]
     assert sentences(explanation)[3:5] == [
-        "room for 20000 CUSTOM_NODE_CPU_MILLI: 0 of 3 nodes",
+        "20000 CUSTOM_NODE_CPU_MILLI free: 0 of 3 nodes",
         "c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
     ]
 
