@@ -134,9 +134,7 @@ def test_limits_hold(api, by, free_to_go):
 def test_who_stays_is_told_with_the_reason(api, free_to_go):
     a = next(iter(api.used_by(free_to_go["a"])))
     plan = planned(api, {"empty": [a]}, limits={"never": [free_to_go["a"]]})
-    assert plan["left"] == [
-        {"consumer": free_to_go["a"], "host": a, "why": "is never moved"}
-    ]
+    assert plan["left"] == [{"consumer": free_to_go["a"], "host": a, "why": "is never moved"}]
 
 
 def test_what_was_not_claimed_here_keeps_amounts_and_traits(api):

@@ -433,10 +433,8 @@ class ManyPods:
             return
         for number, document in members.items():
             if number not in tried.refused:
-                words = (
-                    f"Pod {document.full_name} is not placed without its gang: there are places for {standing}."
-                )
-                decided.refused[number] = GangWaits(words)
+                words = f"Pod {document.full_name} is not placed without its gang"
+                decided.refused[number] = GangWaits(f"{words}: there are places for {standing}.")
 
     def _arrival(self, decided: _Decided, document: PodDocument) -> PodPlacement:
         if document.host:

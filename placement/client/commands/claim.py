@@ -46,7 +46,10 @@ class ClaimRequest(Listing):
 
     arguments = (
         argument(
-            "--consumer", type=consumer_uuid, metavar="UUID", help="the consumer that holds it (default a new one)"
+            "--consumer",
+            type=consumer_uuid,
+            metavar="UUID",
+            help="the consumer that holds it (default a new one)",
         ),
         argument("--count", type=positive, metavar="N", help="for so many new consumers, all or none"),
         argument("--minimum", type=positive, metavar="N", help="for so many of them at least, or none"),

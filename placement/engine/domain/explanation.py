@@ -313,7 +313,8 @@ def _units(shortage: Shortage, _root: str, names: Names) -> str:
 def _nobody(shortage: Shortage, root: str, _names: Names) -> str:
     groups, kind = _groups(shortage), shortage.resource_class
     if kind is not None:
-        return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: no suitable provider offers any"
+        lacks = f"lacks {shortage.missing} {kind} for {groups}"
+        return f"the tree of {root} {lacks}: no suitable provider offers any"
     if shortage.condition is None:
         return f"the tree of {root} has no provider for {groups}"
     condition = shortage.condition.text

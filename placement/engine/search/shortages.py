@@ -123,7 +123,8 @@ _IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, V
     ),
     query.Exists: lambda _it, _words: Condition(ConditionKind.ANY, "any provider"),
     query.AllGroups: lambda it, _: Condition(
-        ConditionKind.GROUPS, f"trees with a provider for each group up to {it.suffix or 'the unsuffixed one'}"
+        ConditionKind.GROUPS,
+        f"trees with a provider for each group up to {it.suffix or 'the unsuffixed one'}",
     ),
     query.Together: lambda it, words: _traits(
         ConditionKind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"

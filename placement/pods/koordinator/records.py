@@ -289,7 +289,8 @@ class Entitlement:
         if cpus != claimed.cpus:
             beyond = format_cpu_list(claimed.cpus - cpus)
             why = f"requests {self._requested} CPUs" if self.owns_cpus else "gets no CPUs of its own"
-            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; no pod is charged for them")
+            claims = f"resource-status claims CPUs {beyond}, but the pod {why}"
+            findings.append(f"{claims}; no pod is charged for them")
         for resource in sorted({name for row in claimed.amounts.values() for name in row}):
             given, counted = _total(claimed.amounts, resource), _total(amounts, resource)
             if given != counted:
