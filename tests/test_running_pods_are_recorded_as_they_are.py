@@ -263,7 +263,7 @@ def test_a_pod_that_gets_no_cpus_of_its_own_takes_none_by_its_word(cluster, qos)
     )
     pod = put(cluster, "greedy", greedy)
     assert pod["cpuset"] == ""
-    assert any("claims CPUs 0-15" in text and "count for nobody" in text for text in pod["warnings"])
+    assert any("claims CPUs 0-15" in text and "no pod is charged" in text for text in pod["warnings"])
     assert "PCPU" not in usages(cluster)
     assert put(cluster, "web", pod_manifest(cpu="14"))["cpuset"] == "0-13"
 
