@@ -355,7 +355,7 @@ def test_an_attempt_that_was_overtaken_sends_no_binding_and_releases_nothing(
     with attempt_held(cluster, claims_held) as first:
         api_server.fail_next("/pods/web-0/binding", 403)
         assert "stays claimed" in bind(cluster)
-    assert "somebody else" in first.result(PATIENCE_SECONDS)
+    assert "another caller" in first.result(PATIENCE_SECONDS)
     assert api_server.calls["POST", f"{PODS}/web-0/binding"] == 1
     assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
     assert bind(cluster) == ""
@@ -365,7 +365,7 @@ def test_a_claim_that_is_gone_is_not_bound(cluster, api_server, claims_held):
     waiting(api_server)
     with attempt_held(cluster, claims_held) as first:
         assert cluster.delete(f"{CLUSTER}/pods/default/web-0").status_code == 204
-    assert "somebody else" in first.result(PATIENCE_SECONDS)
+    assert "another caller" in first.result(PATIENCE_SECONDS)
     assert "nodeName" not in seen(api_server)["spec"]
 
 
