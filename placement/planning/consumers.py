@@ -15,10 +15,10 @@ from placement.engine.domain import groups
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import portions
 from placement.engine.forest.forest import Forest
-from placement.engine.search.answer import Draw
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.engine.search.query import ForestQuery, GroupQuery, Ids
-from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.engine.search.simulation import Draws, SearchedForest
 from placement.planning.board import PlacedConsumer, Spot
 from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
@@ -236,7 +236,7 @@ _STATIC = "kubernetes.io/config.mirror"
 class Wishes:
     """A factory that makes wishes of queries and pods; equal ones share what is known about them."""
 
-    def __init__(self, view: View, candidates: Candidates, ground: SimulatedForest, budget: Budget) -> None:
+    def __init__(self, view: View, candidates: Candidates, ground: SearchedForest, budget: Budget) -> None:
         self._view, self._candidates, self._ground, self._budget = view, candidates, ground, budget
         self._shared = frozenset(ground.shared_classes())
         self._known: dict[object, QueryWish] = {}
@@ -313,7 +313,7 @@ class Roster:
     def __init__(
         self,
         view: View,
-        ground: SimulatedForest,
+        ground: SearchedForest,
         wishes: Wishes,
         clusters: Sequence[ClusterSnapshot],
         homes: frozenset[int],
