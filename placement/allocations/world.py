@@ -149,7 +149,7 @@ class _WorldReading:
                 )
 
     def _reoffered(self, at: int, each: InventoryOverride) -> tuple[int, list[int]]:
-        """Return the class and the roots of the hosts whose inventories differ."""
+        """Return the class and the roots of the hosts with other inventories."""
         place = f"world.inventories[{at}]"
         class_id = self._view.names.class_ids.get(each.resource_class)
         if class_id is None:
