@@ -11,9 +11,9 @@ from itertools import count
 from placement.engine.domain import groups
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
-from placement.engine.search.answer import Draw
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
-from placement.engine.search.simulation import SimulatedForest
+from placement.engine.search.simulation import SearchedForest
 from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
 from placement.planning.making_room import EvictionPlanner
 from placement.planning.plan import PlanLimits, QueryWish
@@ -167,7 +167,7 @@ class Scene:
             # Its classes are known from now on, whoever offers them.
             self.world.query(query)
         self.world.load()
-        self.ground = SimulatedForest(self.world.forest.snapshot(), self.world.sharing, 1)
+        self.ground = SearchedForest(self.world.forest.snapshot(), self.world.sharing, 1)
         consumers = [self._consumer(guest) for guest in cluster.guests]
         self.board = MoveSimulation(self.ground, {}, consumers, {})
         self.maker = EvictionPlanner(self.board, PlanLimits(moves), Budget())
@@ -179,7 +179,7 @@ class Scene:
     def _consumer(self, guest: Guest) -> PlacedConsumer:
         draws = tuple(
             sorted(
-                Draw(self.ground.row_of(provider), self.world.classes[name], amount)
+                Draw(self.ground.row_of_uuid(provider), self.world.classes[name], amount)
                 for provider, name, amount in guest.held
             )
         )

@@ -12,8 +12,8 @@ import pytest
 from placement.allocations.world import WorldRequest, imagining, most_imagined
 from placement.engine.domain import request_scope
 from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.budget import SearchEnded
-from placement.engine.search.simulation import Added, ForestScenario, altered
 from placement.planning import capacity
 from tests import forests
 from tests.client import Client, detail
@@ -54,13 +54,15 @@ def test_no_more_is_made_once_the_time_is_up_or_the_caller_has_left():
         if len(looks) == 3:
             raise SearchEnded(abandoned=True)
 
-    forest = made.forest.snapshot()
-    world = ForestScenario(added=[Added(int(forest.roots[0]), 100_000)])
+    kept = made.forest.snapshot()
+    root = int(kept.roots[0])
     with pytest.raises(SearchEnded):
-        altered(forest, world, look)
+        SimulatedForest(kept).repeat(root, 100_000, look)
     assert len(looks) == 3
     looks[:] = [1] * 3
-    assert altered(forest, world, look).forest.count == 100_001
+    forest = SimulatedForest(kept)
+    assert len(forest.repeat(root, 100_000, look)) == 100_000
+    assert (kept.count, forest.count) == (1, 100_001)
     # Between two looks no more than some thousand rows are made.
     assert len(looks) >= 100_000 // 4096
 

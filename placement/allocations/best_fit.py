@@ -42,9 +42,9 @@ from placement.allocations.shortlists import (
     CandidateQueue,
     ClaimQuery,
     NoCandidate,
+    Promises,
     Proposal,
     ProposalKey,
-    TentativeForest,
 )
 from placement.allocations.world import WorldRequest, imagining
 from placement.engine.domain.errors import (
@@ -398,10 +398,9 @@ class BestFit:
         if contest.together.rules:
             return self._propose_by_rules(contest)
         wishes = Counter(application.wish for application in contest.waiting.values())
-        many = len(contest.waiting) > 1
-        forest = TentativeForest.of(self._candidates.view(), many=many)
+        promises = Promises.of(self._candidates.view(), many=len(contest.waiting) > 1)
         shortlists = {
-            wish: CandidateQueue(self._candidates, forest, wish, count, contest.lost)
+            wish: CandidateQueue(self._candidates, promises, wish, count, contest.lost)
             for wish, count in wishes.items()
         }
         proposals: dict[int, Proposal] = {}
@@ -409,7 +408,7 @@ class BestFit:
         for place, application in contest.waiting.items():
             try:
                 shortlist = shortlists[application.wish]
-                proposals[place] = shortlist.take(last=not many, shuffled=contest.was_lost)
+                proposals[place] = shortlist.take(shuffled=contest.was_lost)
             except (NoCandidate, BadRequest, SearchTimeout) as error:
                 refused[place] = error
         return proposals, refused

@@ -22,6 +22,8 @@ from placement.engine.domain.errors import (
 )
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
+from placement.engine.forest.inventories import Draw
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.members.board import AssignedCandidate, MemberKind, PlacementState, room_below
@@ -284,11 +286,11 @@ def _with_promised(view: View, holding: Sequence[MemberHolding]) -> View:
     promised = [each.promised for each in holding if each.promised]
     if not promised:
         return view
-    forest = view.forest.forked()
+    forest = SimulatedForest(view.forest)
     for held in promised:
         for uuid, amounts in held.items():
-            for name, amount in amounts.items():
-                forest.take(forest.row_of_uuid(uuid), view.names.class_ids[name], amount)
+            row = forest.row_of_uuid(uuid)
+            forest.take([Draw(row, view.names.class_ids[name], amount) for name, amount in amounts.items()])
     return replace(view, forest=forest, score_cache=ScoreCache())
 
 
@@ -315,9 +317,10 @@ def placed_together(candidates: Candidates, view: View, wish: ClaimQuery, count:
 
     Raises SearchEnded, BadRequest for names that are not known.
     """
-    left = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
+    forest = SimulatedForest(view.forest)
+    left = replace(view, forest=forest, score_cache=ScoreCache())
     sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-    board = PlacementState(left.forest, sharers, ())
+    board = PlacementState(forest, sharers, ())
     return MemberPlacing(board, [kind_of(candidates, view, left, wish)] * count, budget).run().count
 
 
@@ -333,9 +336,10 @@ class _Deciding:
         self._candidates = candidates
         self._base = view
         # Scores of what is only promised are kept apart.
-        self._view = replace(view, forest=view.forest.forked(), score_cache=ScoreCache())
+        forest = SimulatedForest(view.forest)
+        self._view = replace(view, forest=forest, score_cache=ScoreCache())
         self._rules = rules
-        self._board = PlacementState(self._view.forest, reader.sharers, resolved)
+        self._board = PlacementState(forest, reader.sharers, resolved)
         self._kinds: dict[tuple[ClaimQuery, tuple[int, ...]], MemberKind] = {}
         self._wishes: dict[MemberKind, ClaimQuery] = {}
         self._reasons: dict[MemberKind, PlacementError] = {}

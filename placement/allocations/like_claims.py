@@ -14,7 +14,7 @@ from placement.allocations.candidates import Candidates
 from placement.allocations.claims import Claims
 from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.holdings import Holdings
-from placement.allocations.shortlists import CandidateQueue, NoCandidate, Proposal, TentativeForest
+from placement.allocations.shortlists import CandidateQueue, NoCandidate, Promises, Proposal
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.request_scope import Initiator, initiator
@@ -78,8 +78,8 @@ class ClaimCoalescer:
         self, applications: Sequence[ClaimApplication]
     ) -> tuple[list[Proposal], Sequence[NoCandidate | None]]:
         """Return what the first would get, and why the others get nothing, None where that is in doubt."""
-        forest = TentativeForest.of(self._candidates.view(), many=True)
-        shortlist = CandidateQueue(self._candidates, forest, applications[0].wish, len(applications), set())
+        promises = Promises.of(self._candidates.view(), many=True)
+        shortlist = CandidateQueue(self._candidates, promises, applications[0].wish, len(applications), set())
         proposals: list[Proposal] = []
         try:
             for _ in applications:

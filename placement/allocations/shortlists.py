@@ -11,9 +11,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+
+import numpy as np
 
 from placement.allocations.candidates import Candidates, Search, SearchOptions, queries_of
 from placement.engine.domain import groups
@@ -21,7 +23,10 @@ from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import first_obstacle
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.domain.mappings import Mappings, settled
-from placement.engine.search.answer import Draw, Element
+from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import Draw
+from placement.engine.forest.simulation import SimulatedForest
+from placement.engine.search.answer import Element
 from placement.engine.search.ranking import ScoreCache
 from placement.providers.statements.names import Names
 from placement.providers.view import View
@@ -78,31 +83,28 @@ class Proposal:
 
 
 @dataclass(slots=True)
-class TentativeForest:
-    """The newest forest, and what was promised since; `touched` are the roots of the trees concerned."""
+class Promises:
+    """The view that promises of one call are made on; `forest` is its own, None where one is enough."""
 
     view: View
-    touched: list[int] = field(default_factory=list)
+    forest: SimulatedForest | None = None
 
     @classmethod
-    def of(cls, view: View, *, many: bool) -> TentativeForest:
-        """Return the forest of a view, for one promise or for many."""
-        return cls(replace(view, forest=view.forest.forked()) if many else view)
+    def of(cls, view: View, *, many: bool) -> Promises:
+        """Return the promises on a view, for one consumer or for many."""
+        if not many:
+            return cls(view)
+        forest = SimulatedForest(view.forest)
+        return cls(replace(view, forest=forest), forest)
 
-    def has_room(self, draws: Collection[Draw]) -> bool:
-        """Return whether there is room for all draws."""
-        inventories = self.view.forest.inventories
-        return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
-
-    def promise(self, draws: Collection[Draw]) -> None:
-        """Take the draws from the forest."""
-        if not self.touched:
+    def make(self, draws: Collection[Draw]) -> None:
+        """Take the draws from the forest, if another promise may follow."""
+        if self.forest is None:
+            return
+        if not self.forest.mark():
             # Scores of what is only promised are kept apart.
             self.view = replace(self.view, score_cache=ScoreCache())
-        forest = self.view.forest
-        for draw in draws:
-            forest.take(draw.row, draw.class_id, draw.amount)
-            self.touched.append(int(forest.providers.root[draw.row]))
+        self.forest.take(draws)
 
 
 class CandidateQueue:
@@ -111,14 +113,14 @@ class CandidateQueue:
     def __init__(
         self,
         candidates: Candidates,
-        forest: TentativeForest,
+        promises: Promises,
         wish: ClaimQuery,
         count: int,
         lost: set[ProposalKey],
     ) -> None:
         """Set up a list for `count` consumers, without the candidates in `lost`."""
         self._candidates = candidates
-        self._forest = forest
+        self._promises = promises
         self._wish = wish
         self._most = len(lost) + min(max(count, 1) - 1 + _AHEAD, _MOST_AT_ONCE)
         self._lost = lost
@@ -126,8 +128,8 @@ class CandidateQueue:
         self._reason: str | None = None
         self._found: _Found | None = None
 
-    def take(self, *, last: bool = False, shuffled: bool = False) -> Proposal:
-        """Return the best candidate that is left, and promise it unless it is the `last` of this forest.
+    def take(self, *, shuffled: bool = False) -> Proposal:
+        """Return the best candidate that is left, and promise it.
 
         `shuffled`: any of the best. Raises NoCandidate, AllLost, and as Candidates.find does.
         """
@@ -135,20 +137,19 @@ class CandidateQueue:
             raise NoCandidate(self._reason)
         while True:
             found = self._found
-            at = None if found is None else found.best(self._forest)
+            at = None if found is None else found.best()
             if found is not None and at is not None:
-                if not last:
-                    self._forest.promise(found.draws(at))
+                self._promises.make(found.draws(at))
                 return found.proposal(at)
             self._found = self._searched(shuffled)
 
     def _searched(self, shuffled: bool) -> _Found:
         query = replace(self._wish.query, limit=self._most)
-        search = self._candidates.find_in(self._forest.view, query, self._wish.options)
+        search = self._candidates.find_in(self._promises.view, query, self._wish.options)
         if not len(search.answer):
             self._reason = f"no candidate: {reason_of(search)}"
             raise NoCandidate(self._reason)
-        found = _Found(search, self._wish.query, self._most, self._forest)
+        found = _Found(search, self._wish.query, self._most, self._promises.view.forest)
         if shuffled:
             found.shuffle()
         if self._lost and not found.leave_out(self._lost):
@@ -159,32 +160,33 @@ class CandidateQueue:
 class _Found:
     """The result of one search of the forest; scores follow what is promised since."""
 
-    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: TentativeForest) -> None:
+    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: Forest) -> None:
         self._search, self._query = search, query
         self._answer = search.answer
         self._scores = self._answer.present_scores().tolist()
         self._is_ordered = self._answer.is_ordered
         self._is_cut = len(self._scores) >= most
         self._worst = self._scores[-1]
-        self._seen = len(forest.touched)
+        self._providers, self._has_room = forest.providers, forest.has_room
+        self._seen = self._providers.stamp
         self._draws: dict[int, list[Draw]] = {}
         self._proposals: dict[int, Proposal] = {}
         self._by_root: dict[int, list[int]] = defaultdict(list)
         if self._is_ordered:
             for at in range(len(self._scores)):
-                for root in {int(forest.view.forest.providers.root[draw.row]) for draw in self.draws(at)}:
+                for root in {int(self._providers.root[draw.row]) for draw in self.draws(at)}:
                     self._by_root[root].append(at)
-        self._ranks = self._unordered_ranks(forest)
+        self._ranks = self._unordered_ranks()
         # Best first; an entry with a score other than the present one does not count.
         self._heap = [(-score, self._ranks[at], at) for at, score in enumerate(self._scores)]
         heapify(self._heap)
 
-    def _unordered_ranks(self, forest: TentativeForest) -> list[int]:
+    def _unordered_ranks(self) -> list[int]:
         """Return the ranks of the candidates among equals, as a search without order ranks them."""
         places = range(len(self._scores))
         if not self._is_ordered:
             return list(places)
-        ids = forest.view.forest.providers.id
+        ids = self._providers.id
         turns = {
             at: (turn, int(ids[root]))
             for root, members in self._by_root.items()
@@ -207,13 +209,13 @@ class _Found:
         heapify(self._heap)
         return bool(self._heap)
 
-    def best(self, forest: TentativeForest) -> int | None:
+    def best(self) -> int | None:
         """Return the best candidate that has room; None where only another search can tell which that is."""
-        if self._answer.splits and len(forest.touched) != self._seen:
+        if self._answer.splits and self._providers.stamp != self._seen:
             # How an amount is split depends on what is left.
             return None
         if self._is_ordered:
-            self._score_again(forest)
+            self._score_again()
         while self._heap:
             score, _, at = self._heap[0]
             if -score != self._scores[at]:
@@ -221,7 +223,7 @@ class _Found:
                 continue
             if self._is_ordered and self._is_cut and self._scores[at] < self._worst:
                 return None
-            if forest.has_room(self.draws(at)):
+            if self._has_room(self.draws(at)):
                 return at
             heappop(self._heap)
             if self._is_ordered and self._is_cut:
@@ -229,12 +231,14 @@ class _Found:
                 return None
         return None
 
-    def _score_again(self, forest: TentativeForest) -> None:
+    def _score_again(self) -> None:
         """Update the scores of candidates in trees from which something was promised since."""
-        roots, self._seen = set(forest.touched[self._seen :]), len(forest.touched)
-        if not roots:
+        if self._providers.stamp == self._seen:
             return
-        for at in {at for root in roots for at in self._by_root.get(root, ())}:
+        roots = np.fromiter(self._by_root, np.intp, len(self._by_root))
+        changed = roots[self._providers.tree_stamp[roots] > self._seen].tolist()
+        self._seen = self._providers.stamp
+        for at in {at for root in changed for at in self._by_root[root]}:
             score = self._answer.present_score(at)
             if score != self._scores[at]:
                 self._scores[at] = score
@@ -242,18 +246,16 @@ class _Found:
 
     def draws(self, at: int) -> list[Draw]:
         """Return what a candidate takes."""
-        found = self._draws.get(at)
-        if found is None:
-            found = self._draws[at] = self._answer.draws(at)
-        return found
+        if at not in self._draws:
+            self._draws[at] = self._answer.draws(at)
+        return self._draws[at]
 
     def proposal(self, at: int) -> Proposal:
         """Return a candidate by names."""
-        found = self._proposals.get(at)
-        if found is None:
+        if at not in self._proposals:
             element = self._answer.element(at)
-            found = self._proposals[at] = proposal_of(element, self._search.names, self._query)
-        return found
+            self._proposals[at] = proposal_of(element, self._search.names, self._query)
+        return self._proposals[at]
 
 
 def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Proposal:

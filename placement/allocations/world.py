@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.request_scope import Full, WaitingRoom
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import SharingMap
-from placement.engine.search import simulation as forest_world
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.ranking import ScoreCache
 from placement.providers.statements import names, providers
@@ -117,32 +119,37 @@ class _WorldReading:
         self._uuids = host_uuids(database, called)
 
     def imagined(self, request: WorldRequest, budget: Budget) -> ImaginedForest:
-        forest = self._view.forest
+        # All that is wrong is told before anything is changed.
         reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
         added = [
-            forest_world.Added(self._row(f"world.more[{at}].like", each.like), each.count)
-            for at, each in enumerate(request.more)
+            (self._row(f"world.more[{at}].like", each.like), each) for at, each in enumerate(request.more)
         ]
         self._refuse_too_many(added)
         without = self._rows("world.without", request.without)
-        changed = forest_world.altered(
-            forest, forest_world.ForestScenario(reoffered, added, without), budget.look
-        )
-        uuids = {self._row("", name): self._uuids[name] for name in self._uuids if self._known(name) >= 0}
-        view = View(changed.forest, SharingMap(), ScoreCache(), self._view.names)
-        return ImaginedForest(view, {row: uuids[root] for row, root in changed.like.items()})
+        budget.look()
+        forest, like = SimulatedForest(self._view.forest), dict[int, str]()
+        for (class_id, roots), override in zip(reoffered, request.inventories, strict=True):
+            budget.look()
+            forest.reoffer(class_id, roots, override.allocation_ratio, override.reserved)
+        for root, hosts in added:
+            new = forest.repeat(root, hosts.count, budget.look)
+            like |= dict.fromkeys(new, self._uuids[hosts.like])
+        if without:
+            forest.cut(np.unique(np.array(without, np.intp)))
+        return ImaginedForest(View(forest, SharingMap(), ScoreCache(), self._view.names), like)
 
-    def _refuse_too_many(self, added: Sequence[forest_world.Added]) -> None:
+    def _refuse_too_many(self, added: Sequence[tuple[int, AddedHosts]]) -> None:
         forest = self._view.forest
         most, rows = most_imagined(forest), 0
-        for at, each in enumerate(added):
-            rows += each.count * int(forest.providers.tree_size[each.root])
+        for at, (root, each) in enumerate(added):
+            rows += each.count * int(forest.providers.tree_size[root])
             if rows > most:
                 raise BadRequest(
                     f"world.more[{at}].count: makes {rows} providers, at most {most} are imagined here"
                 )
 
-    def _reoffered(self, at: int, each: InventoryOverride) -> forest_world.ColumnOverride:
+    def _reoffered(self, at: int, each: InventoryOverride) -> tuple[int, list[int]]:
+        """Return the class and the roots of the hosts with other inventories."""
         place = f"world.inventories[{at}]"
         class_id = self._view.names.class_ids.get(each.resource_class)
         if class_id is None:
@@ -152,7 +159,7 @@ class _WorldReading:
         roots = self._view.forest.roots.tolist()
         if each.hosts is not None:
             roots = self._rows(f"{place}.hosts", each.hosts)
-        return forest_world.ColumnOverride(class_id, roots, each.allocation_ratio, each.reserved)
+        return class_id, roots
 
     def _rows(self, place: str, called: Sequence[str]) -> list[int]:
         return [self._row(f"{place}[{at}]", name) for at, name in enumerate(called)]

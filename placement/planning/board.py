@@ -7,12 +7,12 @@ holds of providers follows from its node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from placement.engine.search.answer import Draw
-from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.engine.forest.inventories import Draw
+from placement.engine.search.simulation import Draws, SearchedForest
 from placement.pods.host import Place
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
@@ -65,11 +65,11 @@ class Relocation:
 
 
 class MoveSimulation:
-    """A board of consumers on hosts; `back` undoes everything since a `mark`."""
+    """A board of consumers on the hosts of a ground; `back` undoes everything on both since a `mark`."""
 
     def __init__(
         self,
-        ground: SimulatedForest,
+        ground: SearchedForest,
         nodes: Mapping[int, NodeInfo],
         consumers: Iterable[PlacedConsumer],
         class_ids: Mapping[str, int],
@@ -89,7 +89,7 @@ class MoveSimulation:
         for consumer in consumers:
             self.on.setdefault(consumer.root, {})[consumer.uuid] = consumer
             self.who[consumer.root] += hash(consumer.uuid)
-        self._log: list[Callable[[], Any]] = []
+        self.mark, self.back, self._on_back = ground.mark, ground.back, ground.on_back
         # Changes of what is held, by row and class.
         self._now: Counter[tuple[int, int]] = Counter()
         self._later: Counter[tuple[int, int]] = Counter()
@@ -113,31 +113,22 @@ class MoveSimulation:
 
     # -- going back ---------------------------------------------------------------------------------
 
-    def mark(self) -> int:
-        """Return a mark of this moment, for `back`."""
-        return len(self._log)
-
-    def back(self, mark: int) -> None:
-        """Undo everything since a mark."""
-        while len(self._log) > mark:
-            self._log.pop()()
-
     def close(self, root: int) -> None:
         """Close a host: no consumer may go to it any more."""
         self.closed[root] += 1
-        self._log.append(lambda: self.closed.subtract([root]))
+        self._on_back(lambda: self.closed.subtract([root]))
 
     def open(self, root: int) -> None:
         """Take back one closing."""
         self.closed[root] -= 1
-        self._log.append(lambda: self.closed.update([root]))
+        self._on_back(lambda: self.closed.update([root]))
 
     # -- coming and going ---------------------------------------------------------------------------
 
     def leave(self, consumer: PlacedConsumer) -> None:
         """Let a consumer, which is still where it was at first, release what it holds."""
         self._goes(consumer.uuid, consumer.root)
-        self._log.append(lambda: self._comes(consumer, consumer.root))
+        self._on_back(lambda: self._comes(consumer, consumer.root))
         self._count(consumer.spot.draws, -1, 0 if consumer.uuid in self._going else -1)
         node = self.nodes.get(consumer.root)
         if node is not None and consumer.uuid not in self._unpictured:
@@ -181,8 +172,8 @@ class MoveSimulation:
         self._count(spot.draws, 1, 0)
         self._comes(replace(consumer, spot=spot, fixed="was moved already", pod=spot.recorded), spot.root)
         self.moved.append(Relocation(consumer, spot))
-        self._log.append(self.moved.pop)
-        self._log.append(lambda: self._goes(consumer.uuid, spot.root))
+        self._on_back(self.moved.pop)
+        self._on_back(lambda: self._goes(consumer.uuid, spot.root))
 
     def _comes(self, consumer: PlacedConsumer, root: int) -> None:
         self.on.setdefault(root, {})[consumer.uuid] = consumer
@@ -195,12 +186,12 @@ class MoveSimulation:
     def _note(self, noted: set[str], uuids: set[str]) -> None:
         fresh = uuids - noted
         noted |= fresh
-        self._log.append(lambda: noted.difference_update(fresh))
+        self._on_back(lambda: noted.difference_update(fresh))
 
     def place(self, spot: Spot) -> None:
         """Give a request the spot that was reserved for it."""
         self.placed.append(spot)
-        self._log.append(self.placed.pop)
+        self._on_back(self.placed.pop)
 
     # -- providers and nodes ------------------------------------------------------------------------
 
@@ -219,10 +210,9 @@ class MoveSimulation:
             if change:
                 changes.append(draw._replace(amount=change))
         self.ground.take(changes)
-        self._log.append(lambda: self._uncount(draws, changes, now, later))
+        self._on_back(lambda: self._uncount(draws, now, later))
 
-    def _uncount(self, draws: Draws, changes: Sequence[Draw], now: int, later: int) -> None:
-        self.ground.give(changes)
+    def _uncount(self, draws: Draws, now: int, later: int) -> None:
         for draw in draws:
             self._now[draw.row, draw.class_id] -= now * draw.amount
             self._later[draw.row, draw.class_id] -= later * draw.amount
@@ -232,7 +222,7 @@ class MoveSimulation:
         before = self.nodes[root]
         self.nodes[root] = node
         self.changed_nodes.add(root)
-        self._log.append(lambda: self.nodes.__setitem__(root, before))
+        self._on_back(lambda: self.nodes.__setitem__(root, before))
 
     def draws_of(self, root: int, node: NodeInfo, consumer: str) -> Draws:
         """Return what a pod of a node holds."""
@@ -247,7 +237,7 @@ class MoveSimulation:
         rows = self._places.get(root)
         if rows is None:
             paths = {place.path for place in node.offers.inventories}
-            by_path = {path: self.ground.row_of(node.identity.uuid(path)) for path in paths}
+            by_path = {path: self.ground.row_of_uuid(node.identity.uuid(path)) for path in paths}
             rows = {place: by_path[place.path] for place in node.offers.inventories}
             self._places[root] = rows
         return rows

@@ -26,8 +26,7 @@ from placement.engine.domain.groups import CandidateQuery
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.flavors.nova import FlavorRefused
 from placement.flavors.service import Flavors, ParseQuery, query_of
-from placement.planning.pod_capacity import PodCapacity
-from placement.planning.pod_world import ImaginedCluster, imagined_cluster
+from placement.planning.pod_capacity import ImaginedCluster, PodCapacity, imagined_cluster
 from placement.planning.room import KindRoom, QueryCapacity
 from placement.pods.cache import ClusterCache
 from placement.providers.statements import clusters, providers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from placement.engine.search.answer import Draw
-from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.engine.forest.inventories import Draw
+from placement.engine.search.simulation import Draws, SearchedForest
 from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
 from placement.planning.plan import Move, QueryWish, Resources
 from placement.providers.view import View
@@ -23,7 +23,7 @@ class Checked:
     why: str = ""
 
 
-def resources_of(view: View, ground: SimulatedForest, draws: Draws) -> dict[str, dict[str, int]]:
+def resources_of(view: View, ground: SearchedForest, draws: Draws) -> dict[str, dict[str, int]]:
     """Return the amounts of draws by provider uuid and class name."""
     resources: dict[str, dict[str, int]] = {}
     for uuid, draw in zip(ground.uuids([draw.row for draw in draws]), draws, strict=True):
@@ -34,7 +34,7 @@ def resources_of(view: View, ground: SimulatedForest, draws: Draws) -> dict[str,
 class Checking:
     """A check that makes moves on a board; a move that is impossible is left out."""
 
-    def __init__(self, view: View, ground: SimulatedForest, board: MoveSimulation) -> None:
+    def __init__(self, view: View, ground: SearchedForest, board: MoveSimulation) -> None:
         self._view, self._ground, self._board = view, ground, board
         self._known = {uuid: each for here in board.on.values() for uuid, each in here.items()}
 
@@ -89,7 +89,7 @@ class Checking:
     def _named_spot(self, move: Move) -> Spot | str:
         draws = []
         for uuid, amounts in move.after.items():
-            row = self._ground.row_of(uuid)
+            row = self._ground.row_of_uuid(uuid)
             if row < 0:
                 return f"there is no provider {uuid} any more"
             for name, amount in amounts.items():
@@ -112,7 +112,7 @@ class Checking:
         """Return the pod's spot on the plan's node, or why it has none; Kubernetes decides what it gets."""
         if consumer.wish is None:
             return consumer.fixed
-        row = self._ground.row_of(move.to_host)
+        row = self._ground.row_of_uuid(move.to_host)
         if row >= 0 and self._board.closed[row] > 0:
             return f"host {move.to_host} does not take part"
         spots = consumer.wish.spots_on(self._board, row) if row >= 0 else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ from placement.engine.domain import groups
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import portions
 from placement.engine.forest.forest import Forest
-from placement.engine.search.answer import Draw
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.engine.search.query import ForestQuery, GroupQuery, Ids
-from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.engine.search.simulation import Draws, SearchedForest
 from placement.planning.board import PlacedConsumer, Spot
 from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
@@ -164,15 +164,24 @@ _described = (
 )
 
 
+def _rows(
+    connection: Executor,
+    statement: sa.Select[Any],
+    narrowed: Callable[[Collection[int]], sa.ColumnElement[bool]],
+    root_ids: Collection[int] | None,
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a statement, or the rows that `narrowed` leaves of it for some roots at a time."""
+    if root_ids is None:
+        yield from connection.execute(statement)
+        return
+    for some in portions(sorted(root_ids), _AT_ONCE):
+        yield from connection.execute(statement.where(narrowed(some)))
+
+
 def holders(connection: Executor, root_ids: Collection[int] | None = None) -> list[Holder]:
     """Return all consumers by uuid, or the ones that hold something of the trees with these roots."""
-    if root_ids is None:
-        return [Holder(*row) for row in connection.execute(_described.order_by(_consumers.c.uuid))]
-    found = {
-        row[0]: Holder(*row)
-        for some in portions(sorted(root_ids), _AT_ONCE)
-        for row in connection.execute(_described.where(_consumers.c.uuid.in_(_holding(some))))
-    }
+    rows = _rows(connection, _described, lambda some: _consumers.c.uuid.in_(_holding(some)), root_ids)
+    found = {row[0]: Holder(*row) for row in rows}
     return [found[uuid] for uuid in sorted(found)]
 
 
@@ -191,42 +200,27 @@ class AllocatedAmount(NamedTuple):
     amount: int
 
 
-def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> list[AllocatedAmount]:
+def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> set[AllocatedAmount]:
     """Return all allocations, or all of the consumers that hold something of the trees with these roots."""
-    held = tables.allocations
-    statement = sa.select(
-        held.c.consumer_id, held.c.resource_provider_id, held.c.resource_class_id, held.c.used
-    )
-    if root_ids is None:
-        return [AllocatedAmount(*row) for row in connection.execute(statement)]
-    found = {
-        AllocatedAmount(*row)
-        for some in portions(sorted(root_ids), _AT_ONCE)
-        for row in connection.execute(statement.where(held.c.consumer_id.in_(_holding(some))))
-    }
-    return sorted(found)
+    held = tables.allocations.c
+    statement = sa.select(held.consumer_id, held.resource_provider_id, held.resource_class_id, held.used)
+    rows = _rows(connection, statement, lambda some: held.consumer_id.in_(_holding(some)), root_ids)
+    return {AllocatedAmount(*row) for row in rows}
 
 
 def manifests(
     connection: Executor, cluster_id: int, root_ids: Collection[int] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return manifests by consumer, of pods on the nodes of a cluster, or on its nodes with these roots."""
-    table = tables.pods
+    table, nodes = tables.pods, tables.nodes.c
     statement = sa.select(table.c.status["consumer"].as_string(), table.c.manifest).where(
         table.c.cluster_id == cluster_id, table.c.node_id.is_not(None), table.c.namespace != RESERVED
     )
-    if root_ids is None:
-        return {row[0]: row[1] for row in connection.execute(statement) if row[0]}
-    return {
-        row[0]: row[1]
-        for some in portions(sorted(root_ids), _AT_ONCE)
-        for row in connection.execute(statement.where(table.c.node_id.in_(_nodes_of(some))))
-        if row[0]
-    }
 
+    def narrowed(some: Collection[int]) -> sa.ColumnElement[bool]:
+        return table.c.node_id.in_(sa.select(nodes.id).where(nodes.resource_provider_id.in_(some)))
 
-def _nodes_of(root_ids: Collection[int]) -> sa.Select[tuple[int]]:
-    return sa.select(tables.nodes.c.id).where(tables.nodes.c.resource_provider_id.in_(root_ids))
+    return {row[0]: row[1] for row in _rows(connection, statement, narrowed, root_ids) if row[0]}
 
 
 QUERY, POD, GUESSED = "query", "pod", "guessed"
@@ -236,7 +230,7 @@ _STATIC = "kubernetes.io/config.mirror"
 class Wishes:
     """A factory that makes wishes of queries and pods; equal ones share what is known about them."""
 
-    def __init__(self, view: View, candidates: Candidates, ground: SimulatedForest, budget: Budget) -> None:
+    def __init__(self, view: View, candidates: Candidates, ground: SearchedForest, budget: Budget) -> None:
         self._view, self._candidates, self._ground, self._budget = view, candidates, ground, budget
         self._shared = frozenset(ground.shared_classes())
         self._known: dict[object, QueryWish] = {}
@@ -313,7 +307,7 @@ class Roster:
     def __init__(
         self,
         view: View,
-        ground: SimulatedForest,
+        ground: SearchedForest,
         wishes: Wishes,
         clusters: Sequence[ClusterSnapshot],
         homes: frozenset[int],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.numa.demand import PodRefused
@@ -179,36 +179,6 @@ Amounts = Mapping[Any, int]
 _ANYTHING = 2**62
 
 
-class PlanDemand(Protocol):
-    """A request that gets spots on a board; equal keys ask for the same."""
-
-    @property
-    def key(self) -> Hashable:
-        """Return a key that is equal for requests that get the same spots."""
-
-    @property
-    def wanted(self) -> Amounts:
-        """Return what it takes at least, wherever it goes, of classes that only hosts offer."""
-
-    def tells_all(self, board: MoveSimulation) -> bool:
-        """Return whether `spots` leaves out none that would make a difference."""
-
-    def spots(self, board: MoveSimulation) -> Iterator[Spot]:
-        """Yield its spots on the board as it is, on hosts that are open. Raises SearchEnded."""
-
-    def spots_on(self, board: MoveSimulation, root: int) -> Sequence[Spot]:
-        """Return its spots on one host, closed or not. Raises SearchEnded."""
-
-    def hosts(self, board: MoveSimulation) -> Sequence[int]:
-        """Return the hosts that it could ever be on."""
-
-    def lacking(self, board: MoveSimulation, root: int) -> Amounts:
-        """Return by how much a host has too little, as far as sums tell; what is enough is left out."""
-
-    def freed(self, board: MoveSimulation, consumer: PlacedConsumer) -> Amounts:
-        """Return how much a consumer on the host holds of what `lacking` counts."""
-
-
 class QueryWish:
     """A wish for a query by ids, or for two if it asks something else of core trees."""
 
@@ -276,7 +246,7 @@ class QueryWish:
         return self._hosts
 
     def lacking(self, board: MoveSimulation, root: int) -> Amounts:
-        """Return what the host as a whole lacks of each class."""
+        """Return what the host as a whole lacks of each class; what is enough is left out."""
         free = board.ground.sums(root, self.wanted)
         return {name: amount - free[name] for name, amount in self.wanted.items() if amount > free[name]}
 
@@ -383,6 +353,13 @@ class PodWish:
         if consumer.pod is None:
             return dict.fromkeys(self._incoming.amounts, _ANYTHING)
         return dict(consumer.pod.requests)
+
+
+PlanDemand = QueryWish | PodWish
+"""A request that gets spots on a board. Equal keys ask for the same, and get the same spots.
+
+`wanted`: what it takes at least, wherever it goes, of classes that only hosts offer.
+"""
 
 
 def sums_of(draws: Draws) -> Counter[int]:

@@ -15,7 +15,7 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
-from placement.engine.search.simulation import Draws, SimulatedForest
+from placement.engine.search.simulation import Draws, SearchedForest
 from placement.flavors.service import Flavors, ParseQuery, query_of
 from placement.planning.board import MoveSimulation, Relocation, Spot
 from placement.planning.capacity import RequestKind
@@ -254,7 +254,7 @@ class Plans:
         homes = {name: id_ for id_, _, name in known if name is not None}
         view = self._keeper.current()
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
-        ground = SimulatedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+        ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         wishes = Wishes(view, self._candidates, ground, budget)
         roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()), budget)
         outside: set[int] = set()
@@ -265,7 +265,7 @@ class Plans:
         inside = [root for root in ground.roots_in_order() if root not in outside]
         read = None if hosts is None and not outside else inside
         if hosts is not None:
-            rows = {ground.row_of(uuid) for uuid in hosts}
+            rows = {ground.row_of_uuid(uuid) for uuid in hosts}
             read = [root for root in inside if root in rows]
         ids = view.forest.providers.id
         root_ids = None if read is None else [int(ids[root]) for root in read]
@@ -283,7 +283,7 @@ class Scene:
     """The state that moves are tried on; `inside` are the hosts that may take part."""
 
     view: View
-    ground: SimulatedForest
+    ground: SearchedForest
     board: MoveSimulation
     wishes: Wishes
     roster: Roster
@@ -369,7 +369,7 @@ class _Making:
         uuids = host_uuids(self._database, called)
         inside, roots = set(self._scene.inside), []
         for at, name in enumerate(called):
-            row = self._scene.ground.row_of(uuids[name]) if name in uuids else -1
+            row = self._scene.ground.row_of_uuid(uuids[name]) if name in uuids else -1
             if row not in inside:
                 raise BadRequest(f"goal.empty[{at}]: there is no host {name!r} here")
             if self._scene.ground.shares(row):
@@ -448,7 +448,7 @@ class _Making:
     def _hosts(self, roots: Sequence[int], called: Mapping[int, str]) -> list[PlannedHost]:
         """Return the hosts that are concerned, as they were and as they will be with the requests."""
         board, view = self._scene.board, self._scene.view
-        before = SimulatedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
+        before = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         came = [each.to.root for each in board.moved]
         went = [each.consumer.root for each in board.moved]
         hosts = []

@@ -18,9 +18,9 @@ from placement.engine.forest import forest as provider_states
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import ProviderRecord, ProviderStates
 from placement.engine.forest.sharing import SharingMap
+from placement.engine.forest.simulation import within
 from placement.engine.search.query import GroupQuery
 from placement.engine.search.ranking import ScoreCache
-from placement.engine.search.simulation import within
 from placement.providers.statements import clusters, names
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database

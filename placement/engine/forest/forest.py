@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from placement.engine.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, from_text, table_of
-from placement.engine.forest.inventories import InventoryColumn, OfferedColumns
+from placement.engine.forest.inventories import Draw, InventoryColumn, OfferedColumns
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.providers import (
     NONE,
@@ -110,63 +110,6 @@ class Forest:
             self._latest = latest
             self._snapshots.add(latest)
         return latest
-
-    def writable_copy(self) -> Forest:
-        """Return an unfed copy of a snapshot that `repeat`, `cut` and its columns may alter."""
-        twin = copy.copy(self)
-        twin.providers = self.providers.frozen()
-        twin.traits, twin.aggregates = self.traits.frozen(), self.aggregates.frozen()
-        twin.inventories = {
-            class_id: column.writable_copy(self.count) for class_id, column in self.inventories.items()
-        }
-        twin._vacant = list(self._vacant)
-        twin.providers.own()
-        # It shares arrays even after the snapshot itself is gone.
-        self._snapshots.add(twin)
-        return twin
-
-    def repeat(self, root: int, count: int) -> Rows:
-        """Add `count` trees like that of a root, without allocations, and return their roots."""
-        members = np.sort(self.in_trees(np.array([root], np.intp)))
-        size, first = len(members), self.count
-        source = np.tile(members, count)
-        rows = np.arange(first, first + size * count)
-        self.count += len(rows)
-        self.providers.repeat(source, rows, size)
-        for memberships in (self.traits, self.aggregates):
-            memberships.repeat(source, rows)
-        for column in self.inventories.values():
-            column.repeat(source, rows)
-        self.shape_version += 1
-        return first + int(np.searchsorted(members, root)) + size * np.arange(count)
-
-    def cut(self, roots: Rows) -> None:
-        """Take whole trees away."""
-        rows = self.in_trees(roots)
-        for column in self.inventories.values():
-            column.cut(rows)
-        for memberships in (self.traits, self.aggregates):
-            memberships.clear(rows)
-        providers = self.providers
-        for numbers in (providers.id, providers.root, providers.parent, providers.next, providers.previous):
-            numbers[rows] = NONE
-        self._vacant.extend(rows.tolist())
-        self.shape_version += 1
-
-    def forked(self) -> Forest:
-        """Return a forest that starts as this snapshot and that `take` changes without effect on others."""
-        fork = copy.copy(self)
-        fork.providers = self.providers.frozen()
-        fork.inventories = {id_: column.frozen(self.count) for id_, column in self.inventories.items()}
-        # It shares arrays even after the snapshot itself is gone.
-        self._snapshots.add(fork)
-        return fork
-
-    def take(self, row: int, class_id: int, amount: int) -> None:
-        """Add an amount to the use of an existing inventory; only in a forked forest."""
-        self.inventories[class_id].take(row, amount)
-        self.providers.own()
-        self.providers.touch(int(self.providers.root[row]))
 
     def begin_writing(self) -> None:
         """Prepare for feeding: from now on the forest differs from the snapshots that were handed out."""
@@ -291,6 +234,10 @@ class Forest:
             if self.providers.id[row] >= 0:
                 return row
         return NONE
+
+    def has_room(self, draws: Iterable[Draw]) -> bool:
+        """Return whether there is room for all draws, each alone."""
+        return all(self.inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
 
     @property
     def is_flat(self) -> bool:

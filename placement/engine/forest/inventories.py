@@ -57,6 +57,14 @@ class EntryOf(Columns):
     entry: Indices
 
 
+class Draw(NamedTuple):
+    """A part of a candidate that one inventory gives: the row of the provider, the class, the amount."""
+
+    row: int
+    class_id: int
+    amount: int
+
+
 class InventoryColumn:
     """A column with an entry per inventory of the class, and the entry of each provider row (-1: none)."""
 
@@ -123,12 +131,10 @@ class InventoryColumn:
         twin.offers = self.offers.frozen()
         return twin
 
-    def writable_copy(self, providers: int) -> InventoryColumn:
-        """Return a copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
+    def forked(self, providers: int) -> InventoryColumn:
+        """Return a column that starts as this one and that may be altered without effect on it."""
         twin = self.frozen(providers)
         twin._vacant = list(self._vacant)
-        for columns in (twin.entries, twin.offers, twin._entry_of):
-            columns.own()
         return twin
 
     def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
@@ -139,6 +145,8 @@ class InventoryColumn:
         at = self.entries_of(providers)
         at = at[at >= 0]
         entries, offers = self.entries, self.offers
+        entries.own()
+        offers.own()
         if ratio is not None:
             offers.ratio[at] = ratio
         if reserved is not None:
@@ -157,9 +165,10 @@ class InventoryColumn:
         at, rows = at[offered], rows[offered]
         new = np.arange(self._count, self._count + len(rows))
         self._count += len(rows)
-        self.entries.ensure(self._count)
-        self.offers.ensure(self._count)
+        self._entry_of.own()
         for columns in (self.entries, self.offers):
+            columns.ensure(self._count)
+            columns.own()
             columns.copy_rows(at, new)
         entries = self.entries
         entries.provider[new] = rows
@@ -171,6 +180,7 @@ class InventoryColumn:
     def empty(self) -> None:
         """Set all usage to 0."""
         at, entries = self.occupied(), self.entries
+        entries.own()
         entries.used[at] = 0
         entries.free[at] = entries.capacity_of[at]
 

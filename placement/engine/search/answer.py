@@ -25,6 +25,7 @@ from placement.engine.forest.arrays import (
     to_text,
 )
 from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.query import Slot
 from placement.engine.search.ranking import ScoreTable
 from placement.engine.search.search import FoundCandidates
@@ -119,14 +120,6 @@ class Element(NamedTuple):
     mappings: dict[str, list[str]]
     score: int
     turn: int = 0
-
-
-class Draw(NamedTuple):
-    """A part of a candidate that one inventory gives: the row of the provider, the class, the amount."""
-
-    row: int
-    class_id: int
-    amount: int
 
 
 class SlotUse(NamedTuple):

@@ -1,112 +1,25 @@
-"""A forest on which moves are tried: what is held is freed, taken elsewhere, and restored again.
+"""A simulated forest that finds places for requests, for plans of moves.
 
-No other search sees these changes. What trees hold is numbered, so that a result about a tree is found again
-when the tree holds the same.
+What trees hold is numbered, so that a result about a tree is found again when the tree holds the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from placement.engine.forest.arrays import Rows, to_text
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.sharing import Sharing, SharingMap
-from placement.engine.search.answer import Answer, Draw
+from placement.engine.forest.inventories import Draw
+from placement.engine.forest.sharing import SharingMap
+from placement.engine.forest.simulation import SimulatedForest, emptied, only
+from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.search import search_rows
-
-# A forest as it would be after a change: an altered copy of the columns; nothing else is touched.
-
-
-# Rows added between two looks at the clock: some milliseconds of work.
-_ROWS_AT_ONCE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnOverride:
-    """A change of a class's inventories in some trees: another ratio, another reserved amount, or both."""
-
-    class_id: int
-    roots: Sequence[int]
-    ratio: float | None = None
-    reserved: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """A number of additional hosts that are like the one with this root and empty."""
-
-    root: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ForestScenario:
-    """A set of changes: first of inventories, then hosts to add, then the roots of hosts to remove."""
-
-    reoffered: Sequence[ColumnOverride] = ()
-    added: Sequence[Added] = ()
-    without: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Altered:
-    """A forest after a change; `like[row]` is the root that the new root in that row is a copy of."""
-
-    forest: Forest
-    like: dict[int, int]
-
-
-def altered(forest: Forest, world: ForestScenario, look: Callable[[], None]) -> Altered:
-    """Return a snapshot of the forest with the changes of `world`.
-
-    `look` is called between pieces of work; what it raises ends the work.
-    """
-    look()
-    copy = forest.writable_copy()
-    for change in world.reoffered:
-        look()
-        rows = copy.in_trees(np.array(change.roots, np.intp))
-        copy.column(change.class_id).reoffer(rows, change.ratio, change.reserved)
-    like: dict[int, int] = {}
-    for each in world.added:
-        at_once = max(1, _ROWS_AT_ONCE // int(forest.providers.tree_size[each.root]))
-        for done in range(0, each.count, at_once):
-            look()
-            rows = copy.repeat(each.root, min(at_once, each.count - done))
-            like.update(dict.fromkeys(rows.tolist(), each.root))
-    if world.without:
-        copy.cut(np.unique(np.array(world.without, np.intp)))
-    return Altered(copy, like)
-
-
-def within(forest: Forest, sharing: Sharing, aggregates: frozenset[int]) -> Forest:
-    """Return the forest with the trees that have roots in the aggregates or share with one of these trees."""
-    own = forest.roots[forest.aggregates.satisfying(forest.roots, (aggregates,))]
-    serving = sharing.pair_provider[np.isin(sharing.pair_anchor, own)]
-    return only(forest, np.union1d(own, forest.roots_of(serving.astype(np.intp))).tolist())
-
-
-def emptied(forest: Forest) -> Forest:
-    """Return the forest as if nothing were held."""
-    copy = forest.writable_copy()
-    for column in copy.inventories.values():
-        column.empty()
-    return copy
-
-
-def only(forest: Forest, roots: Sequence[int]) -> Forest:
-    """Return the forest without all other trees; rows stay as they are."""
-    copy = forest.writable_copy()
-    others = np.setdiff1d(copy.roots, np.array(roots, np.intp))
-    copy.cut(others.astype(np.intp))
-    return copy
-
 
 # The most candidates looked at of one tree, and of one part of it: others differ little from these.
 _MOST_IN_TREE, _MOST_IN_PART = 64, 8
@@ -125,14 +38,13 @@ class TreeFree(NamedTuple):
     used: int
 
 
-class SimulatedForest:
-    """A forest as it would be after some moves."""
+class SearchedForest(SimulatedForest):
+    """A simulated forest that finds places for requests, and knows them while a tree holds the same."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, sharing_trait: int) -> None:
-        self.forest = forest.forked()
+        super().__init__(forest)
         self._sharing_map = sharing_map
-        sharing = sharing_map.of(forest, sharing_trait)
-        self._sharers = frozenset(sharing.providers.tolist())
+        self._sharers = frozenset(sharing_map.of(forest, sharing_trait).providers.tolist())
         self._sharing_roots = frozenset(map(self.root_of, self._sharers))
         self.was_cut = False
         """Whether a tree had more candidates than were looked at."""
@@ -146,17 +58,9 @@ class SimulatedForest:
 
     # -- what is held -------------------------------------------------------------------------------
 
-    def take(self, draws: Iterable[Draw]) -> None:
-        """Hold what the draws take, whether there is room or not."""
-        self._change(draws, 1)
-
-    def give(self, draws: Iterable[Draw]) -> None:
-        """Free again what the draws take."""
-        self._change(draws, -1)
-
-    def _change(self, draws: Iterable[Draw], sign: int) -> None:
+    def _add(self, draws: Collection[Draw], sign: int) -> None:
+        super()._add(draws, sign)
         for draw in draws:
-            self.forest.take(draw.row, draw.class_id, sign * draw.amount)
             # A sum does not depend on the order in which amounts were taken.
             number = sign * draw.amount * (hash((draw.row, draw.class_id)) | 1)
             if draw.row in self._sharers:
@@ -171,12 +75,12 @@ class SimulatedForest:
 
     def admits(self, draw: Draw) -> bool:
         """Return whether an inventory can take this amount more of one consumer."""
-        column = self.forest.column(draw.class_id)
+        column = self.column(draw.class_id)
         return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
 
     def holds(self, draw: Draw) -> bool:
         """Return whether at least this amount of an inventory is in use."""
-        column = self.forest.column(draw.class_id)
+        column = self.column(draw.class_id)
         entry = column.entry_of(draw.row)
         return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
 
@@ -184,17 +88,11 @@ class SimulatedForest:
         """Return whether any provider of a tree shares what it has with other trees."""
         return root in self._sharing_roots
 
-    def free(self, row: int, class_id: int) -> int:
-        """Return how much is left of an inventory, below zero if too much is held; 0 where there is none."""
-        column = self.forest.column(class_id)
-        entry = column.entry_of(row)
-        return 0 if entry < 0 else int(column.entries.free[entry])
-
     # -- what there is ------------------------------------------------------------------------------
 
     def root_of(self, row: int) -> int:
         """Return the root of a provider."""
-        return int(self.forest.providers.root[row])
+        return int(self.providers.root[row])
 
     def is_shared(self, row: int) -> bool:
         """Return whether a provider shares what it has with other trees."""
@@ -202,36 +100,31 @@ class SimulatedForest:
 
     def rows_by_id(self) -> dict[int, int]:
         """Return the rows of all providers by their storage ids."""
-        rows = np.flatnonzero(self.forest.alive())
-        return dict(zip(self.forest.providers.id[rows].tolist(), rows.tolist(), strict=True))
-
-    def row_of(self, uuid: str) -> int:
-        """Return the row of a provider, -1 if unknown."""
-        return self.forest.row_of_uuid(uuid)
+        rows = np.flatnonzero(self.alive())
+        return dict(zip(self.providers.id[rows].tolist(), rows.tolist(), strict=True))
 
     def uuids(self, rows: Sequence[int]) -> list[str]:
         """Return the uuids of providers."""
-        return to_text(self.forest.providers.uuid[np.array(rows, np.intp)]) if rows else []
+        return to_text(self.providers.uuid[np.array(rows, np.intp)]) if rows else []
 
     def roots_in_order(self) -> list[int]:
         """Return all roots, in order of their storage ids."""
-        found: list[int] = self.forest.roots.tolist()
+        found: list[int] = self.roots.tolist()
         return found
 
     def sums(self, root: int, class_ids: Collection[int]) -> dict[int, int]:
         """Return how much a tree has left of each of the classes."""
         rows = self._members(root)
         return {
-            class_id: int(np.maximum(self.forest.column(class_id).free_of(rows), 0).sum())
-            for class_id in class_ids
+            class_id: int(np.maximum(self.column(class_id).free_of(rows), 0).sum()) for class_id in class_ids
         }
 
     def by_root(self, class_id: int) -> dict[int, TreeFree]:
         """Return what each tree that offers a class has left of it, and what is held."""
-        column = self.forest.column(class_id)
+        column = self.column(class_id)
         held = column.held
         entries = column.entries
-        roots = self.forest.providers.root[entries.provider[held]]
+        roots = self.providers.root[entries.provider[held]]
         found, at = np.unique(roots, return_inverse=True)
         free, used = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         np.add.at(free, at, np.maximum(entries.free[held], 0))
@@ -241,13 +134,13 @@ class SimulatedForest:
 
     def most_of_one(self, class_id: int) -> int:
         """Return the most that one provider offers of a class."""
-        column = self.forest.column(class_id)
+        column = self.column(class_id)
         return int(column.entries.capacity_of[column.held].max(initial=0))
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
         """Return what a tree offers of each class, and what of it is held."""
         rows, found = self._members(root), {}
-        for class_id, column in self.forest.inventories.items():
+        for class_id, column in self.inventories.items():
             at = column.entries_of(rows)
             at = at[at >= 0]
             if len(at):
@@ -260,12 +153,12 @@ class SimulatedForest:
         rows = np.array(sorted(self._sharers), np.intp)
         return {
             class_id
-            for class_id, column in self.forest.inventories.items()
+            for class_id, column in self.inventories.items()
             if len(rows) and (column.entries_of(rows) >= 0).any()
         }
 
     def _members(self, root: int) -> Rows:
-        return self.forest.in_trees(np.array([root], np.intp))
+        return self.in_trees(np.array([root], np.intp))
 
     # -- where a request fits -----------------------------------------------------------------------
 
@@ -277,7 +170,7 @@ class SimulatedForest:
         known = self._taking.get((key, self._shared))
         changed = [] if known is None else self._changed_since(known[1])
         if known is None or len(changed) > len(known[0]) // 2 + 64:
-            looked = self._by_id(self._looked(self.forest, query))
+            looked = self._by_id(self._looked(self, query))
             known = self._taking[key, self._shared] = looked, dict(self._states)
             changed = []
         if not changed:
@@ -287,12 +180,12 @@ class SimulatedForest:
     def ever_taking(self, queries: Sequence[ForestQuery]) -> list[int]:
         """Return the roots of trees that could take any request if nothing were held, by storage id."""
         if self._bare is None:
-            self._bare = emptied(self.forest)
+            self._bare = emptied(self)
         roots = {root for query in queries for root in self._looked(self._bare, query)}
         return self._by_id(roots)
 
     def _by_id(self, roots: Iterable[int]) -> list[int]:
-        ids = self.forest.providers.id
+        ids = self.providers.id
         return sorted(roots, key=lambda root: int(ids[root]))
 
     def _changed_since(self, before: Mapping[int, int]) -> list[int]:
@@ -313,7 +206,8 @@ class SimulatedForest:
 
         Stranded is what is free where no more requests fit. Raises SearchEnded.
         """
-        forest, sharing_map = self.forest, self._sharing_map
+        forest: Forest = self
+        sharing_map = self._sharing_map
         if roots is not None:
             forest, sharing_map = only(forest, [*roots, *map(self.root_of, self._sharers)]), SharingMap()
         found: dict[int, int] = {}
@@ -326,7 +220,7 @@ class SimulatedForest:
 
     def offers(self, root: int, class_id: int) -> bool:
         """Return whether a tree offers a class."""
-        return bool((self.forest.column(class_id).entries_of(self._members(root)) >= 0).any())
+        return bool((self.column(class_id).entries_of(self._members(root)) >= 0).any())
 
     def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
         """Return the different ways in which a tree can take the request. Raises SearchEnded."""
@@ -342,7 +236,7 @@ class SimulatedForest:
         most = _MOST_IN_TREE
         for rows in self._parts_of(root):
             wanted = replace(query, maximum=most, order=None)
-            answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, rows))
+            answer = Answer(self, search_rows(self, self._sharing_map, wanted, rows))
             if not len(answer) and not found:
                 # The whole tree comes first: where it takes nothing, no part of it does.
                 break
@@ -356,21 +250,21 @@ class SimulatedForest:
     def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
         """Return candidates on the providers of `draws`, their ancestors and sharers. Raises SearchEnded."""
         query.budget.look()
-        parents, rows = self.forest.providers.parent, set[int]()
+        parents, rows = self.providers.parent, set[int]()
         for row in (draw.row for draw in draws if draw.row not in self._sharers):
             while row >= 0:
                 rows.add(row)
                 row = int(parents[row])
         wanted = replace(query, maximum=_MOST_AMONG, order=None)
         some = np.array(sorted(rows), np.intp)
-        answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, some))
+        answer = Answer(self, search_rows(self, self._sharing_map, wanted, some))
         return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
 
     def _parts_of(self, root: int) -> list[Rows]:
         """Return a tree, and then each of the trees below its root with the root, if there are several."""
         parts = self._parts.get(root)
         if parts is None:
-            members, parents = self._members(root), self.forest.providers.parent
+            members, parents = self._members(root), self.providers.parent
             tops: dict[int, list[int]] = {}
             for row in members.tolist():
                 top = row
@@ -388,19 +282,19 @@ class SimulatedForest:
 
     def _place_of(self, draw: Draw) -> tuple[int, int]:
         """Return a key, equal for providers that such a draw uses up and that are alike in everything."""
-        parent = int(self.forest.providers.parent[draw.row])
+        parent = int(self.providers.parent[draw.row])
         if parent < 0 or self._kind_of(draw.row) is None:
             return draw.row, -1
-        column = self.forest.column(draw.class_id)
+        column = self.column(draw.class_id)
         is_all = int(column.entries.capacity_of[column.entry_of(draw.row)]) == draw.amount
         return (parent, self._kinds[draw.row] or 0) if is_all else (draw.row, -1)
 
     def _kind_of(self, row: int) -> int | None:
         """Return the number of the trait set of a leaf provider of one class; None for other providers."""
         if row not in self._kinds:
-            columns = self.forest.inventories.values()
+            columns = self.inventories.values()
             is_plain = sum(column.entry_of(row) >= 0 for column in columns) == 1
-            is_leaf = not (self.forest.providers.parent[self._members(self.root_of(row))] == row).any()
-            traits = self.forest.traits.numbers(np.array([row], np.int32))[0]
+            is_leaf = not (self.providers.parent[self._members(self.root_of(row))] == row).any()
+            traits = self.traits.numbers(np.array([row], np.int32))[0]
             self._kinds[row] = traits if is_plain and is_leaf else None
         return self._kinds[row]

@@ -6,7 +6,7 @@ import pytest
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
-from placement.engine.search.answer import Draw
+from placement.engine.forest.inventories import Draw
 from placement.planning.board import Spot
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Scene
@@ -22,7 +22,7 @@ def test_other_parts_are_a_place_and_other_amounts_are_none(amounts: tuple[int, 
     offered = {"VCPU": Inventory(total=8, max_unit=8)}
     parts = [NaiveProvider(uuid, HOST, offered, {}, frozenset()) for uuid in PARTS]
     scene = Scene(Cluster([NaiveProvider(HOST, None, {}, {}, frozenset()), *parts], []), 3)
-    rows = [scene.ground.row_of(uuid) for uuid in PARTS]
+    rows = [scene.ground.row_of_uuid(uuid) for uuid in PARTS]
     class_id = scene.world.classes["VCPU"]
     draws = tuple(
         sorted(Draw(row, class_id, amount) for row, amount in zip(rows, amounts, strict=True) if amount)

@@ -57,7 +57,7 @@ def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
     # 6 are to go, and the two others have 4 left.
     scene = Scene(cluster(8, 6), ALLOWED)
     goals = Goals(scene.board, scene.maker, ALLOWED)
-    reached = goals.empty([scene.ground.row_of(HOSTS[0])])
+    reached = goals.empty([scene.ground.row_of_uuid(HOSTS[0])])
     assert (reached.achieved, reached.complete, reached.bound) == (0, True, Bound(0, IMPOSSIBLE))
     assert "left in all, 6 are needed" in reached.why
     # Those that found a place go all the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement.engine.domain.inventories import Inventory
-from placement.engine.search.answer import Draw
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.planning.board import Spot
 from placement.planning.making_room import EvictionPlanner
@@ -44,14 +44,14 @@ def scene() -> Scene:
 
 
 def cores(scene: Scene, uuid: str, amount: int) -> Draw:
-    return Draw(scene.ground.row_of(uuid), scene.world.classes["PCPU"], amount)
+    return Draw(scene.ground.row_of_uuid(uuid), scene.world.classes["PCPU"], amount)
 
 
 def test_no_more_is_promised_than_is_free_when_the_host_holds_something_else(scene: Scene):
     wish = scene.wish(dedicated(3, 2))
     assert list(scene.maker.requests(wish, 1)) == [1]
     # As much in all, but no more at once beside the guest's place.
-    scene.ground.give([cores(scene, SECOND, 1)])
+    scene.ground.take([cores(scene, SECOND, -1)])
     scene.ground.take([cores(scene, FIRST, 1)])
     assert list(scene.maker.requests(wish, 1)) == []
 
@@ -59,8 +59,8 @@ def test_no_more_is_promised_than_is_free_when_the_host_holds_something_else(sce
 def test_who_may_move_again_is_moved(scene: Scene):
     board, wish = scene.board, scene.wish(dedicated(3, 2))
     maker = EvictionPlanner(board, PlanLimits(3, at_most=[AtMost(1)]), Budget())
-    (wanderer,) = board.on[scene.ground.row_of(FLAT)].values()
-    there = scene.ground.row_of(EMPTY)
+    (wanderer,) = board.on[scene.ground.row_of_uuid(FLAT)].values()
+    there = scene.ground.row_of_uuid(EMPTY)
     mark = board.mark()
     board.leave(wanderer)
     board.arrive(wanderer, Spot(there, tuple(draw._replace(row=there) for draw in wanderer.spot.draws)))

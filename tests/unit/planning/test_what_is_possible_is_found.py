@@ -153,7 +153,7 @@ def aims(chance: random.Random, walk: Walk, asked: CandidateQuery) -> list[Aim]:
         Aim("fit", fit, lambda state: walk.has_room(walk.left(state), wanted, walk.asked)),
         Aim(
             "empty",
-            lambda scene, goals: goals.empty([scene.ground.row_of(host) for host in hosts]),
+            lambda scene, goals: goals.empty([scene.ground.row_of_uuid(host) for host in hosts]),
             lambda state: not walk.occupied(state) & {*hosts},
         ),
         Aim(

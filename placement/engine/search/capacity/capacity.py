@@ -15,8 +15,10 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows, to_text
 from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import Draw
 from placement.engine.forest.sharing import Sharing, SharingMap
-from placement.engine.search.answer import Answer, Draw
+from placement.engine.forest.simulation import SimulatedForest
+from placement.engine.search.answer import Answer
 from placement.engine.search.budget import SearchEnded
 from placement.engine.search.capacity.cells import (
     MOST,
@@ -71,7 +73,7 @@ class Claiming:
 
     def _claims(self, roots: Rows, at_once: int) -> Iterator[tuple[int, int]]:
         """Yield a provider of each candidate and how many claims take it, for so many hosts in turn."""
-        forest, rows = self._forest.forked(), self._forest.in_trees(roots)
+        forest, rows = SimulatedForest(self._forest), self._forest.in_trees(roots)
         query = replace(self._query, maximum=max(1, at_once))
         try:
             while self._left > 0 and len(roots):
@@ -88,18 +90,13 @@ class Claiming:
             if ended.abandoned:
                 raise
 
-    def _claimed(self, forest: Forest, draws: Sequence[Draw]) -> int:
+    def _claimed(self, forest: SimulatedForest, draws: Sequence[Draw]) -> int:
         """Claim a candidate, and return how often: once, and as often as it fits when steps get short."""
         times = 1
         if self._left < _STEPS_ONE_BY_ONE and not self._splits:
-            times = min(_free(forest, draw) // draw.amount for draw in draws)
-        for row, class_id, amount in draws:
-            forest.take(row, class_id, times * amount)
+            times = min(forest.free(draw.row, draw.class_id) // draw.amount for draw in draws)
+        forest.take([draw._replace(amount=times * draw.amount) for draw in draws])
         return times
-
-
-def _free(forest: Forest, draw: Draw) -> int:
-    return int(forest.column(draw.class_id).free_of(np.array([draw.row], np.intp))[0])
 
 
 # What some hosts have room for together, and what they offer for it.

@@ -12,8 +12,10 @@ import numpy as np
 from placement.engine.domain.groups import RuleKind
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import Draw
 from placement.engine.forest.sharing import SharingMap
-from placement.engine.search.answer import Answer, Draw
+from placement.engine.forest.simulation import SimulatedForest
+from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.capacity.totals import max_flow
 from placement.engine.search.members.places import (
@@ -62,10 +64,9 @@ class CandidateTable:
 
     def draws(self, at: int) -> list[Draw]:
         """Return what a candidate draws."""
-        found = self.drawn.get(at)
-        if found is None:
-            found = self.drawn[at] = self.answer.draws(at)
-        return found
+        if at not in self.drawn:
+            self.drawn[at] = self.answer.draws(at)
+        return self.drawn[at]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,15 +81,16 @@ class AssignedCandidate:
 
 
 class PlacementState:
-    """The state of a decision; `forest` is a fork, because what is given is taken from it."""
+    """The state of a decision; what is given is taken from its forest."""
 
-    def __init__(self, forest: Forest, sharers: Mask, rules: Sequence[ResolvedRule]) -> None:
+    def __init__(self, forest: SimulatedForest, sharers: Mask, rules: Sequence[ResolvedRule]) -> None:
         self.forest = forest
         self._sharers = sharers
         self.tallies = [Tally(rule) for rule in rules]
         self._first: dict[MemberKind, CandidateTable] = {}
         self._tables: dict[MemberKind, CandidateTable] = {}
         self.given: list[AssignedCandidate] = []
+        self._marks: list[int] = []
         self.version = 0
         self._touched: dict[int, int] = {}
 
@@ -149,19 +151,14 @@ class PlacementState:
         places = [given.places[number] for given in self.given if number in given.places]
         return tally.excess(filled_up([*places, *tally.rule.held.tolist()]))
 
-    def has_room(self, draws: Sequence[Draw]) -> bool:
-        """Return whether there is room for all draws."""
-        inventories = self.forest.inventories
-        return all(inventories[draw.class_id].has_free(draw.row, draw.amount) for draw in draws)
-
     # -- giving -------------------------------------------------------------------------------------
 
     def give(self, kind: MemberKind, table: CandidateTable, at: int) -> None:
         """Give a candidate to a member of the kind."""
         places = {number: table.places[number][at].tolist() for number in kind.rules}
         given = AssignedCandidate(kind, table, at, table.draws(at), places)
-        for draw in given.draws:
-            self.forest.take(draw.row, draw.class_id, draw.amount)
+        self._marks.append(self.forest.mark())
+        self.forest.take(given.draws)
         for number, each in places.items():
             self.tallies[number].add(each)
         self._touched[int(table.hosts[at])] = self.version
@@ -171,8 +168,7 @@ class PlacementState:
     def give_back(self) -> None:
         """Take back what was given last."""
         last = self.given.pop()
-        for draw in last.draws:
-            self.forest.take(draw.row, draw.class_id, -draw.amount)
+        self.forest.back(self._marks.pop())
         for number, each in last.places.items():
             self.tallies[number].add(each, -1)
 

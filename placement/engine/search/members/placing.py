@@ -80,7 +80,7 @@ def best_left(
             table = board.search_again(kind)
         elif table.answer.splits and board.touched_since(int(table.hosts[at]), table.at_version):
             table = board.search_again(kind)
-        elif board.has_room(table.draws(at)):
+        elif board.forest.has_room(table.draws(at)):
             return table, at
         else:
             table.alive[at] = False
@@ -150,7 +150,7 @@ class Backtracking:
             if self.steps_left <= 0:
                 return False
             places = [(number, table.places[number][at].tolist()) for number in kind.rules]
-            if self._admits(places) and self._board.has_room(table.draws(at)):
+            if self._admits(places) and self._board.forest.has_room(table.draws(at)):
                 self._board.give(kind, table, at)
                 if self._go_on(member + 1, at if following else 0, spare):
                     return True

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from tests.forests import World, without
 from tests.strategies import Search, searches
@@ -95,10 +93,9 @@ def test_a_look_that_brings_nothing_keeps_the_snapshot():
     assert forest.snapshot() is kept
 
 
-@pytest.mark.parametrize("made", [Forest.forked, Forest.writable_copy])
-def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone(made: Callable[[Forest], Forest]):
+def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone():
     forest = a_forest().forest
-    copied = made(forest.snapshot())
+    copied = SimulatedForest(forest.snapshot())
     before = copied.providers.id.tolist(), copied.column(1).entries.used.tolist()
     forest.apply([a_provider(2, used=9)])
     forest.remove(3)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.capacity.totals import max_flow
@@ -46,13 +47,12 @@ def _check(providers: Forest, query: CandidateQuery) -> None:
 
 def _claims_in_order(world: World, query: CandidateQuery, most: int) -> int:
     """How many claims of the first candidate succeed one after another, at most so many."""
-    forest = world.forest.snapshot().forked()
+    forest = SimulatedForest(world.forest.snapshot())
     for count in range(most):
         answer = Answer(forest, search(forest, world.sharing, world.query(query, maximum=1)))
         if not len(answer):
             return count
-        for row, class_id, amount in answer.draws(0):
-            forest.take(row, class_id, amount)
+        forest.take(answer.draws(0))
     return most
 
 

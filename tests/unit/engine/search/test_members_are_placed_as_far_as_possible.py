@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from placement.engine.domain.groups import CandidateQuery, MemberRule, Per, RequestGroup, RuleKind
 from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget
 from placement.engine.search.members.board import MemberKind, PlacementState, room_below
@@ -106,7 +107,7 @@ class Placement:
         self.most = most
         self.wanted = wanted
         self.sharers = sharers_of(world.forest, world.sharing, world.traits["MISC_SHARES_VIA_AGGREGATE"])
-        self.forest = world.forest.snapshot().forked()
+        self.forest = SimulatedForest(world.forest.snapshot())
         resolved = [self._rule(rule, has) for rule, has in zip(wanted, others, strict=True)]
         self.board = PlacementState(self.forest, self.sharers, resolved)
         kinds: dict[tuple[int, str], MemberKind] = {}
