@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.client import Client, code, detail
-from tests.kubernetes import BIND, NUMA_POLICY, RATIO, SPEC, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import NUMA_POLICY, RATIO, SPEC, STATUS, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
@@ -82,17 +82,6 @@ def test_pods_never_share_cpus_and_fill_the_node(cluster):
     assert refused(cluster, pod_manifest(cpu="1")) == ("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_spread_threads_of_cores_that_are_half_used_count_as_used(cluster):
-    nodes(cluster, "n1")
-    spread = {"preferredCPUBindPolicy": "SpreadByPCPUs"}
-    pod = put(cluster, "spread", pod_manifest(cpu="4", spec=spread))
-    assert pod["cpuset"] == "0,2,4,6"
-    assert held(cluster, pod)["n1/core-0-3"] == {"PCPU": 1}
-    required = pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"})
-    assert put(cluster, "full", required)["cpuset"] == "8-11"
-    assert put(cluster, "rest", pod_manifest(cpu="2", spec=spread))["cpuset"] == "1,3"
-
-
 def test_an_ls_pod_holds_amounts_of_the_host_only(cluster):
     nodes(cluster, "n1")
     pod = put(cluster, "ls", pod_manifest(cpu="1500m", memory="100M", qos="LS", priority=None))
@@ -150,27 +139,10 @@ def test_amplified_hosts_charge_the_ratio_for_bound_cpus(cluster):
     )
 
 
-def test_a_host_that_binds_everybody_binds_ls_pods_too(cluster):
-    assert cluster.put(CLUSTER, {"profile": "koord-scheduler"}).status_code == 200
-    nodes(cluster, "n1", labels={BIND: "FullPCPUsOnly"})
-    pod = put(cluster, "ls", pod_manifest(cpu="2", qos="LS", priority=None))
-    assert pod["cpuset"] == "0-1"
-    assert any("FullPCPUsOnly" in remark for remark in pod["remarks"])
-    odd = pod_manifest(cpu="3", qos="LS", priority=None)
-    assert "node(s) requested cpus not multiple cpus per core" in refused(cluster, odd)
-
-
 def test_the_best_node_wins_and_names_break_ties(cluster):
     nodes(cluster, "n2", "n1", "n3")
     chosen = [put(cluster, f"p{number}", pod_manifest(cpu="4"))["node"] for number in range(4)]
     assert chosen == ["n1", "n2", "n3", "n1"]
-
-
-def test_most_allocated_packs(api):
-    assert api.put(CLUSTER, {"hostScoring": {"type": "MostAllocated"}}).status_code == 201
-    nodes(api, "n1", "n2")
-    chosen = {put(api, f"p{number}", pod_manifest(cpu="4"))["node"] for number in range(4)}
-    assert chosen == {"n1"}
 
 
 def test_the_same_pod_again_is_answered_with_what_it_has(cluster):
@@ -285,25 +257,6 @@ def test_nodes_are_filtered_as_kubernetes_does(cluster):
     assert (
         put(cluster, "t", pod_manifest(tolerations=tolerations, nodeSelector=hostname))["node"] == "tainted"
     )
-
-
-@pytest.mark.parametrize(
-    ("expression", "chosen"),
-    [
-        ({"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}, "a"),
-        ({"key": "disk", "operator": "NotIn", "values": ["ssd"]}, "b"),
-        ({"key": "gen", "operator": "Gt", "values": ["3"]}, "b"),
-        ({"key": "gen", "operator": "Lt", "values": ["3"]}, "a"),
-        ({"key": "gen", "operator": "DoesNotExist"}, "c"),
-    ],
-)
-def test_required_affinity_is_understood(cluster, expression, chosen):
-    nodes(cluster, "a", labels={"disk": "ssd", "gen": "2"})
-    nodes(cluster, "b", labels={"disk": "hdd", "gen": "4"})
-    nodes(cluster, "c", labels={"disk": "tape"})
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    assert put(cluster, "web", pod_manifest(affinity=affinity))["node"] == chosen
 
 
 def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):

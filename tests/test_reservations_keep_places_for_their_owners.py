@@ -68,13 +68,6 @@ def test_a_reservation_holds_what_its_pod_would_hold(cluster: Client):
     assert cluster.get(f"{CLUSTER}/pods?namespace=").json["pods"] == []
 
 
-def test_others_do_not_see_what_is_reserved(cluster: Client):
-    reserve(cluster, cpu="12")
-    assert place(cluster, "other", "4")["cpuset"] == "12-15"
-    refusal = place(cluster, "one-more", "1", expect=409)
-    assert "Insufficient cpu" in refusal["errors"][0]["detail"]
-
-
 def test_the_one_owner_of_a_reservation_takes_from_it_and_ends_it(cluster: Client):
     kept = reserve(cluster, cpu="12")
     place(cluster, "other", "4")
@@ -127,13 +120,6 @@ def test_a_restricted_reservation_gives_no_more_than_it_has(cluster: Client):
     assert shown(cluster)["left"]["cpuset"] == "2-3"
     memory = place(cluster, "fat", "2", memory="2Gi", labels=WEB, annotations=texts(must), expect=409)
     assert "Reservation(s) Insufficient memory" in memory["errors"][0]["detail"]
-
-
-def test_a_default_reservation_is_filled_up_from_free_capacity(cluster: Client):
-    reserve(cluster, cpu="4", allocateOnce=False)
-    # Four CPUs are its own, the rest is from the emptier NUMA node.
-    assert place(cluster, "web", "6", labels=WEB)["cpuset"] == "0-3,8-9"
-    assert shown(cluster)["left"]["cpuset"] == ""
 
 
 def test_pods_that_must_use_a_reservation_wait_for_one(cluster: Client):

@@ -151,12 +151,6 @@ def judged(place, document, settings=DESIGN, **options):
     return NodeFilter(request_of(document, settings)).judge(place, totals(), **options)
 
 
-def reasons(place, document, settings=DESIGN, **options):
-    """The reasons of a refusal; none if the pod fits."""
-    answer = judged(place, document, settings, **options).answer
-    return getattr(answer, "reasons", ())
-
-
 def cpus_of(place, document, settings=DESIGN):
     """The CPUs that a pod is given on a host where it fits."""
     request = request_of(document, settings)
