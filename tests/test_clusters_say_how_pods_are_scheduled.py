@@ -9,6 +9,8 @@ import pytest
 from tests.client import Client, detail
 from tests.kubernetes import STATUS, node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 

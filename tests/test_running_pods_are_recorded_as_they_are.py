@@ -7,6 +7,8 @@ import pytest
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
