@@ -27,7 +27,6 @@ NODES = ("n1", "n2", "n3")
 # Each node has two NUMA nodes of four cores of two threads.
 THREADS, CORES = 2, 4
 CLUSTER = "/ext/v1/clusters/edge"
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 FLAVORS = (
     {},
     {"hw:cpu_thread_policy": "require"},

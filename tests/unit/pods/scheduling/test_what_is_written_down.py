@@ -5,10 +5,7 @@ import pytest
 from placement.common.manifest import ManifestError
 from placement.engine.numa.amounts import NumaAmounts
 from placement.pods.host import numa_capacity
-from placement.pods.koordinator.annotations import (
-    ResourceStatus,
-    status_document,
-)
+from placement.pods.koordinator.annotations import ResourceStatus, status_document
 from placement.pods.koordinator.policies import KubeletPolicy, QosClass
 from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
 from placement.pods.node_filter import PodAllocation

@@ -9,11 +9,7 @@ from placement.engine.numa.demand import NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Shape
 from placement.pods.koordinator.settings import SchedulerSettings
-from tests.unit.pods.koordinator.pods import (
-    container,
-    lsr,
-    request_of,
-)
+from tests.unit.pods.koordinator.pods import container, lsr, request_of
 
 
 def ratio(*points):
