@@ -7,7 +7,9 @@ import json
 import pytest
 
 from tests.client import Client, detail
-from tests.kubernetes import NUMA_POLICY, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import STATUS, node_manifests, pod_manifest
+
+pytestmark = pytest.mark.one_database
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
@@ -110,14 +112,6 @@ def test_the_default_numa_policy_counts_under_design(api, profile, aligned):
     assert ("numaNodeResources" in status_of(pod)) is aligned
 
 
-def test_the_strategy_decides_which_numa_node_is_filled(api):
-    cluster(api, numaAllocateStrategy="MostAllocated")
-    node(api)
-    assert [put(api, name, pod_manifest(cpu="2"))["cpuset"] for name in "ab"] == ["0-1", "2-3"]
-    cluster(api, numaAllocateStrategy="LeastAllocated")
-    assert put(api, "c", pod_manifest(cpu="2"))["cpuset"] == "8-9"
-
-
 def test_sub_priorities_may_change_if_the_cluster_says_so(api):
     cluster(api)
     node(api)
@@ -137,43 +131,3 @@ def test_chosen_labels_become_traits_with_the_next_import(api):
     node(api, labels=labels)
     traits = api.get(f"{CLUSTER}/nodes/n1").json["tree"]["traits"]
     assert [trait for trait in traits if "LABEL" in trait] == ["CUSTOM_LABEL_DISK_EXAMPLE_COM_TYPE_SSD_2"]
-
-
-@pytest.mark.parametrize(
-    ("profile", "pools"), [("design", [{"socket": 0, "node": 0}]), ("koord-scheduler", None)]
-)
-def test_ls_pods_on_aligned_hosts_are_told_their_pool_under_design(api, profile, pools):
-    cluster(api, profile=profile)
-    node(api, labels={NUMA_POLICY: "SingleNUMANode"})
-    status = status_of(put(api, "ls", pod_manifest(cpu="2", qos="LS", priority=None)))
-    assert status.get("cpuSharedPools") == pools
-    assert [entry["node"] for entry in status["numaNodeResources"]] == [0]
-
-
-@pytest.mark.parametrize(("profile", "status"), [("design", 409), ("koord-scheduler", 201)])
-def test_constrained_burst_needs_a_pool_that_covers_the_limit_under_design(api, profile, status):
-    cluster(api, profile=profile)
-    node(api)
-    burst = pod_manifest(
-        cpu="2", qos="LS", priority=None, spec={"preferredCPUBindPolicy": "ConstrainedBurst"}
-    )
-    burst["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "8"
-    placed = put(api, "fits", burst)
-    assert status_of(placed).get("cpuSharedPools") == ([{"socket": 0, "node": 0}] if status == 409 else None)
-    burst["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "9"
-    answer = api.put(f"{PODS}/large", burst)
-    assert answer.status_code == status
-    if status == 409:
-        assert "CPU shared pools do not cover the pod's CPU limit" in detail(answer)
-
-
-@pytest.mark.parametrize(("profile", "status"), [("design", 400), ("koord-scheduler", 201)])
-def test_requests_must_equal_limits_under_design(api, profile, status):
-    cluster(api, profile=profile)
-    node(api)
-    manifest = pod_manifest(cpu="4")
-    manifest["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "6"
-    answer = api.put(f"{PODS}/web", manifest)
-    assert answer.status_code == status
-    text = detail(answer) if status == 400 else " ".join(answer.json["warnings"])
-    assert "must equal the requested CPUs 4" in text

@@ -29,6 +29,8 @@ from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import running_service
 from tests.service import Service
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = "/api/v1/namespaces/default/pods"
 

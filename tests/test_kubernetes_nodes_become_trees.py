@@ -48,22 +48,6 @@ def test_a_cluster_is_created_shown_changed_and_deleted(api):
     assert api.get("/ext/v1/clusters").json == {"clusters": []}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "field"),
-    [
-        ("/ext/v1/clusters/Edge", None, "cluster"),
-        ("/ext/v1/clusters/edge", {"profile": "other"}, "profile"),
-        ("/ext/v1/clusters/edge", {"description": 5}, "description"),
-        ("/ext/v1/clusters/edge", {"colour": "red"}, "colour"),
-        ("/ext/v1/clusters/edge", [], "object"),
-    ],
-)
-def test_bad_cluster_settings_name_the_field(api, path, body, field):
-    answer = api.put(path, body)
-    assert answer.status_code == 400
-    assert field in detail(answer)
-
-
 def test_a_node_becomes_host_numa_nodes_and_cores(cluster, manifests):
     answer = send(cluster, manifests)
     assert answer.status_code == 201, answer.text

@@ -8,6 +8,8 @@ from placement.engine.numa.cpuset import parse_cpu_list
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"

@@ -17,6 +17,8 @@ from tests.kubernetes import node_manifests
 from tests.pod_rules import REASONS, ruled_pod
 from tests.server import database_url
 
+pytestmark = pytest.mark.one_database
+
 GIVEN = json.loads((Path(__file__).parent / "data" / "pod-rules.json").read_text())
 CLUSTER = "/ext/v1/clusters/edge"
 PREVIEW = f"{CLUSTER}/pods/preview"

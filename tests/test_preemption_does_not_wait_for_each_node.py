@@ -21,6 +21,8 @@ from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
 
+pytestmark = pytest.mark.one_database
+
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = ("GET", "/api/v1/pods")
 # More CPUs than any of the nodes has, so that their pods are asked about on each of them.

@@ -11,7 +11,7 @@ import pytest
 from placement.pods import reservation_ends, scheduler
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.reservations import AFFINITY, ALLOCATED, IGNORED, ORDER, WEB, reservation
+from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 
@@ -68,107 +68,6 @@ def test_a_reservation_holds_what_its_pod_would_hold(cluster: Client):
     assert cluster.get(f"{CLUSTER}/pods?namespace=").json["pods"] == []
 
 
-def test_others_do_not_see_what_is_reserved(cluster: Client):
-    reserve(cluster, cpu="12")
-    assert place(cluster, "other", "4")["cpuset"] == "12-15"
-    refusal = place(cluster, "one-more", "1", expect=409)
-    assert "Insufficient cpu" in refusal["errors"][0]["detail"]
-
-
-def test_the_one_owner_of_a_reservation_takes_from_it_and_ends_it(cluster: Client):
-    kept = reserve(cluster, cpu="12")
-    place(cluster, "other", "4")
-    owner = place(cluster, "web", "8", labels=WEB)
-    assert owner["cpuset"] == "0-7"
-    assert json.loads(owner["annotations"][ALLOCATED]) == {"name": "kept", "uid": kept["uid"]}
-    assert owner["remarks"][0] == "takes from reservation kept"
-    assert cluster.get(f"{CLUSTER}/pods/default/web").json["annotations"] == owner["annotations"]
-    over = shown(cluster)
-    assert (over["phase"], over["node"], over["left"]) == ("Succeeded", None, None)
-    assert over["remarks"] == [f"used by pod default/web, uid {owner['uid']}"]
-    assert use(cluster) == {"PCPU": 12, "CUSTOM_NODE_CPU_MILLI": 12000, "CUSTOM_PODS": 2}
-    # What it did not use is free again, and so is what it used once it is gone.
-    assert place(cluster, "late", "4")["cpuset"] == "8-11"
-    assert cluster.delete(f"{CLUSTER}/pods/default/web").status_code == 204
-    assert shown(cluster)["phase"] == "Succeeded"
-    assert place(cluster, "later", "8")["cpuset"] == "0-7"
-
-
-def test_what_owners_leave_stays_reserved_if_several_may_come(cluster: Client):
-    reserve(cluster, cpu="12", allocateOnce=False)
-    place(cluster, "other", "4")
-    first, second = (place(cluster, name, "4", labels=WEB) for name in ("web-0", "web-1"))
-    assert (first["cpuset"], second["cpuset"]) == ("0-3", "4-7")
-    kept = shown(cluster)
-    assert kept["left"]["cpuset"] == "8-11"
-    assert kept["left"]["resources"]["cpu"] == "4"
-    assert [owner["name"] for owner in kept["current_owners"]] == ["web-0", "web-1"]
-    assert use(cluster) == {"PCPU": 16, "CUSTOM_NODE_CPU_MILLI": 16000, "CUSTOM_PODS": 3}
-    place(cluster, "stranger", "1", expect=409)
-    assert cluster.delete(f"{CLUSTER}/pods/default/web-0").status_code == 204
-    assert shown(cluster)["left"]["cpuset"] == "0-3,8-11"
-    place(cluster, "stranger", "1", expect=409)
-    assert cluster.delete(f"{CLUSTER}/reservations/kept").status_code == 204
-    assert use(cluster) == {"PCPU": 8, "CUSTOM_NODE_CPU_MILLI": 8000, "CUSTOM_PODS": 2}
-    assert place(cluster, "stranger", "8")["cpuset"] == "0-3,8-11"
-
-
-def test_a_restricted_reservation_gives_no_more_than_it_has(cluster: Client):
-    reserve(cluster, cpu="4", allocatePolicy="Restricted", allocateOnce=False)
-    must = {AFFINITY: {"name": "kept"}}
-    refusal = place(cluster, "web", "8", labels=WEB, annotations=texts(must), expect=409)["errors"][0]
-    words = "Reservation(s) not enough cpus available to satisfy request"
-    assert words in refusal["detail"]
-    # It may do without, and then gets nothing that is reserved.
-    free = place(cluster, "web", "8", labels=WEB)
-    assert free["cpuset"] == "8-15"
-    assert ALLOCATED not in free["annotations"]
-    assert place(cluster, "small", "2", labels=WEB, annotations=texts(must))["cpuset"] == "0-1"
-    assert shown(cluster)["left"]["cpuset"] == "2-3"
-    memory = place(cluster, "fat", "2", memory="2Gi", labels=WEB, annotations=texts(must), expect=409)
-    assert "Reservation(s) Insufficient memory" in memory["errors"][0]["detail"]
-
-
-def test_a_default_reservation_is_filled_up_from_free_capacity(cluster: Client):
-    reserve(cluster, cpu="4", allocateOnce=False)
-    # Four CPUs are its own, the rest is from the emptier NUMA node.
-    assert place(cluster, "web", "6", labels=WEB)["cpuset"] == "0-3,8-9"
-    assert shown(cluster)["left"]["cpuset"] == ""
-
-
-def test_pods_that_must_use_a_reservation_wait_for_one(cluster: Client):
-    add_node(cluster, "n2")
-    reserve(cluster, labels={"pool": "blue"})
-    for affinity in (
-        {"name": "another"},
-        {"reservationSelector": {"pool": "red"}},
-        {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "reservationSelectorTerms": [
-                    {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["red"]}]}
-                ]
-            }
-        },
-    ):
-        refusal = place(cluster, "web", labels=WEB, annotations=texts({AFFINITY: affinity}), expect=409)
-        assert "2 Reservation(s) node(s) no reservations match" in refusal["errors"][0]["detail"]
-    accepted = texts({AFFINITY: {"reservationSelector": {"pool": "blue"}}})
-    assert place(cluster, "stranger", annotations=accepted, expect=409)
-    assert place(cluster, "web", labels=WEB, annotations=accepted)["node"] == "n1"
-
-
-def test_pods_that_ignore_reservations_take_from_them(cluster: Client):
-    reserve(cluster, cpu="12", allocateOnce=False)
-    place(cluster, "other", "4")
-    thief = place(cluster, "thief", "4", labels={IGNORED: "true"})
-    assert thief["cpuset"] == "0-3"
-    assert shown(cluster)["left"]["cpuset"] == "4-11"
-    assert shown(cluster)["left"]["resources"]["cpu"] == "8"
-    place(cluster, "web", "9", labels=WEB, expect=409)
-    assert place(cluster, "web", "8", labels=WEB)["cpuset"] == "4-11"
-    assert use(cluster) == {"PCPU": 16, "CUSTOM_NODE_CPU_MILLI": 16000, "CUSTOM_PODS": 3}
-
-
 def test_pods_that_ignore_reservations_may_ask_about_some_nodes(cluster: Client):
     add_node(cluster, "n2")
     reserve(cluster, cpu="16", template=pod_manifest("16", nodeSelector={"kubernetes.io/hostname": "n1"}))
@@ -200,19 +99,6 @@ def test_owners_are_pods_controllers_and_labels(cluster: Client, owner: Any, pod
         assert (ALLOCATED in answer.json["annotations"]) == (name == "web-0")
 
 
-def test_the_reservation_of_the_lowest_order_is_used_first_then_the_one_that_gets_fullest(cluster: Client):
-    add_node(cluster, "n2")
-    for name, cpu, labels in (
-        ("large", "6", {}),
-        ("small", "4", {}),
-        ("late", "4", {ORDER: "7"}),
-        ("early", "8", {ORDER: "3"}),
-    ):
-        reserve(cluster, name, cpu, labels=labels)
-    used = [place(cluster, f"web-{number}", "4", labels=WEB)["remarks"][0] for number in range(4)]
-    assert used == [f"takes from reservation {name}" for name in ("early", "late", "small", "large")]
-
-
 def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client):
     for name in ("n2", "n3"):
         add_node(cluster, name)
@@ -233,32 +119,6 @@ def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client)
     forced = scores(texts(must), labels=WEB)
     assert forced[node] > 0
     assert {forced[other] for other in forced if other != node} == {0}
-
-
-def test_pods_without_cpus_of_their_own_use_reservations_too(cluster: Client):
-    template = pod_manifest("6", qos="LS", priority=None)
-    reserve(cluster, template=template, allocateOnce=False)
-    place(cluster, "other", "10")
-    place(cluster, "ls", "1", qos="LS", priority=None, expect=409)
-    owner = place(cluster, "web", "2", qos="LS", priority=None, labels=WEB)
-    assert json.loads(owner["annotations"][ALLOCATED])["name"] == "kept"
-    assert shown(cluster)["left"]["resources"] == {"cpu": "4"}
-    assert use(cluster)["CUSTOM_NODE_CPU_MILLI"] == 16000
-
-
-def test_amounts_of_numa_nodes_are_reserved_and_taken(cluster: Client):
-    numa = {"numaTopologyPolicy": "SingleNUMANode"}
-    template = pod_manifest("6", memory="12Gi", numa=numa)
-    kept = reserve(cluster, template=template, allocateOnce=False)
-    assert kept["held"]["numaNodeResources"] == [
-        {"node": 0, "resources": {"cpu": "6", "memory": str(12 * 2**30)}}
-    ]
-    assert place(cluster, "other", "2", memory="8Gi", numa=numa)["cpuset"] == "8-9"
-    web = place(cluster, "web", "4", memory="8Gi", numa=numa, labels=WEB)
-    assert web["cpuset"] == "0-3"
-    assert shown(cluster)["left"]["numaNodeResources"] == [
-        {"node": 0, "resources": {"cpu": "2", "memory": str(4 * 2**30)}}
-    ]
 
 
 def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, monkeypatch):
@@ -298,12 +158,6 @@ def test_the_same_again_changes_nothing_and_terms_can_be_changed(cluster: Client
     assert ALLOCATED not in place(cluster, "web-1", labels=WEB)["annotations"]
     assert ALLOCATED in place(cluster, "db", labels={"app": "db"})["annotations"]
     assert reserve(cluster, status=200)["phase"] == "Succeeded"
-
-
-def test_another_template_needs_another_reservation(cluster: Client):
-    reserve(cluster)
-    refusal = reserve(cluster, cpu="6", status=409)["errors"][0]["detail"]
-    assert "Reservation.spec.template: reservation kept has its place already" in refusal
 
 
 def test_reservations_are_listed_and_forgotten(cluster: Client):
@@ -349,19 +203,6 @@ def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeyp
     assert sum(use(cluster, node)["PCPU"] for node in ("n1", "n2")) == 8
 
 
-def test_a_reservation_that_fits_nowhere_is_refused_as_its_pod_would_be(cluster: Client):
-    refusal = reserve(cluster, cpu="17", status=409)["errors"][0]
-    assert "0/1 nodes are available: 1 Insufficient cpu." in refusal["detail"]
-    assert cluster.get(f"{CLUSTER}/reservations").json["reservations"] == []
-
-
-def test_a_template_may_name_its_node(cluster: Client):
-    add_node(cluster, "n2")
-    template = pod_manifest("4", node="n2")
-    assert reserve(cluster, template=template)["node"] == "n2"
-    assert place(cluster, "web", labels=WEB)["node"] == "n2"
-
-
 def test_running_pods_say_from_which_reservation_they_take(cluster: Client):
     kept = reserve(cluster, allocateOnce=False, cpu="8")
     allocated = texts({ALLOCATED: {"name": "kept", "uid": kept["uid"]}})
@@ -398,38 +239,6 @@ def test_nodes_and_explanations_show_reservations(cluster: Client):
     (place_of_owner,) = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4", labels=WEB)).json["nodes"]
     assert place_of_owner["remarks"] == ["takes from reservation kept"]
     assert ALLOCATED in place_of_owner["annotations"]
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"owners": []}, "Reservation.spec.owners: "),
-        ({"owners": [{}]}, "Reservation.spec.owners[0]: "),
-        (
-            {"owners": [{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}]},
-            "Reservation.spec.owners[0].labelSelector.matchExpressions[0].operator: ",
-        ),
-        (
-            {"owners": [{"controller": {"controller": "yes"}}]},
-            "Reservation.spec.owners[0].controller.controller",
-        ),
-        ({"ttl": "soon"}, "Reservation.spec.ttl: "),
-        ({"ttl": "99999999999h"}, "Reservation.spec.ttl: "),
-        ({"ttl": "1h", "expires": "2100-01-01T00:00:00Z"}, "Reservation.spec.ttl: "),
-        ({"expires": "tomorrow"}, "Reservation.spec.expires: "),
-        ({"expires": "2001-01-01T00:00:00Z"}, "Reservation.spec: it expired"),
-        ({"allocateOnce": "no"}, "Reservation.spec.allocateOnce: "),
-        ({"allocatePolicy": "Mine"}, "Reservation.spec.allocatePolicy: "),
-        ({"template": None}, "Reservation.spec.template.spec: is missing"),
-        ({"template": {"spec": {"containers": []}}}, "Reservation.spec.template.spec.containers: "),
-    ],
-)
-def test_what_is_wrong_is_named(cluster: Client, change: dict[str, Any], field: str):
-    body = reservation()
-    body["spec"] |= change
-    answer = cluster.put(f"{CLUSTER}/reservations/kept", body)
-    assert answer.status_code == 400
-    assert field in answer.json["errors"][0]["detail"]
 
 
 def test_names_and_kinds_are_checked(cluster: Client):

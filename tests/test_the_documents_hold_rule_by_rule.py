@@ -1,4 +1,4 @@
-"""What the design documents and the reference promise of clusters holds over HTTP, one case for each rule."""
+"""What the design documents and the reference promise of clusters and pods holds over HTTP, case by case."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.one_database
 DATA = Path(__file__).parent / "data"
 CASES = {
     case["id"]: case
-    for file in ("design.json", "reservations.json")
+    for file in ("design.json", "reservations.json", "pods.json")
     for case in json.loads((DATA / file).read_text())["cases"]
 }
 

@@ -17,6 +17,8 @@ from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.server import database_url
 
+pytestmark = pytest.mark.one_database
+
 EDGE, BOTH, NONE, EVERYWHERE, SCHEDULER, LOOSE = (
     f"{name}-{'t' * 32}" for name in ("edge", "both", "none", "everywhere", "scheduler", "loose")
 )

@@ -12,7 +12,6 @@ from flask import Flask
 
 from placement.engine.domain.errors import NotFound
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.columns import room
 from placement.pods.cycle import PodShape, ReservationLooks, ReservationMatch, ShapeRankings
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import SchedulerSettings
@@ -23,6 +22,8 @@ from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import loaded
 from tests.reservations import IGNORED, WEB, reservation
+
+pytestmark = pytest.mark.one_database
 
 CLUSTER = "/ext/v1/clusters/edge"
 ROUNDS = 60
@@ -66,29 +67,6 @@ def test_like_nodes_are_one(cluster: Client, application: Flask):
     assert one.host is other.host
 
 
-def test_the_numbers_of_nodes_are_the_same_at_once_and_one_by_one(cluster: Client, database: Database):
-    state, other = loaded(database, "edge").values()
-    less = {name: units - 1 for name, units in state.unused.items()}
-    totals = replace(state.totals, requested={"cpu": 500})
-    taken = dict.fromkeys(list(state.offers.inventories)[:1], 1)
-    states = [
-        replace(state, name="a"),
-        replace(other, name="b", root_id=-1),
-        replace(state, name="c", root_id=-2, unused=less),
-        replace(state, name="d", root_id=-3, totals=totals),
-        replace(state, name="e", root_id=-4, others=taken),
-        replace(other, name="f", root_id=-5),
-    ]
-    at_once, one_by_one = NodeColumns().updated(states), NodeColumns()
-    for each in states:
-        one_by_one = one_by_one.updated([each])
-    columns = at_once.table.columns.keys() | one_by_one.table.columns.keys()
-    assert {key: at_once.table[key].tolist() for key in columns} == {
-        key: one_by_one.table[key].tolist() for key in columns
-    }
-    assert len(set(at_once.table[room(next(iter(less)))].tolist())) > 1
-
-
 def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Flask):
     former = []
     for number in range(ROUNDS):
@@ -128,18 +106,6 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
         ranking.look(state) is result
         for state, result in zip(list(columns.nodes)[600:], found[600:], strict=True)
     )
-
-
-def test_a_node_that_is_named_is_not_looked_at_again_and_columns_are_not_asked(
-    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
-):
-    columns, rankings = many(database), ShapeRankings()
-    ranking = rankings.of(1, shape(2), columns)
-    assert not ranking.refusals(columns)
-    for name in ("ShapeRanking._made", "NodeFilter.judge"):
-        monkeypatch.setattr(f"placement.pods.cycle.{name}", pytest.fail)
-    (one,) = ranking.best_first(columns.among(["n7"]))
-    assert one == ranking.ranked_on(columns.by_name["n7"])
 
 
 def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):

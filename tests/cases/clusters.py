@@ -4,7 +4,8 @@ Every case has a cluster of its own, which is taken out again. Manifests are wri
 `tests.kubernetes`. A call expects a status (below 300 if it names none) and a part of the answer: a mapping
 expects its members, a list its elements in order, `{"has": x}` an element, `{"lacks": x}` none such, and a
 text that begins with `~` is contained in the one that is found. `{cluster}` in a path stands for the path of
-the cluster, and `{name}` in paths and bodies for its name.
+the cluster, and `{name}` in paths and bodies for its name. `held` asks for what a consumer holds, by the
+names of the providers in the cluster; null stands for nothing at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tests.cases import Outcome
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import ROWS, node_manifests, pod_manifest
 from tests.reservations import reservation
 from tests.service import Service, ServiceError
 
@@ -57,6 +58,8 @@ def difference(call: Call, case: dict[str, Any]) -> str | None:
         for number, step in enumerate([*steps, *case["steps"]]):
             path, body = _request(base, step)
             status, found = call(step["call"], path, body)
+            if "held" in step:
+                found = _by_name(call, found["allocations"], cluster)
             wrong = _status_differs(step, status, found) or _differs(step.get("expect", {}), found, "")
             if wrong:
                 return f"call {number - len(steps)}, {step['call']} {path.removeprefix(base)}: {wrong}"
@@ -72,6 +75,8 @@ def _request(base: str, step: dict[str, Any]) -> tuple[str, Any]:
     if "node" in step:
         manifest = node_manifests(step["node"], **_arguments(step.get("manifest"), rows=_rows))
         return f"{base}/nodes/{step['node']}", manifest if step["call"] == "PUT" else None
+    if "held" in step:
+        return f"/allocations/{step['held']}", None
     if "preview" in step:
         return f"{base}/pods/preview", {**pod_manifest(**step["preview"]), **step.get("with", {})}
     if "pod" in step:
@@ -88,13 +93,24 @@ def _request(base: str, step: dict[str, Any]) -> tuple[str, Any]:
     return step["path"].replace("{cluster}", base).replace("{name}", name), body
 
 
+def _by_name(call: Call, allocations: dict[str, Any], cluster: str) -> dict[str, Any] | None:
+    """What is held, by the names of providers; None if nothing is."""
+    found = {}
+    for uuid_, entry in allocations.items():
+        name = call("GET", f"/resource_providers/{uuid_}", None)[1]["name"]
+        found[name.removeprefix(f"{cluster}/")] = entry["resources"]
+    return found or None
+
+
 def _arguments(given: dict[str, Any] | None, **read: Callable[[Any], Any]) -> dict[str, Any]:
     arguments = copy.deepcopy(given or {})
     return {name: read[name](value) if name in read else value for name, value in arguments.items()}
 
 
-def _rows(shape: list[int]) -> tuple[tuple[int, int, int, int], ...]:
-    """The CPUs of sockets × NUMA nodes × cores × threads, siblings adjacent."""
+def _rows(shape: list[int] | int) -> tuple[tuple[int, int, int, int], ...]:
+    """The CPUs of sockets × NUMA nodes × cores × threads, siblings adjacent; or so many of the usual ones."""
+    if isinstance(shape, int):
+        return ROWS[:shape]
     sockets, numa_per_socket, cores, threads = shape
     return tuple(
         (cpu, cpu // threads, cpu // threads // cores, cpu // threads // cores // numa_per_socket)

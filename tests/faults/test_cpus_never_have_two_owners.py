@@ -7,13 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import requests
 
-from placement.app import build
 from placement.engine.numa.cpuset import parse_cpu_list
-from placement.pods.cache import ClusterCache
 from placement.storage.database import Database
 from tests.callers import Caller
-from tests.client import Client
-from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check, nothing_is_held
 from tests.server import RunningServer
@@ -21,7 +17,6 @@ from tests.server import RunningServer
 CLIENTS = 8
 CALLS = 40
 NODES = ("n1", "n2", "n3")
-HEADERS = {"X-Auth-Token": "admin"}
 CLUSTER = "/ext/v1/clusters/edge"
 SPECS = (
     None,
@@ -76,7 +71,24 @@ def check_owners(pods: list[dict]) -> None:
     assert not [place for place, count in owned.items() if count > 1]
 
 
-def test_pods_deletions_and_nodes_mixed(two_workers: RunningServer, database: Database) -> None:
+def at_once(url: str, pods: int, name: str, cpu: str) -> list[requests.Response]:
+    """The answers to so many placements by many clients; {} in the name is their number."""
+
+    def place(number: int) -> requests.Response:
+        path = f"{CLUSTER}/pods/default/{name.format(number)}"
+        return Tenant(url).call("PUT", path, pod_manifest(cpu=cpu, memory="1Gi"))
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(place, range(pods)))
+
+
+def end_all(caller: Tenant, database: Database) -> None:
+    for pod in placed(caller):
+        assert caller.call("DELETE", f"{CLUSTER}/pods/default/{pod['name']}").status_code == 204
+    assert nothing_is_held(database)
+
+
+def test_in_storms_no_cpu_has_two_owners(two_workers: RunningServer, database: Database) -> None:
     caller = prepare(two_workers.url)
     callers = [Tenant(two_workers.url, seed) for seed in range(CLIENTS)]
     # Half of the pods are contended: several clients place and delete the same ones.
@@ -91,67 +103,19 @@ def test_pods_deletions_and_nodes_mixed(two_workers: RunningServer, database: Da
     pods = placed(caller)
     check_owners(pods)
     check(database, "edge")
-    for pod in pods:
-        assert caller.call("DELETE", f"{CLUSTER}/pods/default/{pod['name']}").status_code == 204
-    assert nothing_is_held(database)
+    end_all(caller, database)
 
-
-def test_exactly_as_many_pods_fit_as_there_is_room_for(
-    two_workers: RunningServer, database: Database
-) -> None:
-    """Three nodes of eight cores each: of forty pods that want a core, twenty-four get one."""
-    caller = prepare(two_workers.url)
-
-    def place(number: int) -> int:
-        path = f"{CLUSTER}/pods/default/p{number}"
-        return Tenant(two_workers.url).call("PUT", path, pod_manifest(cpu="2", memory="1Gi")).status_code
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        statuses = Counter(pool.map(place, range(40)))
-    assert statuses == {201: 24, 409: 16}
+    # Three nodes of eight cores each: of forty pods that want a core, twenty-four get one.
+    answers = at_once(two_workers.url, 40, "p{}", "2")
+    assert Counter(answer.status_code for answer in answers) == {201: 24, 409: 16}
     pods = placed(caller)
     check_owners(pods)
     assert Counter(pod["node"] for pod in pods) == dict.fromkeys(NODES, 8)
     check(database, "edge")
+    end_all(caller, database)
 
-
-def test_the_same_pod_from_many_clients_is_placed_once(
-    two_workers: RunningServer, database: Database
-) -> None:
-    caller = prepare(two_workers.url)
-    path = f"{CLUSTER}/pods/default/web"
-
-    def place(_: int) -> tuple[int, str]:
-        answer = Tenant(two_workers.url).call("PUT", path, pod_manifest(cpu="4"))
-        return answer.status_code, answer.json()["cpuset"] + answer.json()["node"]
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = list(pool.map(place, range(CLIENTS)))
-    assert Counter(status for status, _ in answers) == {201: 1, 200: CLIENTS - 1}
-    assert len({place for _, place in answers}) == 1
-    check(database, "edge")
-    assert caller.call("DELETE", path).status_code == 204
-    assert nothing_is_held(database)
-
-
-def test_two_images_see_each_others_pods(database: Database) -> None:
-    """An image that another process does not write to sees what is written all the same."""
-
-    application = build(database, compatible())
-    api = Client(application.test_client())
-    other = ClusterCache(database)
-    try:
-        api.put(CLUSTER)
-        api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1"))
-        (state,) = other.view("edge").nodes.values()
-        assert state.pods == ()
-        api.put(f"{CLUSTER}/pods/default/web", pod_manifest())
-        (state,) = other.view("edge").nodes.values()
-        assert [pod.full_name for pod in state.pods] == ["default/web"]
-        assert other.view("edge") is other.view("edge")
-        api.delete(f"{CLUSTER}/pods/default/web")
-        api.delete(f"{CLUSTER}/nodes/n1")
-        assert other.view("edge").nodes == {}
-    finally:
-        other.close()
-        application.extensions["placement_use_cases"].close()
+    # Many who place the same pod are told one place.
+    answers = at_once(two_workers.url, CLIENTS, "web", "4")
+    assert Counter(answer.status_code for answer in answers) == {201: 1, 200: CLIENTS - 1}
+    assert len({(answer.json()["node"], answer.json()["cpuset"]) for answer in answers}) == 1
+    end_all(caller, database)

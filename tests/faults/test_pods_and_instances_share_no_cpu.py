@@ -27,7 +27,6 @@ NODES = ("n1", "n2", "n3")
 # Each node has two NUMA nodes of four cores of two threads.
 THREADS, CORES = 2, 4
 CLUSTER = "/ext/v1/clusters/edge"
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 FLAVORS = (
     {},
     {"hw:cpu_thread_policy": "require"},
@@ -149,11 +148,7 @@ def test_pods_and_instances_come_and_go_side_by_side(two_workers: RunningServer,
     check(database, "edge")
     end_all(caller, instances, database)
 
-
-def test_exactly_as_many_cores_are_given_as_there_are(two_workers: RunningServer, database: Database) -> None:
-    """Twenty-four cores, and forty who want one each: every other one a pod."""
-    caller = prepare(two_workers.url)
-
+    # Twenty-four cores, and forty who want one each: every other one a pod.
     def place(number: int) -> tuple[int, list[str]]:
         each = Tenant(two_workers.url, number)
         if number % 2:
@@ -164,7 +159,7 @@ def test_exactly_as_many_cores_are_given_as_there_are(two_workers: RunningServer
     with ThreadPoolExecutor(CLIENTS) as pool:
         answers = list(pool.map(place, range(40)))
     assert Counter(status for status, _ in answers) == {201: 24, 409: 16}
-    check_cpus(caller.read, [consumer for _, instances in answers for consumer in instances])
+    check_cpus(caller.read, [consumer for _, claimed in answers for consumer in claimed])
     check(database, "edge")
 
 

@@ -44,6 +44,12 @@ class Tenant(Caller):
         found: list[dict[str, Any]] = self.call("GET", "/pods").json()["pods"]
         return found
 
+    def end_all(self) -> None:
+        for pod in self.pods():
+            assert self.call("DELETE", f"/pods/default/{pod['name']}").status_code == 204
+        for kept in self.call("GET", "/reservations").json()["reservations"]:
+            assert self.call("DELETE", f"/reservations/{kept['name']}").status_code == 204
+
     def storm(self, names: list[str]) -> None:
         """Random calls about these pods and the reservations of all."""
         for _ in range(CALLS):
@@ -102,53 +108,9 @@ def _of_host(state: NodeInfo, consumer: str) -> list[tuple[Any, int]]:
     return [(place, amount) for place, amount in state.accounts.shares[consumer].items() if not place.path]
 
 
-def test_one_reservation_has_one_owner_if_it_is_allocated_once(
+def test_storms_on_reservations_hand_nothing_out_twice(
     two_workers: RunningServer, database: Database
 ) -> None:
-    caller = Tenant(two_workers.url)
-    caller.prepare(nodes=1)
-    for number in range(4):
-        name = f"kept-{number}"
-        assert caller.call("PUT", f"/reservations/{name}", reservation(name)).status_code == 201
-
-    def place(number: int) -> int:
-        body = pod_manifest("4", labels=WEB)
-        return Tenant(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        statuses = Counter(pool.map(place, range(3 * CLIENTS)))
-    assert statuses == {201: 4, 409: 3 * CLIENTS - 4}
-    used = {json.loads(pod["annotations"][ALLOCATED])["name"] for pod in caller.pods()}
-    assert used == {f"kept-{number}" for number in range(4)}
-    assert check_shares(check(database, "edge")) == 4
-
-
-def test_as_many_owners_fit_into_a_reservation_as_it_has_room_for(
-    two_workers: RunningServer, database: Database
-) -> None:
-    """Twelve CPUs are kept, four have somebody else: six of many owners that want a core get one."""
-    caller = Tenant(two_workers.url)
-    caller.prepare(nodes=1)
-    body = reservation(template=pod_manifest("12", memory="12Gi"), allocateOnce=False)
-    assert caller.call("PUT", "/reservations/kept", body).status_code == 201
-    assert caller.call("PUT", "/pods/default/other", pod_manifest("4")).status_code == 201
-
-    def place(number: int) -> int:
-        labels = WEB if number % 4 else {}
-        body = pod_manifest("2", memory="1Gi", labels=labels)
-        return Tenant(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        statuses = Counter(pool.map(place, range(24)))
-    assert statuses == {201: 6, 409: 18}
-    handed = [cpu for pod in caller.pods() for cpu in parse_cpu_list(pod["cpuset"])]
-    assert sorted(handed) == list(range(16))
-    assert check_shares(check(database, "edge")) == 6
-    left = caller.call("GET", "/reservations/kept").json()["left"]
-    assert (left["cpuset"], left["resources"]) == ("", {"memory": str(6 * 2**30)})
-
-
-def test_reservations_pods_and_deletions_mixed(two_workers: RunningServer, database: Database) -> None:
     caller = Tenant(two_workers.url)
     caller.prepare(nodes=2)
     callers = [Tenant(two_workers.url, seed) for seed in range(CLIENTS)]
@@ -159,11 +121,41 @@ def test_reservations_pods_and_deletions_mixed(two_workers: RunningServer, datab
     assert {status for _, status in statuses} <= {200, 201, 204, 400, 404, 409}, statuses
     assert statuses["PUT", 201] > CLIENTS
     check_shares(check(database, "edge"), ignored=True)
-    for pod in caller.pods():
-        assert caller.call("DELETE", f"/pods/default/{pod['name']}").status_code == 204
-    for kept in caller.call("GET", "/reservations").json()["reservations"]:
-        assert caller.call("DELETE", f"/reservations/{kept['name']}").status_code == 204
+    caller.end_all()
     assert nothing_is_held(database)
+    assert caller.call("DELETE", "/nodes/n1").status_code == 204
+
+    # A reservation that is allocated once has one owner.
+    kept = {f"kept-{number}" for number in range(4)}
+    for name in kept:
+        assert caller.call("PUT", f"/reservations/{name}", reservation(name)).status_code == 201
+    owners = [pod_manifest("4", labels=WEB)] * 3 * CLIENTS
+    assert at_once(two_workers.url, owners) == {201: 4, 409: 3 * CLIENTS - 4}
+    assert {json.loads(pod["annotations"][ALLOCATED])["name"] for pod in caller.pods()} == kept
+    assert check_shares(check(database, "edge")) == 4
+    caller.end_all()
+
+    # Twelve CPUs are kept, four have somebody else: six of many owners that want a core get one.
+    body = reservation(template=pod_manifest("12", memory="12Gi"), allocateOnce=False)
+    assert caller.call("PUT", "/reservations/kept", body).status_code == 201
+    assert caller.call("PUT", "/pods/default/other", pod_manifest("4")).status_code == 201
+    pods = [pod_manifest("2", memory="1Gi", labels=WEB if number % 4 else {}) for number in range(24)]
+    assert at_once(two_workers.url, pods) == {201: 6, 409: 18}
+    handed = [cpu for pod in caller.pods() for cpu in parse_cpu_list(pod["cpuset"])]
+    assert sorted(handed) == list(range(16))
+    assert check_shares(check(database, "edge")) == 6
+    left = caller.call("GET", "/reservations/kept").json()["left"]
+    assert (left["cpuset"], left["resources"]) == ("", {"memory": str(6 * 2**30)})
+
+
+def at_once(url: str, pods: list[dict[str, Any]]) -> Counter[int]:
+    """The statuses of placing these pods through many clients."""
+
+    def place(number: int) -> int:
+        return Tenant(url).call("PUT", f"/pods/default/p{number}", pods[number]).status_code
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return Counter(pool.map(place, range(len(pods))))
 
 
 @pytest.mark.parametrize(("seed", "ignoring"), [(2, True), (46, False)])

@@ -55,33 +55,34 @@ def by_zone(caller: Caller) -> dict[str, Counter[str]]:
     return found
 
 
-def test_one_of_a_series_in_each_zone(two_workers: RunningServer, database: Database) -> None:
+def end_all(caller: Caller) -> None:
+    for pod in caller.call("GET", f"{CLUSTER}/pods").json()["pods"]:
+        assert caller.call("DELETE", f"{CLUSTER}/pods/default/{pod['name']}").status_code == 204
+
+
+def test_pods_that_come_at_once_heed_each_other(two_workers: RunningServer, database: Database) -> None:
     caller = prepare(two_workers.url)
+    # Of a series that keeps apart there is one in each zone.
     lone = {"labels": {"app": "lone"}, "apart": [["zone", {"app": "lone"}]]}
     statuses = at_once(two_workers.url, [(f"lone-{n}", lone) for n in range(CLIENTS)])
     assert statuses == {201: 3, 409: CLIENTS - 3}
     assert by_zone(caller) == {zone: {"lone": 1} for zone in "abc"}
     check(database, "edge")
+    end_all(caller)
 
-
-def test_pods_without_rules_heed_those_that_keep_them_off(
-    two_workers: RunningServer, database: Database
-) -> None:
-    caller = prepare(two_workers.url)
-    chance = random.Random(4)
+    # Those without rules heed those that keep them off.
     hermit = {"labels": {"app": "hermit"}, "apart": [["zone", {"app": "web"}]]}
     pods = [(f"hermit-{n}", hermit) for n in range(4)]
     pods += [(f"web-{n}", {"labels": {"app": "web"}}) for n in range(20)]
-    chance.shuffle(pods)
+    random.Random(4).shuffle(pods)
     statuses = at_once(two_workers.url, pods)
     assert set(statuses) <= {201, 409}, statuses
     zones = by_zone(caller)
     assert all(set(counts) in ({"hermit"}, {"web"}) for counts in zones.values()), zones
     check(database, "edge")
+    end_all(caller)
 
-
-def test_pods_that_come_together_are_spread(two_workers: RunningServer, database: Database) -> None:
-    caller = prepare(two_workers.url)
+    # Those that are to be spread are.
     even = {"labels": {"app": "even"}, "spread": [["zone", 1, {"app": "even"}]]}
     assert at_once(two_workers.url, [(f"even-{n}", even) for n in range(14)]) == {201: 14}
     counts = sorted(counts["even"] for counts in by_zone(caller).values())

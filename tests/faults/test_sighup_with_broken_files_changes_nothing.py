@@ -87,35 +87,41 @@ def refused_sighup(server: RunningServer) -> None:
     until(lambda: server.log.read_text().count(KEPT) == said)
 
 
-def test_a_refused_sighup_hands_new_workers_nothing_new(configured: list[str], tmp_path: Path):
-    """Even if only one of the files is broken."""
+def test_new_workers_have_what_the_others_have_while_files_are_broken(configured: list[str], tmp_path: Path):
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
-        (before,) = greeted(server)
-        write(tmp_path / "tokens.yaml", tokens(NEW))
+        greeted(server)
         write(tmp_path / "policy.yaml", BROKEN_RULES)
+        write(tmp_path / "tokens.yaml", "nonsense")
+        replace_worker(server)
+        # A refused SIGHUP hands them nothing new, even if only one of the files is broken.
+        write(tmp_path / "tokens.yaml", tokens(NEW))
         refused_sighup(server)
-        os.kill(before, signal.SIGKILL)
-        until(lambda: bool(server.workers()) and server.workers() != [before])
-        until(lambda: status(server, OLD) == 200)
-        assert status(server, NEW) == 401
+        replace_worker(server)
 
 
-@pytest.mark.parametrize(
-    "identity",
-    ["auth_type = nonsense", "auth_type = password", "auth_type = v3password\nhttp_connect_timeout = soon"],
-)
-def test_an_identity_service_that_cannot_be_asked_changes_nothing(
-    configured: list[str], tmp_path: Path, identity: str
-):
+def replace_worker(server: RunningServer) -> None:
+    """Kill the only worker; the next one knows the token of before and no other."""
+    (before,) = server.workers()
+    os.kill(before, signal.SIGKILL)
+    until(lambda: bool(server.workers()) and server.workers() != [before])
+    until(lambda: status(server, OLD) == 200)
+    (after,) = server.workers()
+    assert status(server, NEW) == 401
+    assert server.workers() == [after]
+
+
+def test_an_identity_service_that_cannot_be_asked_changes_nothing(configured: list[str], tmp_path: Path):
+    timeout = "auth_type = v3password\nhttp_connect_timeout = soon"
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
         before = server.workers()
         file = tmp_path / "placement.conf"
-        file.write_text(f"[api]\nauth_strategy = keystone\n[keystone_authtoken]\n{identity}\n")
-        refused_sighup(server)
-        assert server.workers() == before
-        assert status(server, OLD) == 200
-        (line,) = (line for line in server.log.read_text().splitlines() if KEPT in line)
-        assert "[keystone_authtoken]" in line or "http_connect_timeout" in line
+        for identity in ("auth_type = nonsense", "auth_type = password", timeout):
+            file.write_text(f"[api]\nauth_strategy = keystone\n[keystone_authtoken]\n{identity}\n")
+            refused_sighup(server)
+            assert server.workers() == before
+            assert status(server, OLD) == 200
+            line = [line for line in server.log.read_text().splitlines() if KEPT in line][-1]
+            assert "[keystone_authtoken]" in line or "http_connect_timeout" in line
 
 
 def test_a_configuration_that_only_workers_find_broken_leaves_those_of_before(
@@ -149,18 +155,3 @@ def test_sighup_reads_the_limits_anew(configured: list[str], tmp_path: Path):
             # The server itself refuses it: the application is asked only when all is there.
             head = request("PUT", "/traits/CUSTOM_X", b" " * 2000)[:-2000]
             assert wire.send(head).answer().status == 413
-
-
-def test_a_worker_that_starts_beside_broken_files_has_what_the_others_have(
-    configured: list[str], tmp_path: Path
-):
-    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
-        (before,) = greeted(server)
-        write(tmp_path / "tokens.yaml", "nonsense")
-        write(tmp_path / "policy.yaml", BROKEN_RULES)
-        os.kill(before, signal.SIGKILL)
-        until(lambda: bool(server.workers()) and server.workers() != [before])
-        until(lambda: status(server, OLD) == 200)
-        (after,) = server.workers()
-        assert status(server, NEW) == 401
-        assert server.workers() == [after]

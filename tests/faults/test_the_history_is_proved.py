@@ -184,25 +184,6 @@ def stop_following(replica: Cluster) -> None:
         time.sleep(0.1)
 
 
-def test_a_database_restored_over_the_old_one(postgresql: Cluster):
-    """A dump that drops and makes all tables anew, while the service goes on."""
-    with running_service(postgresql.url(), workers=1) as server:
-        service = Service(server.url)
-        providers = make_providers(service, 2)
-        claim(service, providers[0])
-        dump = postgresql.directory / "dump"
-        postgresql.run("pg_dump", "-Fc", "-f", str(dump), postgresql.url())
-        for _ in range(5):
-            claim(service, providers[0])
-        assert shown_use(service)[providers[0]] == 6
-        postgresql.run(
-            "pg_restore", "--clean", "--if-exists", "--single-transaction", "-d", postgresql.url(), str(dump)
-        )
-        assert shown_use(service) == stored_use(service, providers) == {providers[0]: 1, providers[1]: 0}
-        claim(service, providers[1])
-        assert shown_use(service) == stored_use(service, providers)
-
-
 def test_another_database_behind_the_same_url(postgresql: Cluster):
     with running_service(postgresql.url(), workers=1) as server:
         service = Service(server.url)

@@ -78,36 +78,6 @@ def test_several_hosts_in_one_url_survive_a_failover(postgresql: Cluster):
             assert violations(service, providers, ledger) == []
 
 
-def test_a_standby_is_no_fault_of_ours_and_serves_when_it_is_promoted(postgresql: Cluster):
-    with standby(postgresql) as replica:
-        with running_service(postgresql.url(), workers=1) as first:
-            (provider,) = make_providers(Service(first.url), 1)
-        await_provider(replica, provider)
-        environment = {
-            "PLACEMENT_DATABASE_MADE_READY": "1",
-            "OS_PLACEMENT_DATABASE__CONNECTION": replica.url(),
-        }
-        with running_service(replica.url(), workers=1, environment=environment) as server:
-            service = Service(server.url)
-            assert service.call("GET", _SEARCH).status == 200
-            answer = claim(service, provider)
-            assert answer.status == 503
-            assert "read-only" in str(answer.body)
-            replica.promote()
-            await_recovery([service], provider)
-
-
-def await_provider(replica: Cluster, provider: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    query = (
-        "SELECT count(*) FROM inventories JOIN resource_providers p ON p.id = resource_provider_id "
-        f"WHERE uuid = '{provider}'"
-    )
-    while replica.execute(query, database="placement") != [(1,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_connections_exhausted(postgresql: Cluster):
     with running_service(postgresql.url(), workers=2) as server:
         service = Service(server.url)

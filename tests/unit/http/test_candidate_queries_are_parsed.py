@@ -41,11 +41,6 @@ def test_every_condition_finds_its_place():
     assert query.isolate is False
 
 
-def test_trees_are_searched_as_single_providers_before_1_29():
-    assert parsed("resources=VCPU:1", 28).one_provider_per_tree
-    assert not parsed("resources=VCPU:1", 29).one_provider_per_tree
-
-
 def test_the_same_text_is_another_query_for_another_microversion():
     text = b"resources=VCPU:1"
     assert parse_text(text, NEWEST) is parse_text(text, NEWEST)

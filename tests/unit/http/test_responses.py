@@ -31,31 +31,6 @@ def request_at(monkeypatch):
         around.pop()
 
 
-def test_json_is_written_once_and_bytes_are_taken_as_they_are(request_at):
-    request_at(39)
-    assert responses.json_response({"a": [1]}).get_data() == b'{"a":[1]}'
-    given = responses.json_response(b'{"a": 1}', 201)
-    assert (given.get_data(), given.status_code) == (b'{"a": 1}', 201)
-    assert given.content_type == "application/json"
-
-
-def test_locations_carry_the_host_and_the_prefix(request_at):
-    request_at(39, base_url="https://example.org:8778/placement")
-    location = responses.json_response({}, 201, location="/traits/X").headers["Location"]
-    assert location == "https://example.org:8778/placement/traits/X"
-    assert responses.path("/traits") == "/placement/traits"
-
-
-def test_an_answer_without_body_says_so(request_at):
-    request_at(39)
-    answer = responses.empty_response()
-    assert (answer.status_code, answer.get_data()) == (204, b"")
-    assert answer.headers["Content-Length"] == "0"
-    assert "Content-Type" not in answer.headers
-    assert "Last-Modified" not in answer.headers
-    assert "Last-Modified" in responses.empty_response(201, modified=THEN).headers
-
-
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2500])
 def test_a_list_has_the_same_bytes_whether_it_is_short_or_long(request_at, count):
     request_at(39)

@@ -21,14 +21,6 @@ def numbers(found) -> list[int]:
     return [each.node.root_id for each in found]
 
 
-def test_alone_the_order_is_kept():
-    contention = ActivePlacements()
-    with contention.taking(0):
-        pass
-    assert numbers(contention.spread(ranked(9, 9, 9))) == [0, 1, 2]
-    assert numbers(contention.spread([])) == []
-
-
 def test_a_node_that_somebody_takes_comes_after_its_equals_and_before_worse_ones():
     contention = ActivePlacements()
     with contention.taking(0), contention.taking(0), contention.taking(1):

@@ -71,13 +71,6 @@ def test_a_rolled_back_write_is_not_reported(database, feed):
     assert look is None or not look.changed
 
 
-def test_records_hold_everything_of_a_provider(database, feed):
-    id_ = created(database, "whole")
-    (record,) = feed.records([id_, 10**6])
-    assert record.row.id == record.row.root_id == id_
-    assert (record.inventories, record.trait_ids, record.aggregate_ids) == ((), frozenset(), frozenset())
-
-
 @pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
 def test_a_writer_that_began_first_and_commits_last_is_not_lost(database, feed):
     """Plain sequence numbers lose this row: a later number is visible before an earlier one.

@@ -101,9 +101,3 @@ def test_providers_without_anything_are_told(feed, database):
     assert [next(iter(column)) for column in told.providers[:4]] == [id_, 0, 0, id_]
     assert {len(column) for column in told.inventories} == {0}
     assert (told.traits, told.aggregates, told.class_ids) == ([], [], frozenset())
-
-
-def test_nobody_is_told_of_where_there_is_nobody(feed):
-    told = feed.states([10**6], 0, partial(forest.altered, Forest()))
-    assert {len(column) for column in [*told.providers, *told.inventories]} == {0}
-    forest.apply(Forest(), told)

@@ -59,12 +59,3 @@ def test_conflicts_can_be_made_due_at_once_but_not_what_is_wrong(clock):
     assert found.holds_back("wrong", 1)
     found.forgive()
     assert not found.holds_back("wrong", 1)
-
-
-def test_what_was_accepted_is_forgotten(clock):
-    found = Rejections()
-    found.add("pod", 1, conflict=False)
-    assert len(found) == 1
-    assert found.discard("pod")
-    assert not found.discard("pod")
-    assert len(found) == 0

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from placement.engine.numa.accumulator import take_cpus
 from placement.engine.numa.cpuset import mask_of
 from placement.engine.numa.demand import Distribution, PickRules, PodRefused
-from placement.engine.numa.host import CpuUse
 from tests.unit.engine.numa.naive_accumulator import naive_take
-from tests.unit.engine.numa.samples import cpus, demand, layout, problems, shown, use_of
+from tests.unit.engine.numa.samples import problems, shown
 
 MOST, LEAST = PickRules(fullest_first=True), PickRules()
 
@@ -34,30 +33,3 @@ def test_more_than_is_available_is_refused(problem, more):
     problem["demand"] = problem["demand"]._replace(need=problem["available"].bit_count() + more)
     with pytest.raises(PodRefused, match="not enough cpus available to satisfy request"):
         take_cpus(**problem)
-
-
-def test_on_cores_of_one_thread_pcpulevel_avoids_nothing():
-    place, use = layout(1, 1, 8, 1), use_of(("0-3", "PCPULevel"))
-    free = place.cpus & ~use.held
-    plain = take_cpus(place, use, free, demand(2, "FullPCPUs"), LEAST)
-    assert take_cpus(place, use, free, demand(2, "FullPCPUs", exclusive="PCPULevel"), LEAST) == plain
-
-
-def test_on_cores_of_one_thread_numanodelevel_avoids_numa_nodes():
-    place, use = layout(2, 1, 4, 1), use_of(("0", "NUMANodeLevel"))
-    asked = demand(2, "FullPCPUs", exclusive="NUMANodeLevel")
-    assert shown(take_cpus(place, use, place.cpus & ~use.held, asked, MOST)) == "4-5"
-
-
-def test_preferred_cpus_come_before_all_others():
-    place = layout(2, 1, 4, 2)
-    taken = take_cpus(place, CpuUse(), place.cpus, demand(6, "FullPCPUs"), LEAST, preferred=cpus("9-12"))
-    assert shown(taken) == "0-1,9-12"
-
-
-def test_offline_siblings_make_every_core_a_core_of_one_thread():
-    place = layout(1, 1, 4, 2)
-    host = type(place)(type(place.topology)(place.topology.rows[:-1]))
-    assert host.threads == 1
-    # Cores with two free CPUs do not count as whole; CPU 6 is the only whole core.
-    assert shown(take_cpus(host, CpuUse(), host.cpus, demand(1, "FullPCPUs"), LEAST)) == "6"

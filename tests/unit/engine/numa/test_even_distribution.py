@@ -20,31 +20,19 @@ def taken(need, bind, rules, shape=(2, 1, 4, 2), in_use=(), exclusive="None"):
 
 
 @pytest.mark.parametrize(
-    ("need", "bind", "cpus"),
+    ("rules", "need", "bind", "cpus"),
     [
-        (4, "FullPCPUs", "0-1,8-9"),
-        (4, "SpreadByPCPUs", "0,2,8,10"),
-        (6, "FullPCPUs", "0-3,8-9"),  # three cores, the odd one to the lower NUMA node
-        (3, "SpreadByPCPUs", "0,2,8"),
-        (7, "FullPCPUs", "0-3,8-10"),  # the odd thread where less is taken
-        (1, "FullPCPUs", "0"),
-        (16, "FullPCPUs", "0-15"),
+        (OVER_ALL, 4, "FullPCPUs", "0-1,8-9"),
+        (OVER_ALL, 4, "SpreadByPCPUs", "0,2,8,10"),
+        (OVER_ALL, 6, "FullPCPUs", "0-3,8-9"),  # three cores, the odd one to the lower NUMA node
+        (OVER_ALL, 7, "FullPCPUs", "0-3,8-10"),  # the odd thread where less is taken
+        (OVER_ALL, 16, "FullPCPUs", "0-15"),
+        (OVER_NEEDED, 8, "FullPCPUs", "0-7"),  # one NUMA node can hold it
+        (OVER_NEEDED, 10, "FullPCPUs", "0-5,8-11"),  # five cores: three on the lower NUMA node
     ],
 )
-def test_distributeevenly_deals_over_all_numa_nodes(need, bind, cpus):
-    assert taken(need, bind, OVER_ALL) == cpus
-
-
-@pytest.mark.parametrize(
-    ("need", "cpus"),
-    [
-        (8, "0-7"),  # one NUMA node can hold it
-        (12, "0-5,8-13"),
-        (10, "0-5,8-11"),  # five cores: three on the lower NUMA node
-    ],
-)
-def test_distribute_cpus_across_numa_only_splits_what_needs_several_numa_nodes(need, cpus):
-    assert taken(need, "FullPCPUs", OVER_NEEDED) == cpus
+def test_each_numa_node_is_dealt_its_share(rules, need, bind, cpus):
+    assert taken(need, bind, rules) == cpus
 
 
 def test_as_few_numa_nodes_as_can_hold_the_request_take_part():

@@ -7,43 +7,37 @@ from placement.engine.numa.demand import PickRules
 from tests.unit.engine.numa.samples import demand, layout, shown, use_of
 
 DESIGN, KOORD = PickRules(fullest_first=True, downgrades=True), PickRules(fullest_first=True)
-BOTH_NUMA_NODES = [("0,2", "NUMANodeLevel"), ("8", "NUMANodeLevel")]
+TWO_NUMA_NODES, FOUR_NUMA_NODES = (2, 1, 4, 2), (1, 4, 2, 2)
 
 
-def taken(need, bind, rules, in_use, exclusive="NUMANodeLevel", shape=(2, 1, 4, 2)):
+@pytest.mark.parametrize(
+    ("shape", "in_use", "need", "level", "design", "koord"),
+    [
+        (TWO_NUMA_NODES, [("0,2,8", "NUMANodeLevel")], 2, "NUMANodeLevel", "4,6", "1,3"),
+        (
+            TWO_NUMA_NODES,
+            [("0,8", "NUMANodeLevel"), ("2", "PCPULevel"), "4"],
+            2,
+            "NUMANodeLevel",
+            "5-6",
+            "1,3",
+        ),
+        (TWO_NUMA_NODES, [("0,2,4,6,8,10,12,14", "NUMANodeLevel")], 2, "NUMANodeLevel", "1,3", "1,3"),
+        (TWO_NUMA_NODES, [("0", "NUMANodeLevel")], 4, "NUMANodeLevel", "8,10,12,14", "8,10,12,14"),
+        (FOUR_NUMA_NODES, [("0", "NUMANodeLevel")], 5, "NUMANodeLevel", "2,4,6,8,10", "1-2,4,6,8"),
+        (TWO_NUMA_NODES, [("0", "PCPULevel"), ("2", "NUMANodeLevel")], 2, "PCPULevel", "3-4", "3-4"),
+    ],
+    ids=[
+        "cores of exclusive pods are avoided",
+        "those of pods with PCPULevel as well",
+        "without clean cores either",
+        "a clean NUMA node is taken by both",
+        "too large for a NUMA node",
+        "PCPULevel is not affected",
+    ],
+)
+def test_cores_are_avoided_where_numa_nodes_cannot_be(shape, in_use, need, level, design, koord):
     place, use = layout(*shape), use_of(*in_use)
-    asked = demand(need, bind, exclusive=exclusive)
-    return shown(take_cpus(place, use, place.cpus & ~use.held, asked, rules))
-
-
-def test_without_a_clean_numa_node_cores_of_exclusive_pods_are_avoided():
-    assert taken(2, "SpreadByPCPUs", DESIGN, BOTH_NUMA_NODES) == "4,6"
-    assert taken(2, "SpreadByPCPUs", KOORD, BOTH_NUMA_NODES) == "1,3"
-
-
-def test_pcpulevel_neighbours_count_as_well_then():
-    in_use = [("0", "NUMANodeLevel"), ("8", "NUMANodeLevel"), ("2", "PCPULevel"), "4"]
-    assert taken(2, "SpreadByPCPUs", DESIGN, in_use) == "5-6"
-
-
-def test_without_clean_cores_either_the_preference_is_dropped():
-    in_use = [("0,2,4,6,8,10,12,14", "NUMANodeLevel")]
-    assert taken(2, "SpreadByPCPUs", DESIGN, in_use) == taken(2, "SpreadByPCPUs", KOORD, in_use) == "1,3"
-
-
-@pytest.mark.parametrize("bind", ["FullPCPUs", "SpreadByPCPUs"])
-def test_a_clean_numa_node_is_taken_by_both_profiles(bind):
-    in_use = [("0", "NUMANodeLevel")]
-    assert taken(4, bind, DESIGN, in_use) == taken(4, bind, KOORD, in_use)
-
-
-def test_what_is_too_large_for_a_numa_node_avoids_cores_as_well():
-    shape, in_use = (1, 4, 2, 2), [("0", "NUMANodeLevel")]
-    assert taken(5, "SpreadByPCPUs", DESIGN, in_use, shape=shape) == "2,4,6,8,10"
-    assert taken(5, "SpreadByPCPUs", KOORD, in_use, shape=shape) == "1-2,4,6,8"
-
-
-def test_pcpulevel_requesters_are_not_affected():
-    in_use = [("0", "PCPULevel"), ("2", "NUMANodeLevel")]
-    assert taken(2, "SpreadByPCPUs", DESIGN, in_use, "PCPULevel") == "3-4"
-    assert taken(2, "SpreadByPCPUs", KOORD, in_use, "PCPULevel") == "3-4"
+    asked = demand(need, "SpreadByPCPUs", exclusive=level)
+    chosen = [shown(take_cpus(place, use, place.cpus & ~use.held, asked, rules)) for rules in (DESIGN, KOORD)]
+    assert chosen == [design, koord]

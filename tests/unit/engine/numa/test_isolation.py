@@ -21,22 +21,6 @@ def host(held=(), level=ExclusiveLevel.NONE):
 
 
 @pytest.mark.parametrize(
-    ("cpus", "bind", "expected"),
-    [
-        ([4, 5, 6, 7], FULL, 0),
-        ([4, 5, 6], FULL, 0),
-        ([4, 6], FULL, 2),  # two cores where one suffices
-        ([1, 2, 3], FULL, 2),  # beside the pod on CPU 0
-        ([1, 2, 4], SPREAD, 0),
-        ([2, 3], SPREAD, 2),
-        ([1, 2, 3], NONE, 0),
-    ],
-)
-def test_bind_policies_are_met_or_missed(cpus, bind, expected):
-    assert missed(host([0]), mask_of(cpus), CpuPreference(bind, ExclusiveLevel.NONE)) == expected
-
-
-@pytest.mark.parametrize(
     ("cpus", "wanted", "held", "level", "expected"),
     [
         ([1], PCPU, [0], PCPU, 2),

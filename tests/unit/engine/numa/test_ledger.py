@@ -1,13 +1,15 @@
 """What pods hold on a host, and what that adds up to."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpus import layout_of
-from placement.engine.numa.cpuset import mask_of
+from placement.engine.numa.cpuset import mask_of, members_of
 from placement.engine.numa.demand import ExclusiveLevel
-from placement.engine.numa.host import Holding, HostLedger, NumaNeighbours
+from placement.engine.numa.host import CpuUse, Holding, HostLedger, NumaNeighbours
 from tests.unit.engine.numa.samples import holding, layout, some_of, topologies
 
 SMALL = layout(2, 1, 4, 2)
@@ -60,3 +62,23 @@ def test_numa_nodes_are_idle_single_or_shared():
 def test_amounts_add_up_by_numa_node():
     ledger = HostLedger({"p": holding(numa0={"cpu": 500, "memory": 7}), "q": holding(numa0={"cpu": 250})})
     assert dict(ledger.amounts()) == {0: {"cpu": 750, "memory": 7}}
+
+
+SETS = st.lists(st.frozensets(st.integers(0, 12)), max_size=6)
+
+
+@given(SETS, SETS)
+def test_use_is_what_counting_one_by_one_gives_and_never_below_none(added, returned):
+    tally, use = Counter(cpu for cpus in added for cpu in cpus), CpuUse()
+    for cpus in added:
+        use = use.plus(mask_of(cpus), ExclusiveLevel.PCPU_LEVEL)
+    for limit in (1, 2, 3):
+        assert set(members_of(use.saturated(limit))) == {
+            cpu for cpu, count in tally.items() if count >= limit
+        }
+    for cpus in returned:
+        tally.subtract({cpu: 1 for cpu in cpus if tally[cpu]})
+    after = use.without(mask_of(cpus) for cpus in returned)
+    assert {cpu: after.sum_of_counts(1 << cpu) for cpu in range(13)} == {cpu: tally[cpu] for cpu in range(13)}
+    assert after.pcpu_level == after.held
+    assert not after.counts or after.counts[-1]

@@ -18,21 +18,9 @@ def accounts(state, reusable=NOTHING):
     return used, numa_available(state, used)
 
 
-def test_bound_cpus_cost_the_ratio_on_top_of_their_face_value():
-    held = [holding("0-3", numa0={"cpu": 4000}), holding(numa0={"cpu": 4000})]
-    used, available = accounts(host(2, 1, 8, 2, holdings=held, ratio="1.5"))
-    assert used == {0: {"cpu": 10000}}
-    assert available[0]["cpu"] == 6000
-
-
 def test_bound_cpus_cost_it_also_where_nothing_is_accounted_for():
     used, _ = accounts(host(2, 1, 8, 2, holdings=[holding("0-2")], ratio="1.001"))
     assert used == {0: {"cpu": 3}}  # 3.003 CPUs cost more than 3: 3 millicores
-
-
-def test_what_is_used_beyond_the_capacity_leaves_nothing():
-    _, available = accounts(host(1, 1, 2, 2, holdings=[holding(numa0={"cpu": 9000})]))
-    assert available == {0: {"cpu": 0, "memory": 4000}}
 
 
 def test_reusable_amounts_are_handed_back_but_never_more_than_is_used():
@@ -40,13 +28,6 @@ def test_reusable_amounts_are_handed_back_but_never_more_than_is_used():
     used, available = accounts(state, NumaAmounts({0: {"cpu": 5000, "memory": 10}, 7: {"cpu": 1}}))
     assert used == {0: {"cpu": 0}}
     assert available[0] == {"cpu": 4000, "memory": 4000}
-
-
-def test_a_strict_bind_policy_caps_cpu_by_the_cpus_it_leaves():
-    state = host(2, 1, 4, 2, holdings=[holding("0,2,4")])
-    assert NumaAllocator(state, pod("FullPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 2000
-    assert NumaAllocator(state, pod("SpreadByPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 4000
-    assert NumaAllocator(state, pod("FullPCPUs", cpu=4000)).available[0]["cpu"] == 8000
 
 
 def test_limits_bound_what_numa_nodes_give_of_the_resources_they_name():
@@ -76,23 +57,6 @@ def test_what_there_is_room_for_can_always_be_split(rooms, amount):
     shares = split_amount(amount, rooms, tuple(rooms))
     assert sum(shares.values()) == min(amount, sum(rooms.values()))
     assert all(share <= rooms[numa] for numa, share in shares.items())
-
-
-def test_every_missing_resource_is_named():
-    with pytest.raises(PodRefused) as refused:
-        NumaAllocator(host(2, 1, 4, 2), pod(cpu=20000, memory=20000)).allocate((0, 1))
-    assert refused.value.refusal.reasons == ("Insufficient NUMA cpu", "Insufficient NUMA memory")
-
-
-def test_resources_no_numa_node_reports_are_neither_checked_nor_recorded():
-    allocation = NumaAllocator(host(2, 1, 4, 2), pod(cpu=1000, gpu=99)).allocate((0,))
-    assert dict(allocation.amounts) == {0: {"cpu": 1000}}
-
-
-def test_cpus_are_taken_inside_each_numa_node_of_the_split():
-    allocation = NumaAllocator(host(2, 1, 4, 2), pod("FullPCPUs", strict=True, cpu=6000)).allocate((0, 1))
-    assert shown(allocation.cpus) == "0-1,8-11"
-    assert dict(allocation.amounts) == {0: {"cpu": 2000}, 1: {"cpu": 4000}}
 
 
 def test_a_strict_policy_is_verified_after_the_choice():

@@ -1,6 +1,5 @@
 """Hints, their merge, and what the policies make of them."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -21,7 +20,7 @@ from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of
 from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused
 from placement.engine.numa.hints import MOST_HINTS as MOST_COMBINATIONS
-from placement.engine.numa.hints import Hint, HintTable, Merged, Ranking, collect_rows, merge_hints, summarize
+from placement.engine.numa.hints import Hint, HintTable, Merged, Ranking, merge_hints, summarize
 from placement.engine.numa.host import HostState, NumaNeighbours
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Weighted
@@ -91,13 +90,6 @@ def test_too_many_combinations_are_cut_down_to_narrow_hints():
     assert merge_hints([[Hint(1, False)] * 200] * 4, 255, ANY).affinity == 1
 
 
-def test_rows_are_in_the_order_of_providers_then_resources():
-    rows, reasons = collect_rows([{"b": [hint(0)], "a": []}, None, {"c": None}, {}])
-    assert [row[0].affinity for row in rows] == [None, 1, None, None, None]
-    assert [row[0].preferred for row in rows] == [False, True, True, True, True]
-    assert reasons == ("Unsatisfied NUMA a",)
-
-
 def test_masks_are_written_with_an_even_number_of_digits():
     hints = {"r": [hint(0), hint(1, 2, preferred=False), Hint(None, preferred=True), hint(4)]}
     assert summarize([hints]) == ["r prefer [01 <nil> 010000] among [01 0110 <nil> 010000]"]
@@ -111,31 +103,6 @@ def test_reasons_of_several_resources_are_sorted_and_joined_as_each_policy_does(
     )
     single = select_affinity(NumaPolicy.SINGLE_NUMA_NODE, hints, 3, ANY)
     assert single.reasons == ("Unaligned NUMA Hint cause a prefer [10] among [10],b prefer [01] among [01]",)
-
-
-def test_what_cannot_be_satisfied_refuses_the_host_but_not_under_besteffort():
-    for policy, affinity in ((NumaPolicy.RESTRICTED, 3), (NumaPolicy.SINGLE_NUMA_NODE, None)):
-        selection = select_affinity(policy, [{"gpu": []}], 3, ANY)
-        assert (selection.affinity, selection.reasons) == (affinity, ("Unsatisfied NUMA gpu",))
-        assert not selection.preferred
-    assert select_affinity(NumaPolicy.BEST_EFFORT, [{"gpu": []}], 3, ANY).affinity == 3
-
-
-@pytest.mark.parametrize(
-    ("affinity", "single", "shared", "allowed"),
-    [
-        (0b01, 0b01, 0, True),
-        (0b01, 0, 0b01, False),
-        (0b11, 0b01, 0, False),
-        (0b11, 0, 0b11, True),
-        (0b11, 0, 0, True),
-    ],
-)
-def test_pods_on_one_numa_node_and_pods_over_several_do_not_meet(affinity, single, shared, allowed):
-    neighbours = NumaNeighbours(single, shared)
-    assert is_allowed(affinity, NumaExclusivity.REQUIRED, neighbours) is allowed
-    assert is_allowed(affinity, NumaExclusivity.PREFERRED, neighbours)
-    assert is_allowed(affinity, NumaExclusivity.NONE, neighbours)
 
 
 def answer(allocator, alignment):
@@ -170,13 +137,6 @@ def test_bound_pods_weigh_their_amplified_request():
     score = numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), request), scoring, False)
     assert score((0,)) == 0  # 8 of 8 CPUs
     assert numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
-
-
-def test_the_fullest_or_the_emptiest_numa_node_is_chosen_by_score():
-    state = host(4, 1, 4, 2, holdings=[holding(numa0={"cpu": 7000}), holding(numa2={"cpu": 4000})])
-    for kind, chosen in (("LeastAllocated", (1,)), ("MostAllocated", (2,))):
-        alignment = Alignment(NumaPolicy.RESTRICTED, scoring=replace(DEFAULT_SCORING, type=kind))
-        assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == chosen
 
 
 def test_singlenumanode_on_a_host_of_one_numa_node_has_no_affinity():

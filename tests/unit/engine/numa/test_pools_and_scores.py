@@ -1,7 +1,6 @@
 """Shared pools, scores, amplified CPUs, designated allocations."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -9,13 +8,12 @@ from hypothesis import strategies as st
 
 from placement.engine.numa.alignment import favour_idle
 from placement.engine.numa.allocator import Allocation, allocate_designated
-from placement.engine.numa.amounts import NumaAmounts, bound_cost, host_cpu_requested
-from placement.engine.numa.cpus import SharedPool, shared_pools, trimmed
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.cpus import shared_pools
 from placement.engine.numa.demand import PodRefused
 from placement.engine.numa.host import HostTotals, NumaNeighbours, host_scorer, score_on_numa_nodes
-from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, score_host
-from placement.engine.scoring.rule import Weighted
-from tests.unit.engine.numa.samples import cpus, holding, host, pod, shown, some_of, topologies, topology
+from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order
+from tests.unit.engine.numa.samples import cpus, holding, host, pod, shown, some_of, topologies
 
 
 @given(topologies(), st.data())
@@ -28,48 +26,9 @@ def test_the_ls_pools_exclusive_cpus_and_withheld_cpus_are_all_cpus(drawn, data)
     assert not set(pooled) & (exclusive | withheld)
 
 
-def test_pools_that_are_empty_before_cpus_are_withheld_are_left_out():
-    pools = shared_pools(topology(2, 1, 2, 2), frozenset(range(4)), frozenset(range(4, 8)))
-    assert pools == (SharedPool(1, 1, frozenset()),)
-    assert trimmed([SharedPool(0, 0, frozenset({1, 2}))], frozenset({2})) == (
-        SharedPool(0, 0, frozenset({1})),
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "requested", "asked", "points"),
-    [
-        ("LeastAllocated", {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (60 + 50) // 2),
-        ("MostAllocated", {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (40 + 50) // 2),
-        ("LeastAllocated", {"cpu": 9000}, {"cpu": 2000}, (0 + 100) // 2),
-        ("MostAllocated", {"cpu": 9000}, {"cpu": 2000}, (100 + 0) // 2),
-    ],
-)
-def test_scores_are_weighed_shares(kind, requested, asked, points):
-    capacity = {"cpu": 10000, "memory": 10}
-    assert score_host(replace(DEFAULT_SCORING, type=kind), requested, capacity, asked) == points
-
-
-def test_only_requested_extended_resources_and_known_ones_count():
-    scoring = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("gpu", 3), Weighted("nic", 5)))
-    capacity = {"cpu": 10, "gpu": 10}
-    assert score_host(scoring, {}, capacity, {"cpu": 5}) == 50
-    assert score_host(scoring, {}, capacity, {"cpu": 5, "gpu": 1}) == (50 + 3 * 90) // 4
-    assert score_host(scoring, {}, capacity, {"nic": 1}) == 100
-    assert score_host(scoring, {}, {}, {"cpu": 1}) == 0
-
-
 def test_idle_numa_nodes_draw_a_score_up():
     assert favour_idle(40, 0b11, NumaNeighbours(single=0b01)) == (40 + 50) // 2
     assert favour_idle(40, 0b11, NumaNeighbours()) == 70
-
-
-def test_bound_cpus_cost_the_ratio_rounded_up():
-    assert bound_cost(3000, Fraction(3, 2)) == 4500
-    assert bound_cost(1, Fraction(3, 2)) == 2
-    assert host_cpu_requested(20000, 8, Fraction(2)) == 28000
-    assert host_cpu_requested(7000, 8, Fraction(2)) == 7000
-    assert host_cpu_requested(20000, 0, Fraction(2)) == 20000
 
 
 def test_a_pod_without_numa_policy_is_scored_by_the_whole_host():

@@ -6,7 +6,6 @@ from placement.engine.numa.alignment import Alignment, choose_affinity
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.demand import NumaPolicy, PodRefused
 from placement.engine.numa.reservations import (
-    INCOMPATIBLE,
     OUT_OF_SCOPE,
     HostReservations,
     Reservation,
@@ -25,20 +24,6 @@ def reserved(listed="", *, restricted=False, total=None, **remaining):
 
 def placing(state, request, *matched, **options):
     return ReservedPlacing(state, request, HostReservations(matched, **options))
-
-
-def test_remaining_cpus_are_preferred():
-    place = placing(
-        host(2, 1, 4, 2, holdings=HELD), pod("FullPCPUs", cpu=4000), reserved("4-10"), nominated=0
-    )
-    assert shown(place.allocate(None).cpus) == "4-7"
-    assert shown(place.explore(None).allocation.cpus) == "4-7"
-
-
-def test_a_default_reservation_is_filled_up_from_free_capacity():
-    request = pod("FullPCPUs", cpu=8000)
-    place = placing(host(2, 1, 4, 2, holdings=HELD), request, reserved("4-10"), nominated=0)
-    assert shown(place.allocate(None).cpus) == "4-10,12"
 
 
 def test_a_restricted_reservation_gives_no_more_than_what_remains():
@@ -61,12 +46,6 @@ def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not
     assert placing(state, pod(cpu=3000, memory=5000), some).nominate(0, (0,)).amounts[0]["memory"] == 5000
     with pytest.raises(PodRefused, match="Insufficient NUMA cpu"):
         placing(state, pod(cpu=4000), some, required=True).nominate(0, (0,))
-
-
-def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
-    used_up = reserved(restricted=True, total={0: {"cpu": 4000}}, numa0={"memory": 10})
-    with pytest.raises(PodRefused, match="Insufficient NUMA cpu"):
-        placing(host(2, 1, 4, 2), pod(cpu=1000), used_up, required=True).nominate(0, (0,))
 
 
 def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
@@ -121,33 +100,8 @@ def test_what_is_left_is_what_owners_have_not_taken():
     assert dict(what_is_left(held, [held]).amounts) == {}
 
 
-def test_cpus_of_a_restricted_reservation_are_free_whatever_else_is_recorded_there():
-    state = host(2, 1, 4, 2, holdings=[*HELD, holding("4-5"), holding("0-3,11-15")])
-    own = reserved("4-10", restricted=True, numa0={"cpu": 4000}, numa1={"cpu": 3000})
-    place = placing(state, pod("FullPCPUs", cpu=4000), own, required=True)
-    assert shown(place.explore(None).allocation.cpus) == "4-7"
-    assert place.fits((0,))
-    assert not place.fits((1,))
-    assert choose_affinity(place.widest_allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE), place.fits) == (0,)
-
-
-def test_a_restricted_reservation_with_too_few_cpus_is_refused_for_its_cpus():
-    own = reserved("4-5", restricted=True, numa0={"cpu": 2000})
-    place = placing(host(2, 1, 4, 2), pod("FullPCPUs", cpu=4000), own, required=True)
-    with pytest.raises(PodRefused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
-        place.explore((0,))
-
-
 def test_whole_cores_are_found_within_a_restricted_reservation():
     own = reserved("1,4-7", restricted=True)
     strict = pod("FullPCPUs", strict=True, cpu=4000)
     place = placing(host(2, 1, 4, 2, holdings=[holding("1,4-7")]), strict, own)
     assert shown(place.nominate(0, None).cpus) == "4-7"
-
-
-def test_what_cannot_meet_the_affinity_of_the_host_is_not_nominated():
-    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
-    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
-    with pytest.raises(PodRefused, match="NUMA scope is incompatible with the best topology hint") as refused:
-        place.nominate(0, (0,))
-    assert refused.value.refusal.reasons == (INCOMPATIBLE,)

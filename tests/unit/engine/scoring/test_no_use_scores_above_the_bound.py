@@ -16,7 +16,7 @@ from tests.scoring_strategies import KUBERNETES_NAMES, scorers, shapes
 _USES = st.tuples(st.integers(0, 24), st.integers(1, 16))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(st.data(), scorers(KUBERNETES_NAMES))
 def test_no_use_scores_above_the_bound(data: st.DataObject, strategy: Strategy) -> None:
     uses, requested, capacity, request = {}, {}, {}, {}
@@ -29,7 +29,7 @@ def test_no_use_scores_above_the_bound(data: st.DataObject, strategy: Strategy) 
     assert score_host(strategy, requested, capacity, request) <= best_score(strategy, uses, request)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data(), st.sampled_from(["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]))
 def test_the_bound_of_a_mean_is_reached(data: st.DataObject, kind: str) -> None:
     given: dict[str, Any] = {

@@ -39,7 +39,7 @@ def hosts(draw: st.DrawFn, strategy: Strategy) -> list[dict[str, tuple[int, int]
     )
 
 
-@settings(max_examples=700)
+@settings(max_examples=300)
 @given(st.data(), st.one_of(scorers(), scorers(KUBERNETES_NAMES)), st.booleans())
 def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy, wide: bool) -> None:
     many = data.draw(hosts(strategy))
@@ -67,7 +67,7 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
         assert 0 <= expected.score <= strategy.max_score
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data(), st.lists(scorers(KUBERNETES_NAMES), min_size=1, max_size=3))
 def test_a_host_is_scored_by_the_weighted_sum_of_all_strategies(
     data: st.DataObject, several: list[Strategy]

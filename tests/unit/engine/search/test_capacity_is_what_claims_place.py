@@ -56,13 +56,13 @@ def _claims_in_order(world: World, query: CandidateQuery, most: int) -> int:
     return most
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(searches())
 def test_of_any_request(given_search: Search) -> None:
     _check(*given_search)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(split_searches())
 def test_of_requests_that_split_amounts(given_search: Search) -> None:
     _check(*given_search)

@@ -153,7 +153,7 @@ ASKED_FOR_AND_OFFERED_BY_NOBODY = (
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(searches(), st.booleans())
 @example(ASKED_FOR_AND_OFFERED_BY_NOBODY, False)
 def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
@@ -162,7 +162,7 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     _check(given_search, one_by_one)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(split_searches(), st.booleans())
 def test_a_reason_is_found_where_amounts_are_split(given_search: Search, one_by_one: bool) -> None:
     _check(given_search, one_by_one)

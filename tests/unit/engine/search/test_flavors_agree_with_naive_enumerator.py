@@ -98,7 +98,7 @@ def query_of(translation: Translation) -> CandidateQuery:
     return CandidateQuery(tuple(groups), on_core_trees=translation.on_core_trees)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(flavor_searches())
 def test_each_kind_of_tree_is_asked_its_own(given_search: Search) -> None:
     providers, query = given_search
@@ -113,7 +113,7 @@ def test_each_kind_of_tree_is_asked_its_own(given_search: Search) -> None:
         assert world.elements(world.search_jointly(query, maximum)) == found[:maximum]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(flavor_searches(), orders())
 def test_the_best_of_both_kinds_come_first(given_search: Search, order: Order) -> None:
     providers, query = given_search

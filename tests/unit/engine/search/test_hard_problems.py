@@ -112,7 +112,7 @@ def test_solutions_after_many_dead_ends_are_found():
 
 
 def test_permutations_of_more_blocks_than_calls_can_be_nested():
-    pairs = 1500
+    pairs = 1100
     problem = Problem(
         options=(0b1,) * (2 * pairs - 2) + (0b11, 0b11),
         blocks=tuple((2 * number, 2 * number + 1) for number in range(pairs)),
@@ -197,7 +197,7 @@ def is_solution(problem: Problem, places: tuple[int, ...]) -> bool:
 
 
 @given(problems())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_asking_ahead_changes_no_solution(problem):
     """With no patience at all, each step asks first whether the rest can be completed."""
     # What no slot alone could take is not among the options that a search comes with.

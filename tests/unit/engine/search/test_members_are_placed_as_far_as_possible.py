@@ -177,13 +177,13 @@ def _check(case: tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule],
     assert placed.proven or most < 10**9
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(cases())
 def test_all_that_fit_are_placed(case) -> None:
     _check(case, 10**9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_lists_of_candidates_that_were_cut_are_no_proof(case) -> None:
     _check(case, 2)
@@ -192,7 +192,7 @@ def test_lists_of_candidates_that_were_cut_are_no_proof(case) -> None:
 RACKS = tuple(str(uuid.UUID(int=0xC << 120 | number)) for number in range(3))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_equal_members_under_two_limits_are_a_flow(data: st.DataObject) -> None:
     """Without trying ways, so it is exact also for many: at most so many per zone, and so many per rack."""

@@ -16,7 +16,7 @@ from tests.naive_scoring import SoftCondition, score_of
 from tests.scoring_strategies import orders, soft_conditions
 from tests.strategies import Forest, Search, forests, searches
 
-EXAMPLES = 400
+EXAMPLES = 150
 
 
 @settings(max_examples=EXAMPLES)
@@ -78,7 +78,7 @@ def test_kept_scores_are_those_of_the_trees_as_they_are(
         assert world.candidates(kept) == world.candidates(anew)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(forests(), min_size=1, max_size=40), st.data())
 def test_many_trees_are_taken_in_batches_without_a_seam(many: list[Forest], data: st.DataObject) -> None:
     """Trees beyond one batch, with few and with many different scores, come in the order of all."""

@@ -28,22 +28,6 @@ def _world(hosts: int) -> World:
     return world
 
 
-def test_only_trees_that_changed_are_scored_again() -> None:
-    world, scorer, score_cache = _world(4), _Scorer(), ScoreCache()
-    roots = np.arange(4, dtype=np.int32)
-    assert score_cache.of(world.forest, "q", roots[:3], scorer).tolist() == [0, 10, 20]
-    world.forest.apply([world.record(world.providers[1], revision=2)])
-    assert score_cache.of(world.forest, "q", roots[::-1], scorer).tolist() == [30, 20, 10, 0]
-    assert scorer.asked == [0, 1, 2, 3, 1]
-
-
-def test_each_question_has_scores_of_its_own() -> None:
-    world, scorer, score_cache = _world(2), _Scorer(), ScoreCache()
-    roots = np.arange(2, dtype=np.int32)
-    score_cache.of(world.forest, "q", roots, scorer)
-    assert score_cache.of(world.forest, "other", roots, lambda some: some + 7).tolist() == [7, 8]
-
-
 def test_the_question_asked_longest_ago_is_forgotten_first() -> None:
     world, scorer, score_cache = _world(8), _Scorer(), ScoreCache(most_rows=20)
     roots = np.arange(8, dtype=np.int32)

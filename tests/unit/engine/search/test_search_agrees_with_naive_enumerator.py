@@ -11,7 +11,7 @@ from tests.forests import World, copied, without
 from tests.naive import enumerate_candidates, summarised_providers
 from tests.strategies import AGGREGATES, Search, searches
 
-EXAMPLES = 1000
+EXAMPLES = 400
 
 
 @settings(max_examples=EXAMPLES)

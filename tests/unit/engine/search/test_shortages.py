@@ -283,7 +283,7 @@ def _given(providers: tuple[NaiveProvider, ...], shortage: Shortage, name: str) 
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(searches(), st.booleans())
 def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one: bool) -> None:
     providers, query = given_search

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from placement.engine.search.problem import Contention, Problem, bits, can_match
 from placement.engine.search.solver import solutions
-
-
-def full(positions: int) -> int:
-    return (1 << positions) - 1
+from tests.unit.engine.search.test_hard_problems import full, is_solution
 
 
 def alike(slots: int, positions: int, **rest) -> Problem:
@@ -48,32 +45,6 @@ def test_as_many_groups_as_positions_start_at_once(isolated):
     found = list(islice(solutions(problem), 10))
     assert len(set(found)) == 10
     assert all(sorted(solution) == list(range(64)) for solution in found)
-
-
-def brute(problem: Problem):
-    """All combinations, checked one condition after another."""
-    for chosen in product(*(tuple(bits(options)) for options in problem.options)):
-        isolated = [p for slot, p in enumerate(chosen) if problem.isolated >> slot & 1]
-        if len(set(isolated)) < len(isolated):
-            continue
-        fits = all(
-            sum(c.demand[slot] for slot, p in enumerate(chosen) if p == at) <= room
-            for c in problem.contentions
-            for at, room in enumerate(c.headroom)
-        )
-        under = all(
-            any(all(problem.below[top] >> p & 1 for p in members) for top in members)
-            for constraint in problem.subtrees
-            for members in [[chosen[slot] for slot in bits(constraint)]]
-        )
-        covered = all(
-            any(mask >> chosen[slot] & 1 for slot in bits(problem.collective)) for mask in problem.coverage
-        )
-        apart = not problem.exclusive or all(
-            not problem.exclusive[p] >> q & 1 for p in chosen for q in chosen
-        )
-        if fits and under and covered and apart:
-            yield chosen
 
 
 @st.composite
@@ -115,7 +86,9 @@ def problems(draw):
 def test_solutions_are_those_of_brute_force_each_once(problem):
     found = list(solutions(problem))
     assert len(found) == len(set(found))
-    assert set(found) == set(brute(problem))
+    assert set(found) == {
+        places for places in product(*map(bits, problem.options)) if is_solution(problem, places)
+    }
 
 
 @given(st.lists(st.integers(0, 31), max_size=6), st.lists(st.integers(0, 2), min_size=5, max_size=5))

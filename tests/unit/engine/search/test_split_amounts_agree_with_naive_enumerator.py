@@ -41,7 +41,7 @@ def size(candidate: Candidate, name: str) -> int:
     return sum(kind == name for _, kind, _ in candidate.allocations)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(split_searches())
 def test_one_way_is_found_where_there_is_any(given_search: Search) -> None:
     """A single amount takes as few or as many providers as its rule says."""

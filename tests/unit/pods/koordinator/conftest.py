@@ -70,11 +70,6 @@ def build_nrt(*, rows=SMALL_HOST, zones=None, annotations=None, policies=None):
 
 
 @pytest.fixture(scope="session")
-def a_zone():
-    return build_zone
-
-
-@pytest.fixture(scope="session")
 def a_node():
     return build_node
 

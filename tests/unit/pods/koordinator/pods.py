@@ -21,11 +21,9 @@ PRIORITY = "koordinator.sh/priority-class"
 SPEC = "scheduling.koordinator.sh/resource-spec"
 NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
-HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 BIND = "node.koordinator.sh/cpu-bind-policy"
 STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
 NUMA = "node.koordinator.sh/numa-topology-policy"
-NUMA_ALIAS = "node.koordinator.sh/numa-topology-alignment-policy"
 KUBELET = "kubelet.koordinator.sh/cpu-manager-policy"
 RATIO = "node.koordinator.sh/resource-amplification-ratio"
 
@@ -151,12 +149,6 @@ def totals(*requests, **node):
 def judged(place, document, settings=DESIGN, **options):
     """The verdict about a pod on an otherwise empty host."""
     return NodeFilter(request_of(document, settings)).judge(place, totals(), **options)
-
-
-def reasons(place, document, settings=DESIGN, **options):
-    """The reasons of a refusal; none if the pod fits."""
-    answer = judged(place, document, settings, **options).answer
-    return getattr(answer, "reasons", ())
 
 
 def cpus_of(place, document, settings=DESIGN):

@@ -4,19 +4,7 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import HostLedger
 from placement.pods.accounts import host_pools
 from placement.pods.koordinator.records import read_pod_record
-from tests.unit.pods.koordinator.pods import (
-    DESIGN,
-    STRATEGY,
-    container,
-    cpus_of,
-    held,
-    host,
-    imported_node,
-    lsr,
-    read,
-)
-
-ONE_THREAD = tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8))
+from tests.unit.pods.koordinator.pods import DESIGN, container, cpus_of, host, imported_node, lsr, read
 
 
 def pools_with(*pods, **node):
@@ -54,29 +42,3 @@ def test_what_the_node_or_system_pods_keep_for_themselves_is_in_no_pool():
         "node.koordinator.sh/system-qos-resource": {"cpuset": "8"},
     }
     assert pools_with(nrt=nrt) == ("2-7,9-15", "2-7,9-15")
-
-
-def test_without_smt_as_on_arm_every_bind_policy_is_fullpcpus():
-    place = host(held("0"), rows=ONE_THREAD)
-    chosen = {
-        cpus_of(place, lsr(container(cpu="2"), spec={"preferredCPUBindPolicy": policy}))
-        for policy in ("FullPCPUs", "SpreadByPCPUs")
-    }
-    assert chosen == {"4-5"}
-
-
-def test_without_smt_as_on_arm_only_numanodelevel_is_exclusive():
-    def chosen(level):
-        spec = {"preferredCPUExclusivePolicy": level}
-        place = host(held("0", level), rows=ONE_THREAD, labels={STRATEGY: "MostAllocated"})
-        return cpus_of(place, lsr(container(cpu="2"), spec=spec))
-
-    assert chosen("PCPULevel") == chosen("None") == "1-2"
-    assert chosen("NUMANodeLevel") == "4-5"
-
-
-def test_the_numa_strategy_label_comes_before_kubelets_option():
-    kubelet = {"policy": "static", "options": {"distribute-cpus-across-numa": "true"}}
-    twelve = lsr(container(cpu="12"))
-    assert cpus_of(host(kubelet=kubelet), twelve) == "0-5,8-13"
-    assert cpus_of(host(kubelet=kubelet, labels={STRATEGY: "LeastAllocated"}), twelve) == "0-11"

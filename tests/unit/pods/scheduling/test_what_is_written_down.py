@@ -5,22 +5,14 @@ import pytest
 from placement.common.manifest import ManifestError
 from placement.engine.numa.amounts import NumaAmounts
 from placement.pods.host import numa_capacity
-from placement.pods.koordinator.annotations import (
-    ResourceSpec,
-    ResourceStatus,
-    completed_spec,
-    status_document,
-)
+from placement.pods.koordinator.annotations import ResourceStatus, status_document
 from placement.pods.koordinator.policies import KubeletPolicy, QosClass
 from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
-from placement.pods.node_filter import PodAllocation, allocate_on_host, fit_host
+from placement.pods.node_filter import PodAllocation
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
-    BIND,
     DESIGN,
-    NUMA,
     RATIO,
-    admitted,
     build_pod,
     container,
     held,
@@ -33,80 +25,6 @@ from tests.unit.pods.koordinator.pods import (
 NONE = KubeletPolicy("none")
 
 
-def annotations(place, document):
-    pod = admitted(document)
-    allocation = allocate_on_host(place, pod.request, fit_host(place, pod.request))
-    return allocation.annotations(pod.spec)
-
-
-def test_a_bound_pod_without_alignment_has_a_list_only():
-    status, spec = annotations(host(), lsr())
-    assert status == {"cpuset": "0-3"}
-    assert spec == {"preferredCPUBindPolicy": "FullPCPUs"}
-
-
-def test_an_aligned_bound_pod_has_plain_amounts_by_numa_node():
-    place = host(labels={NUMA: "Restricted"}, annotations={RATIO: {"cpu": 2}})
-    status, spec = annotations(place, lsr(container(cpu="4", memory="3", gpu="1")))
-    assert status == {
-        "cpuset": "0-3",
-        "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "3"}}],
-    }
-    assert spec == {"preferredCPUBindPolicy": "FullPCPUs"}
-
-
-def test_a_host_policy_becomes_the_required_one_and_other_members_stay():
-    status, spec = annotations(
-        host(labels={BIND: "FullPCPUsOnly"}),
-        lsr(spec={"x": [1], "requiredCPUBindPolicy": ""}),
-    )
-    assert status == {"cpuset": "0-3"}
-    assert spec == {"x": [1], "requiredCPUBindPolicy": "FullPCPUs"}
-
-
-def test_unbound_pods_have_no_policy_written():
-    place = host(labels={NUMA: "BestEffort"})
-    status, spec = annotations(
-        place, build_pod(container(cpu="2500m"), spec={"preferredCPUBindPolicy": "Default"})
-    )
-    assert status == {"numaNodeResources": [{"node": 0, "resources": {"cpu": "2500m"}}]}
-    assert spec == {"preferredCPUBindPolicy": "Default"}
-    assert annotations(host(), build_pod()) == ({}, {})
-
-
-@pytest.mark.parametrize(
-    ("spec", "bind", "strict", "expected"),
-    [
-        ({}, "FullPCPUs", False, {"preferredCPUBindPolicy": "FullPCPUs"}),
-        ({}, "FullPCPUs", True, {"requiredCPUBindPolicy": "FullPCPUs"}),
-        ({}, "", False, {}),
-        (
-            {"preferredCPUBindPolicy": "Default"},
-            "SpreadByPCPUs",
-            False,
-            {"preferredCPUBindPolicy": "SpreadByPCPUs"},
-        ),
-        (
-            {"preferredCPUBindPolicy": "Default", "requiredCPUBindPolicy": "Default"},
-            "SpreadByPCPUs",
-            True,
-            {"preferredCPUBindPolicy": "SpreadByPCPUs", "requiredCPUBindPolicy": "SpreadByPCPUs"},
-        ),
-        (
-            {"preferredCPUBindPolicy": "SpreadByPCPUs"},
-            "FullPCPUs",
-            True,
-            {"preferredCPUBindPolicy": "SpreadByPCPUs", "requiredCPUBindPolicy": "FullPCPUs"},
-        ),
-    ],
-)
-def test_only_implied_policies_are_completed(spec, bind, strict, expected):
-    read_spec = ResourceSpec(
-        spec.get("requiredCPUBindPolicy", ""), spec.get("preferredCPUBindPolicy", ""), "", spec
-    )
-    assert completed_spec(read_spec, bind, strict) == expected
-
-
 def test_empty_members_are_left_out_and_numa_nodes_are_sorted():
     amounts = NumaAmounts({3: {"cpu": 1000}, 1: {"memory": 7}})
     assert status_document(ResourceStatus(amounts=amounts)) == {
@@ -116,12 +34,6 @@ def test_empty_members_are_left_out_and_numa_nodes_are_sorted():
         ]
     }
     assert status_document(ResourceStatus()) == {}
-
-
-def test_what_is_held_is_what_was_written():
-    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
-    assert allocation.holding(QosClass.LSE).shares_with_best_effort is False
-    assert allocation.holding(QosClass.LSR).shares_with_best_effort is True
 
 
 # -- reading it back

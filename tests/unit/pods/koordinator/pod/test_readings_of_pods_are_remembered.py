@@ -15,7 +15,7 @@ from placement.pods.koordinator import pod as pod_reading
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod, reading_of, what_is_read
 from placement.pods.koordinator.settings import SchedulerSettings
-from tests.unit.pods.koordinator.pod.test_pod_robustness import ANYTHING, PODS
+from tests.unit.pods.koordinator.anything import ANYTHING, PODS
 
 CHOSEN = [SchedulerSettings(profile) for profile in Profile]
 TERM = {
@@ -164,14 +164,14 @@ def test_absent_members_are_not_those_of_another_pod():
         agrees(document, CHOSEN[0])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(PODS.filter(lambda pod: isinstance(pod, dict)), st.sampled_from(CHOSEN))
 def test_any_manifest_is_read_as_if_none_was_before(document, chosen):
     agrees(document, chosen)
     agrees(document, chosen)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_pod_that_was_changed_anywhere_is_read_anew(data):
     path = data.draw(st.sampled_from(list(paths(POD))))

@@ -1,0 +1,66 @@
+"""What reservations and neighbours change about where a pod fits and what it is given."""
+
+from placement.engine.numa.cpuset import format_cpu_list, mask_of
+from placement.engine.numa.host import HostTotals
+from placement.engine.numa.reservations import HostReservations, Reservation
+from placement.pods.node_filter import NodeFilter, allocate_on_host
+from tests.unit.pods.koordinator.pods import (
+    DESIGN,
+    KOORD,
+    RATIO,
+    build_pod,
+    container,
+    held,
+    host,
+    judged,
+    lsr,
+    request_of,
+    totals,
+)
+
+FULL, SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requiredCPUBindPolicy": "SpreadByPCPUs"}
+
+
+def given(place, document, settings):
+    """What a pod is given on a host where it fits."""
+    request = request_of(document, settings)
+    return allocate_on_host(place, request, judged(place, document, settings).answer).status
+
+
+def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
+    place = host(held("0-7"), annotations={RATIO: {"cpu": 2}})
+    used = HostTotals({"cpu": 32000}, {"cpu": 16000})
+    owner = NodeFilter(request_of(lsr(container(cpu="8", memory="1"))))
+    reserved = HostReservations((Reservation(mask_of(range(8))),), nominated=0)
+    assert owner.judge(place, used).answer.reasons == ("Insufficient amplified cpu",)
+    assert owner.judge(place, used, reserved).fits
+
+
+def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
+    place = host(held("0-7"), held("8-9"))
+    request = request_of(lsr(container(cpu="8", memory="1")))
+    reservations = HostReservations(
+        (Reservation(mask_of((8, 9)), restricted=True), Reservation(mask_of(range(8))))
+    )
+    fit = NodeFilter(request).judge(place, totals(), reservations).answer
+    assert fit.nominated == 1
+    assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
+
+
+def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
+    numa = {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Preferred"}
+    pod = build_pod(container(cpu="2", memory="1Gi"), qos="LS", numa=numa)
+    neighbour = held("0-1")  # bound, but without amounts: the NUMA accounts do not know it
+    for settings, numa_node in ((DESIGN, 1), (KOORD, 0)):
+        assert [*given(host(neighbour, settings=settings), pod, settings).amounts] == [numa_node]
+    both = held("0-1"), held("8-9")
+    scores = {
+        settings.profile: [
+            NodeFilter(request_of(pod, settings)).judge(host(*holdings, settings=settings), totals()).score
+            for holdings in ((), both)
+        ]
+        for settings in (DESIGN, KOORD)
+    }
+    idle, busy = scores["design"]
+    assert idle > busy > 0
+    assert len(set(scores["koord-scheduler"])) == 1
