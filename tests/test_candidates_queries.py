@@ -190,9 +190,3 @@ def test_refused(embedded: Client, version: str, query: str, message: str, expec
     assert message in detail(answer)
     if expected is not None:
         assert code(answer) == expected
-
-
-@pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
-def test_caching_headers_since_1_15(embedded: Client, version: str, cached: bool):
-    headers = embedded.at(version).get("/allocation_candidates?resources=VCPU:1").headers
-    assert ("Last-Modified" in headers) is cached

@@ -17,9 +17,14 @@ import pytest
 
 from tests.client import Client, unique
 from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer, database_url, running_service
+from tests.server import BACKENDS, RunningServer, database_url, running_service
 
-SCENES = json.loads((Path(__file__).parent / "data" / "errors-of-the-incumbent.json").read_text())
+DATA = Path(__file__).parent / "data"
+# The last are requests that the record lacks, and what they need to be refused for one reason only.
+SCENES = [
+    *json.loads((DATA / "errors-of-the-incumbent.json").read_text()),
+    json.loads((DATA / "refusals.json").read_text()),
+]
 LEADS = {
     400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
     404: "The resource could not be found.",
@@ -44,7 +49,7 @@ def difference(server: RunningServer, step: dict[str, Any]) -> str | None:
     answer = ask(server, step["method"], step["path"], step.get("body"), step["version"])
     text = answer.read()
     what = f"{step['method']} {step['path']} {json.dumps(step.get('body'))} at {step['version']}"
-    if "message" not in step:
+    if "message" not in step or answer.status != step["status"]:
         return None if answer.status == step["status"] else f"{what}: {answer.status} {text!r}"
     error = json.loads(text)["errors"][0]
     lead, _, message = error["detail"].partition("\n\n")
@@ -57,9 +62,10 @@ def difference(server: RunningServer, step: dict[str, Any]) -> str | None:
     return f"{what}:\n    {found} {message}\n    {wanted} {step['message']}"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("number", range(len(SCENES)))
-def test_every_error_begins_with_its_words(number: int):
-    with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
+def test_every_error_begins_with_its_words(number: int, backend: str):
+    with database_url(backend) as connection, running_service(connection, workers=1) as server:
         found = [difference(server, step) for step in SCENES[number]]
     differences = [text for text in found if text]
     assert not differences, "\n".join(differences[:20])
