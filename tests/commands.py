@@ -11,11 +11,14 @@ from unittest import mock
 from placement.client import cli
 
 
-def run(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command as a shell would, with this text as standard input."""
+def run(*arguments: str, input: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a shell would; only what is given of the environment configures a service."""
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     given, out, err = (TextIOWrapper(BytesIO(text), encoding) for text in (input.encode(), b"", b""))
     with ExitStack() as streams:
+        streams.enter_context(mock.patch.dict("os.environ", environment))
+        for name in [name for name in os.environ if name.startswith("OS_") and name not in environment]:
+            del os.environ[name]
         streams.enter_context(mock.patch("sys.stdin", given))
         streams.enter_context(redirect_stdout(out))
         streams.enter_context(redirect_stderr(err))
@@ -28,9 +31,9 @@ def run(*arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, status, _written(out), _written(err))
 
 
-def refusal(*arguments: str, input: str = "") -> str:
+def refusal(*arguments: str, **environment: str) -> str:
     """Return the one line that a failing command prints."""
-    failed = run(*arguments, input=input)
+    failed = run(*arguments, **environment)
     assert failed.returncode == 1, failed
     assert failed.stdout == ""
     assert failed.stderr.startswith("placement: ")
