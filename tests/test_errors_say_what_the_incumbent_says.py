@@ -20,10 +20,11 @@ from tests.patience import PATIENCE_SECONDS
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 
 DATA = Path(__file__).parent / "data"
-# The last are requests that the record lacks, and what they need to be refused for one reason only.
+# The last two are requests that the record lacks, and what they need to be refused for one reason only.
 SCENES = [
     *json.loads((DATA / "errors-of-the-incumbent.json").read_text()),
     json.loads((DATA / "refusals.json").read_text()),
+    json.loads((DATA / "refusals-of-extensions.json").read_text()),
 ]
 LEADS = {
     400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",

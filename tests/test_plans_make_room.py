@@ -427,14 +427,6 @@ def test_pods_of_daemon_sets_stay(edge):
     assert left["why"] == "belongs to its node: it is of a DaemonSet"
 
 
-def test_a_pod_without_cluster_is_refused(api):
-    answer = api.post(PLANS, {"goal": {"fit": {"pod": pod_manifest("1")}}})
-    assert (answer.status_code, detail(answer)) == (
-        400,
-        "goal.fit: a pod is for a cluster: cluster is missing",
-    )
-
-
 @pytest.mark.parametrize(
     ("goal", "message"),
     [
