@@ -24,6 +24,7 @@ from placement.client.cli import Catalog
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.server.demonstration import examples
 from tests.claimants import Claimant
+from tests.client import Client
 from tests.commands import refusal, run
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
@@ -431,13 +432,7 @@ def crowd(demonstration) -> Iterator[int]:
     assert claimant.call("POST", "/resource_providers", {"name": "crowded", "uuid": provider}).ok
     inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": count}}}
     assert claimant.call("PUT", f"/resource_providers/{provider}/inventories", inventories).ok
-    claim = {
-        "allocations": {provider: {"resources": {"VCPU": 1}}},
-        "project_id": "crowd",
-        "user_id": "crowd",
-        "consumer_type": "INSTANCE",
-        "consumer_generation": None,
-    }
+    claim = Client.allocations({provider: {"VCPU": 1}}, None, project_id="crowd", user_id="crowd")
     consumers = [f"c0ffee00-0000-4000-8000-1{number:011}" for number in range(count)]
     assert claimant.call("POST", "/allocations", dict.fromkeys(consumers, claim)).ok
     yield count

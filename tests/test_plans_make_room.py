@@ -155,13 +155,7 @@ def test_a_request_is_no_guide_for_other_amounts(api):
         api.provider(name, VCPU=8)
     consumer = claimed(api, "resources=VCPU:4")
     (host,) = api.used_by(consumer)
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 2}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "INSTANCE",
-    }
+    body = Client.allocations({host: {"VCPU": 2}}, 1, project_id="p", user_id="u")
     # As if it had been moved, so that the request is kept.
     assert api.put(f"/allocations/{consumer}", body, **{"X-Placement-Move": "true"}).status_code == 204
     (move,) = planned(api, {"empty": [host]})["moves"]
@@ -173,13 +167,7 @@ def test_a_request_is_forgotten_when_something_else_is_put(api):
         api.provider(name, VCPU=8)
     consumer = claimed(api, "resources=VCPU:4")
     (host,) = api.used_by(consumer)
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 4}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "INSTANCE",
-    }
+    body = Client.allocations({host: {"VCPU": 4}}, 1, project_id="p", user_id="u")
     assert api.put(f"/allocations/{consumer}", body).status_code == 204
     (move,) = planned(api, {"empty": [host]})["moves"]
     assert move["kind"] == "guessed"
