@@ -14,16 +14,14 @@ import pytest
 
 from placement.allocations import group_rules
 from placement.allocations.candidates import SearchSettings
-from placement.app import build, create_application
+from placement.app import create_application
 from placement.engine.search.budget import Budget
 from placement.http.responses import Misconfigured
-from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
-from tests.server import database_url
 
 pytestmark = pytest.mark.one_database
 
@@ -138,12 +136,8 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
 @pytest.fixture
 def patient() -> Iterator[Client]:
     """Requests to a service that ends no request and no search by time."""
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible(request_seconds=3600), SearchSettings(seconds=3600))
-        yield Client(application.test_client())
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
+    with application_on("sqlite", SearchSettings(seconds=3600), compatible(request_seconds=3600)) as made:
+        yield Client(made.test_client())
 
 
 @pytest.mark.parametrize("seed", [12, 16])

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
-from pathlib import Path
 
 import orjson
 import pytest
@@ -18,17 +17,13 @@ from flask.testing import FlaskClient
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
-from placement.allocations.candidates import SearchSettings
-from placement.app import build
-from placement.storage.database import Database
 from placement.web import session
 from placement.web.session import COOKIE
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.identity_service import IdentityService, project_token
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import database_url
 from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
 
 ADMIN, BOUND, NOBODY = ("token-of-the-administrator-" + "a" * 20, "token-of-edge-" + "b" * 30, "c" * 40)
@@ -55,17 +50,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     file = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
     file.write_text(TOKENS)
     file.chmod(0o600)
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(
-            database, compatible(auth_strategy="token", tokens_file=Path(file)), SearchSettings()
-        )
+    with application_on(
+        "sqlite", settings=compatible(auth_strategy="token", tokens_file=file)
+    ) as application:
         client = Client(application.test_client(), token=ADMIN)
         for cluster in ("edge", "other"):
             assert client.call("PUT", f"/ext/v1/clusters/{cluster}").status_code == 201
         yield application.test_client()
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 @pytest.fixture
@@ -490,12 +481,8 @@ def with_keystone() -> Iterator[tuple[IdentityService, Flask]]:
     configured = compatible(auth_strategy="keystone")
     assert configured.configuration is not None
     identity.configure(configured.configuration)
-    with identity.running(), database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, configured, SearchSettings())
+    with identity.running(), application_on("sqlite", settings=configured) as application:
         yield identity, application
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 def test_few_sign_ins_wait_for_keystone(
