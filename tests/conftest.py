@@ -89,28 +89,49 @@ def compatible(**options: Any) -> ApiSettings:
 
     Callers are believed unless the test chooses another strategy.
     """
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
-    oslo_policy_opts.set_defaults(configuration)
-    configuration.set_override("enforce_new_defaults", False, group="oslo_policy")
+    configuration = configured(enforce_new_defaults=False)
     return ApiSettings(configuration=configuration, **{"auth_strategy": "noauth2", **options})
 
 
+def configured(*files: Path, **policy: Any) -> cfg.ConfigOpts:
+    """The configuration in these files, with these options of oslo.policy."""
+    configuration = cfg.ConfigOpts()
+    names = [str(file) for file in files]
+    configuration([], project="placement", default_config_files=names, default_config_dirs=[])
+    oslo_policy_opts.set_defaults(configuration)
+    for name, value in policy.items():
+        configuration.set_override(name, value, group="oslo_policy")
+    return configuration
+
+
 @contextmanager
-def application_on(backend: str, search: SearchSettings | None = None) -> Iterator[Flask]:
+def application_on(
+    backend: str, search: SearchSettings | None = None, settings: ApiSettings | None = None
+) -> Iterator[Flask]:
     """The service in this process, on a database of its own."""
-    with database_url(backend) as url, application_at(url, search) as application:
+    with database_url(backend) as url, application_at(url, search, settings) as application:
         yield application
 
 
 @contextmanager
-def application_at(url: str, search: SearchSettings | None = None) -> Iterator[Flask]:
+def application_at(
+    url: str, search: SearchSettings | None = None, settings: ApiSettings | None = None
+) -> Iterator[Flask]:
     """The service in this process, on the database at this URL."""
     database = Database(url)
-    application = build(database, compatible(), search)
+    with application_of(database, settings, search) as application:
+        yield application
+    database.dispose()
+
+
+@contextmanager
+def application_of(
+    database: Database, settings: ApiSettings | None = None, search: SearchSettings | None = None
+) -> Iterator[Flask]:
+    """The service in this process, on this database."""
+    application = build(database, settings or compatible(), search)
     yield application
     application.extensions["placement_use_cases"].close()
-    database.dispose()
 
 
 @pytest.fixture
@@ -125,6 +146,15 @@ def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
     """The service on a database that the tests of one module share."""
     with application_on(request.param) as application:
         yield application
+
+
+@pytest.fixture(scope="module")
+def embedded_database() -> Iterator[Database]:
+    """A migrated SQLite database that the tests of one module share."""
+    with database_url("sqlite") as url:
+        database = Database(url)
+        yield database
+        database.dispose()
 
 
 @pytest.fixture(scope="module")

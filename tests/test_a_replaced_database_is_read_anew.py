@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from placement.app import build
-from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_on
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.server import database_url
 
 CLUSTER = "/ext/v1/clusters/edge"
 SEARCH = "/allocation_candidates?resources=VCPU:1"
@@ -25,12 +22,8 @@ SEARCH = "/allocation_candidates?resources=VCPU:1"
 @pytest.fixture
 def application() -> Iterator[Flask]:
     """The service on a SQLite file of its own."""
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible())
+    with application_on("sqlite") as application:
         yield application
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 def path_of(application: Flask) -> Path:

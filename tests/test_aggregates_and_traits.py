@@ -10,7 +10,7 @@ import uuid
 import os_traits
 import pytest
 
-from tests.client import Client, code, custom, detail, unique
+from tests.client import Client, custom, detail, unique
 
 VMX, SSD = "HW_CPU_X86_VMX", "STORAGE_DISK_SSD"
 STALE = "Resource provider's generation already changed. Please update the generation and try again."
@@ -35,11 +35,6 @@ def put_traits(api: Client, provider: str, *names: str, generation: int | None =
 
 
 # -- aggregates ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("version", "status"), [("1.0", 404), ("1.1", 200)])
-def test_aggregates_exist_since_1_1(shared: Client, provider: str, version: str, status: int):
-    assert shared.at(version).get(aggregates(provider)).status_code == status
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.18"])
@@ -77,34 +72,6 @@ def test_aggregates_raise_the_generation_since_1_19_even_if_nothing_differs(shar
         assert answer.json["resource_provider_generation"] == generation + 1
 
 
-def test_aggregates_with_a_stale_generation_are_409(shared: Client, provider: str):
-    answer = shared.put(aggregates(provider), {"aggregates": [], "resource_provider_generation": 7})
-    assert answer.status_code == 409
-    assert detail(answer) == STALE
-    assert code(answer) == "placement.concurrent_update"
-
-
-@pytest.mark.one_database
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        (["x"], "'x' is not a 'uuid'"),
-        ([str(uuid.UUID(int=1))] * 2, "has non-unique elements"),
-        ([str(uuid.UUID(int=1)), uuid.UUID(int=1).hex], "has non-unique elements"),
-        ("x", "'x' is not of type 'array'"),
-        ([5], "5 is not of type 'string'"),
-    ],
-)
-def test_bad_aggregates_are_400(shared: Client, provider: str, members: object, message: str):
-    body = {"aggregates": members, "resource_provider_generation": 0}
-    for answer in (
-        shared.put(aggregates(provider), body),
-        shared.at("1.18").put(aggregates(provider), members),
-    ):
-        assert answer.status_code == 400
-        assert message in detail(answer)
-
-
 def test_put_replaces_and_empties_the_set(shared: Client, provider: str):
     one, two = str(uuid.uuid4()), str(uuid.uuid4())
     shared.join(provider, one)
@@ -123,12 +90,6 @@ def test_aggregates_are_normalised(shared: Client, provider: str):
 # -- traits of providers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "status"), [("1.5", 404), ("1.6", 200)])
-def test_traits_exist_since_1_6(shared: Client, provider: str, version: str, status: int):
-    assert shared.at(version).get(traits(provider)).status_code == status
-    assert shared.at(version).get("/traits").status_code == status
-
-
 def test_put_replaces_the_traits(shared: Client, provider: str):
     answer = put_traits(shared, provider, VMX, SSD, VMX)
     assert answer.status_code == 200
@@ -143,46 +104,6 @@ def test_same_traits_leave_the_generation(shared: Client, provider: str):
     assert put_traits(shared, provider, VMX).json["resource_provider_generation"] == 1
     assert put_traits(shared, provider).json["resource_provider_generation"] == 2
     assert put_traits(shared, provider).json["resource_provider_generation"] == 2
-
-
-def test_traits_with_a_stale_generation_are_409(shared: Client, provider: str):
-    answer = put_traits(shared, provider, VMX, generation=7)
-    assert answer.status_code == 409
-    assert detail(answer) == STALE
-    assert code(answer) == "placement.concurrent_update"
-
-
-def test_all_unknown_traits_are_named(shared: Client, provider: str):
-    answer = put_traits(shared, provider, "CUSTOM_B", VMX, "CUSTOM_A")
-    assert answer.status_code == 400
-    assert detail(answer) == "No such trait CUSTOM_A, CUSTOM_B"
-
-
-@pytest.mark.one_database
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"traits": []}, "'resource_provider_generation' is a required property"),
-        ({"resource_provider_generation": 0}, "'traits' is a required property"),
-        ({"traits": [], "resource_provider_generation": "0"}, "'0' is not of type 'integer'"),
-        ({"traits": VMX, "resource_provider_generation": 0}, "is not of type 'array'"),
-        ({"traits": [""], "resource_provider_generation": 0}, "'' should be non-empty"),
-        ({"traits": ["X" * 256], "resource_provider_generation": 0}, "is too long"),
-        ({"traits": [], "resource_provider_generation": 0, "x": 1}, "'x' was unexpected"),
-    ],
-)
-def test_bad_bodies_come_before_a_missing_provider(shared: Client, body: dict, message: str):
-    answer = shared.put(traits(str(uuid.uuid4())), body)
-    assert answer.status_code == 400
-    assert message in detail(answer)
-
-
-def test_traits_of_a_missing_provider_are_404(shared: Client):
-    nobody = str(uuid.uuid4())
-    assert shared.get(traits(nobody)).status_code == 404
-    assert shared.delete(traits(nobody)).status_code == 404
-    body = {"traits": [], "resource_provider_generation": 0}
-    assert shared.put(traits(nobody), body).status_code == 404
 
 
 def test_delete_takes_all_traits_and_raises_the_generation_if_there_were_any(shared: Client, provider: str):
@@ -215,40 +136,12 @@ def test_put_creates_or_confirms(shared: Client):
         assert not answer.data
 
 
-@pytest.mark.one_database
-@pytest.mark.parametrize("name", [VMX, "custom_a", "CUSTOM_", "COW", f"CUSTOM_{'X' * 249}", "CUSTOM_A%0A"])
-def test_put_takes_custom_names_only(shared: Client, name: str):
-    answer = shared.put(f"/traits/{name}")
-    assert answer.status_code == 400
-    assert detail(answer) == (
-        "The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "
-        '"CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
-    )
-
-
-def test_get_tells_whether_a_trait_exists(shared: Client):
-    answer = shared.get(f"/traits/{VMX}")
-    assert answer.status_code == 204
-    assert not answer.data
-    missing = shared.get("/traits/CUSTOM_NOBODY")
-    assert missing.status_code == 404
-    assert detail(missing) == "No such trait(s): CUSTOM_NOBODY."
-
-
 def test_delete_removes_an_unused_custom_trait_once(shared: Client):
     name = custom()
     shared.put(f"/traits/{name}")
     assert shared.delete(f"/traits/{name}").status_code == 204
     assert shared.delete(f"/traits/{name}").status_code == 404
     assert shared.delete("/traits/NOBODY").status_code == 404
-
-
-def test_trait_of_a_provider_cannot_be_deleted(shared: Client, provider: str):
-    name = custom()
-    shared.carry(provider, name)
-    answer = shared.delete(f"/traits/{name}")
-    assert answer.status_code == 409
-    assert detail(answer) == f"The trait {name} is in use by a resource provider."
 
 
 def test_list_by_exact_names(shared: Client):
@@ -266,17 +159,6 @@ def test_list_by_literal_prefix(shared: Client):
     assert listed(shared, "name=startswith:HW_CPU-X86") == []
 
 
-@pytest.mark.one_database
-@pytest.mark.parametrize("value", [VMX, "", "bogus:x"])
-def test_bad_name_filter_is_400(shared: Client, value: str):
-    answer = shared.get(f"/traits?name={value}")
-    assert answer.status_code == 400
-    assert detail(answer) == (
-        "Badly formatted name parameter. Expected name query string parameter in form: "
-        f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{value}"'
-    )
-
-
 def test_list_by_association(shared: Client, provider: str):
     carried, idle = custom(), custom()
     shared.put(f"/traits/{idle}")
@@ -284,21 +166,3 @@ def test_list_by_association(shared: Client, provider: str):
     for yes, no in (("true", "false"), ("True", "FALSE")):
         assert listed(shared, f"associated={yes}&name=in:{carried},{idle}") == [carried]
         assert listed(shared, f"associated={no}&name=in:{carried},{idle}") == [idle]
-
-
-@pytest.mark.one_database
-@pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
-def test_caching_headers_since_1_15(shared: Client, provider: str, version: str, cached: bool):
-    api = shared.at(version)
-    for answer in (
-        api.get("/traits"),
-        api.get("/traits?name=in:"),
-        api.get(f"/traits/{VMX}"),
-        api.put(f"/traits/{custom()}"),
-        api.get(traits(provider)),
-        put_traits(api, provider, VMX),
-        api.get(aggregates(provider)),
-        api.put(aggregates(provider), []),
-    ):
-        assert ("Last-Modified" in answer.headers) is cached
-        assert (answer.headers.get("Cache-Control") == "no-cache") is cached

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
-from placement.app import ApiSettings, build
+from placement.app import ApiSettings
 from placement.http.auth import BadTokens, Tokens
 from placement.http.middleware import RequestLog
 from placement.storage.database import Database
 from tests.client import Client, unique
-from tests.server import database_url
+from tests.conftest import application_of, configured
 
 LET_ME_IN, LOOK_ONLY, HASHED = (f"{name}-{'x' * 32}" for name in ("let-me-in", "look-only", "hashed"))
 TOKENS = {
@@ -32,30 +31,17 @@ TOKENS = {
 }
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        yield database
-        database.dispose()
-
-
 @contextmanager
 def service(
     database: Database, text: str = "", directory: Path | None = None, **settings: Any
 ) -> Iterator[Any]:
     """The service with the text as its configuration file."""
-    files = []
-    if directory is not None:
-        (directory / "placement.conf").write_text(text)
-        files = [str(directory / "placement.conf")]
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=files, default_config_dirs=[])
-    application = build(
-        database, ApiSettings(configuration=configuration, **{"auth_strategy": "noauth2", **settings})
-    )
-    yield application.test_client()
-    application.extensions["placement_use_cases"].close()
+    files = [] if directory is None else [directory / "placement.conf"]
+    for file in files:
+        file.write_text(text)
+    options = {"auth_strategy": "noauth2", **settings}
+    with application_of(database, ApiSettings(configuration=configured(*files), **options)) as application:
+        yield application.test_client()
 
 
 # -- static tokens ---------------------------------------------------------------------------------------
@@ -94,16 +80,16 @@ def basic(user: str, password: str) -> str:
         ({}, 401),
     ],
 )
-def test_static_tokens(database: Database, tokens_file: Path, headers: dict, status: int):
-    with service(database, auth_strategy="token", tokens_file=tokens_file) as http:
+def test_static_tokens(embedded_database: Database, tokens_file: Path, headers: dict, status: int):
+    with service(embedded_database, auth_strategy="token", tokens_file=tokens_file) as http:
         answer = http.get("/resource_providers", headers=headers)
         assert answer.status_code == status
         assert ("WWW-Authenticate" in answer.headers) is (status == 401)
         assert http.get("/").status_code == 200
 
 
-def test_reader_with_a_static_token_sees_the_own_project(database: Database, tokens_file: Path):
-    with service(database, auth_strategy="token", tokens_file=tokens_file) as http:
+def test_reader_with_a_static_token_sees_the_own_project(embedded_database: Database, tokens_file: Path):
+    with service(embedded_database, auth_strategy="token", tokens_file=tokens_file) as http:
         headers = {"X-Auth-Token": LOOK_ONLY, "OpenStack-API-Version": "placement 1.39"}
         assert http.get("/usages?project_id=zoo", headers=headers).status_code == 200
         assert http.get("/usages?project_id=farm", headers=headers).status_code == 403
@@ -116,22 +102,22 @@ def test_tokens_that_others_may_read_are_refused(tokens_file: Path, mode: int):
         Tokens(tokens_file)
 
 
-def test_missing_token_file_is_refused(tmp_path: Path, database: Database):
+def test_missing_token_file_is_refused(tmp_path: Path, embedded_database: Database):
     with pytest.raises(BadTokens):
         Tokens(tmp_path / "nothing")
-    with pytest.raises(BadTokens, match="tokens_file"), service(database, auth_strategy="token"):
+    with pytest.raises(BadTokens, match="tokens_file"), service(embedded_database, auth_strategy="token"):
         pass
 
 
 # -- keystone --------------------------------------------------------------------------------------------
 
 
-def test_keystone_refuses_unknown_callers_and_says_where_to_go(database: Database, tmp_path: Path):
+def test_keystone_refuses_unknown_callers_and_says_where_to_go(embedded_database: Database, tmp_path: Path):
     pytest.importorskip("keystonemiddleware")
     identity = "http://127.0.0.1:1/v3"
     text = f"[keystone_authtoken]\nwww_authenticate_uri = {identity}\nauth_url = {identity}\n"
     text += "auth_type = password\nusername = u\npassword = p\n"
-    with service(database, text, tmp_path, auth_strategy="keystone") as http:
+    with service(embedded_database, text, tmp_path, auth_strategy="keystone") as http:
         answer = http.get("/resource_providers")
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"] == f'Keystone uri="{identity}"'
@@ -149,8 +135,8 @@ ORIGIN = "https://dashboard.example.org"
 PREFLIGHT = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-Auth-Token"}
 
 
-def test_cors_answers_preflights_of_allowed_origins(database: Database, tmp_path: Path):
-    with service(database, f"[cors]\nallowed_origin = {ORIGIN}\n", tmp_path) as http:
+def test_cors_answers_preflights_of_allowed_origins(embedded_database: Database, tmp_path: Path):
+    with service(embedded_database, f"[cors]\nallowed_origin = {ORIGIN}\n", tmp_path) as http:
         allowed = http.options("/resource_providers", headers={"Origin": ORIGIN, **PREFLIGHT})
         assert allowed.status_code == 200
         assert allowed.headers["Access-Control-Allow-Origin"] == ORIGIN
@@ -165,8 +151,8 @@ def test_cors_answers_preflights_of_allowed_origins(database: Database, tmp_path
         assert "OpenStack-API-Version" in read.headers["Access-Control-Expose-Headers"]
 
 
-def test_without_cors_there_are_no_preflights(database: Database):
-    with service(database) as http:
+def test_without_cors_there_are_no_preflights(embedded_database: Database):
+    with service(embedded_database) as http:
         answer = http.options(
             "/resource_providers",
             headers={"Origin": "http://localhost:9000", "X-Auth-Token": "admin", **PREFLIGHT},
@@ -182,10 +168,10 @@ def test_without_cors_there_are_no_preflights(database: Database):
     ("enabled", "start"), [(True, "https://api.example.org/"), (False, "http://localhost/")]
 )
 def test_forwarded_headers_count_only_if_enabled(
-    database: Database, tmp_path: Path, tokens_file: Path, enabled: bool, start: str
+    embedded_database: Database, tmp_path: Path, tokens_file: Path, enabled: bool, start: str
 ):
     text = f"[oslo_middleware]\nenable_proxy_headers_parsing = {enabled}\n"
-    with service(database, text, tmp_path, auth_strategy="token", tokens_file=tokens_file) as http:
+    with service(embedded_database, text, tmp_path, auth_strategy="token", tokens_file=tokens_file) as http:
         headers = {
             "X-Auth-Token": LET_ME_IN,
             "X-Forwarded-Proto": "https",

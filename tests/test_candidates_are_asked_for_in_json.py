@@ -132,59 +132,6 @@ def test_many_aggregates_and_groups_fit(api: Client, hosts):
     assert len(found["mappings"]) == 64
 
 
-def one(**members: object) -> dict[str, Any]:
-    return {"groups": {"_a": {"resources": {"VCPU": 1}, **members}}}
-
-
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        ([], "'object'"),
-        ({}, "'groups' is a required property"),
-        ({"groups": {}}, "['groups']"),
-        ({"groups": {"a b": {}}}, "['groups']"),
-        (one(resources={"VCPU": "1"}), "['groups']['_a']['resources']['VCPU']"),
-        (one(resources={"VCPU": 0}), "['groups']['_a']['resources']['VCPU']"),
-        (one(required=["HW_CPU_X86_AVX", ["bad name"]]), "['groups']['_a']['required'][1][0]"),
-        (one(required=[[]]), "['groups']['_a']['required'][0]"),
-        (one(required=["bad name"]), "['groups']['_a']['required'][0]"),
-        (one(member_of=["x"]), "['groups']['_a']['member_of'][0]"),
-        (one(in_tree="x"), "['groups']['_a']['in_tree']"),
-        (one(split=["VCPU"], split_rule="evenly"), "['groups']['_a']['split_rule']"),
-        (one(splits=["VCPU"]), "['groups']['_a']"),
-        (one(split_rule="pack"), "groups['_a'].split_rule: "),
-        (one(split=["PCPU"]), "groups['_a'].split: "),
-        ({"groups": {"": {"resources": {"VCPU": 1}, "split": ["VCPU"]}}}, "groups[''].split: "),
-        ({**one(split=["VCPU"]), "same_subtree": [["_a"]]}, "same_subtree[0]: "),
-        ({**one(), "same_subtree": [["_b"]]}, "same_subtree[0]: "),
-        ({**one(), "limit": 0}, "['limit']"),
-        ({**one(), "explain": 1}, "['explain']"),
-        ({**one(), "group_policy": "apart"}, "['group_policy']"),
-        ({**one(), "order_by": "worst"}, "order_by: "),
-        ({**one(), "cluster": "nowhere"}, "cluster: "),
-        ({**one(), "prefer": ["HW_CPU_X86_AVX", "x y"]}, "prefer[1]: "),
-        ({**one(), "prefer": ["HW_CPU_X86_AVX:0"]}, "prefer[0]: the weight"),
-        (
-            {**one(), "root_required": ["HW_CPU_X86_AVX"], "root_forbidden": ["HW_CPU_X86_AVX"]},
-            "root_required: ",
-        ),
-        ({"groups": {"_a": {}}}, "groups: "),
-        ({"groups": {"_a": {}, "_b": {"resources": {"VCPU": 1}}}}, "groups['_a'].resources: "),
-        (one(required=["HW_CPU_X86_AVX"], forbidden=["HW_CPU_X86_AVX"]), "groups['_a'].required: "),
-        (one(required=["CUSTOM_UNHEARD_OF"]), "groups['_a'].required: No such trait CUSTOM_UNHEARD_OF."),
-        (one(forbidden=["CUSTOM_UNHEARD_OF"]), "groups['_a'].forbidden: No such trait"),
-        (one(resources={"CUSTOM_UNHEARD_OF": 1}), "groups['_a'].resources: No such resource class"),
-        ({**one(), "root_required": ["CUSTOM_UNHEARD_OF"]}, "root_required: No such trait"),
-        ({**one(), "root_forbidden": ["CUSTOM_UNHEARD_OF"]}, "root_forbidden: No such trait"),
-        ({"groups": {"_a": {"resources": {"VCPU": 1}}, "_b": {"resources": {"VCPU": 1}}}}, "group_policy: "),
-    ],
-)
-def test_errors_name_the_place(api: Client, body: Any, place: str):
-    answer = api.post(PATH, body)
-    assert answer.status_code == 400, answer.text
-    assert place in detail(answer)
-
-
 def test_claims_take_the_same_json(api: Client, hosts):
     claim = {
         "consumer_uuid": str(uuid.uuid4()),

@@ -14,7 +14,7 @@ from placement.allocations.orders import order_of
 from placement.app import build
 from placement.engine.scoring.order import NAMED
 from placement.http import operations
-from tests.client import Client, code, detail
+from tests.client import Client, detail
 from tests.conftest import compatible
 
 pytestmark = pytest.mark.one_database
@@ -300,35 +300,6 @@ def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
     (line,) = lines_of(caplog)
     assert line.startswith("no candidates: 8 VCPU free: 0 of 3 providers, in 0 trees; ")
     assert line.endswith(" lacks 2 VCPU: it has 6 free")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"order_by": "fastest"}, "order_by: 'fastest' is no known order"),
-        ({"order_by": "{"}, "order_by: Malformed JSON"),
-        ({"order_by": {"type": "Fastest"}}, "order_by.type: must be one of RequestedToCapacityRatio"),
-        ({"order_by": {**RATIO, "shape": []}}, "order_by.shape: needs at least one point"),
-        (
-            {"order_by": {"type": "LeastAllocated", "resources": [{"name": "CUSTOM_NOBODY"}]}},
-            "order_by: No such resource class CUSTOM_NOBODY.",
-        ),
-        ({"order_by": {"profiles": []}}, "order_by: the scheduler configuration has no score"),
-        ({"cluster": "nowhere"}, "cluster: No cluster nowhere found"),
-        ({"prefer": "ssd"}, "prefer: expected trait or aggregate"),
-        ({"prefer": "CUSTOM_SSD:0"}, "prefer: the weight must be 1 to 100"),
-        ({"prefer": "CUSTOM_NOBODY"}, "prefer: No such trait CUSTOM_NOBODY."),
-        ({"explain": "yes"}, "explain: must be 0 or 1"),
-        ({"colour": "red"}, "Invalid query string parameters: 'colour'"),
-    ],
-)
-def test_what_is_wrong_is_named(api, parameters, message):
-    assert detail(search(api, status=400, **parameters)).startswith(message)
-
-
-def test_a_shape_refusal_has_its_code(api):
-    refused = search(api, status=400, order_by={**RATIO, "shape": []})
-    assert code(refused) == "shape_invalid"
 
 
 def test_the_configured_order_counts_for_placement_itself(database, api, hosts):

@@ -14,16 +14,14 @@ import pytest
 
 from placement.allocations import group_rules
 from placement.allocations.candidates import SearchSettings
-from placement.app import build, create_application
+from placement.app import create_application
 from placement.engine.search.budget import Budget
 from placement.http.responses import Misconfigured
-from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
-from tests.server import database_url
 
 pytestmark = pytest.mark.one_database
 
@@ -138,12 +136,8 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
 @pytest.fixture
 def patient() -> Iterator[Client]:
     """Requests to a service that ends no request and no search by time."""
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible(request_seconds=3600), SearchSettings(seconds=3600))
-        yield Client(application.test_client())
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
+    with application_on("sqlite", SearchSettings(seconds=3600), compatible(request_seconds=3600)) as made:
+        yield Client(made.test_client())
 
 
 @pytest.mark.parametrize("seed", [12, 16])
@@ -241,74 +235,11 @@ def test_pods_are_counted_as_they_are_placed(api):
     assert total(api, bound, cluster="edge") == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "parts", "said"),
-    [
-        ({}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
-        ({**SMALL, "flavor": {}}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
-        ({"querystring": "resource=VCPU:1"}, {}, "kinds['it'].querystring: "),
-        ({"query": {"groups": {"": {}}}}, {}, "kinds['it'].query.groups: at least one must ask"),
-        (
-            {"query": {"groups": {"": {"resources": {"CUSTOM_NO": 1}}}}},
-            {},
-            "kinds['it']: groups[''].resources: No such resource class CUSTOM_NO",
-        ),
-        ({"query": {**SMALL["query"], "limit": 3}}, {}, "'limit' was unexpected"),
-        ({"flavor": {"vcpus": 0, "memory_mb": 1}}, {}, "kinds['it']: flavor.vcpus"),
-        ({**SMALL, "image": {}}, {}, "kinds['it'].image: is for flavors"),
-        ({"pod": {"kind": "Node"}}, {}, "kinds['it'].pod: "),
-        ({"pod": pod_manifest()}, {}, "kinds['it']: a pod is for a cluster: cluster is missing"),
-        (SMALL, {"by": ["rack"]}, "['by'][0]"),
-        (SMALL, {"world": {"without": ["nobody"]}}, "world.without[0]: there is no host 'nobody' here"),
-        (
-            SMALL,
-            {"world": {"more": [{"like": "x", "count": 1}]}},
-            "world.more[0].like: there is no host 'x' here",
-        ),
-        (SMALL, {"world": {"more": [{"like": "x", "count": 0}]}}, "['world']['more'][0]['count']"),
-        (
-            SMALL,
-            {"world": {"inventories": [{"resource_class": "VCPU"}]}},
-            "world.inventories[0]: must have allocation_ratio or reserved",
-        ),
-        (
-            SMALL,
-            {"world": {"inventories": [{"resource_class": "CUSTOM_NO", "reserved": 1}]}},
-            "world.inventories[0].resource_class: No such resource class CUSTOM_NO",
-        ),
-    ],
-)
-def test_bad_questions_name_the_field(api, kind, parts, said):
-    answer = api.post(CAPACITY, {"kinds": {"it": kind}, **parts})
-    assert answer.status_code == 400, answer.text
-    assert said in detail(answer)
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("by=host", "resources"),
-        (f"{QUERY}&by=rack", "by: must be some of cluster, aggregate, host"),
-        (f"{QUERY}&limit=3", "limit: makes no sense"),
-        ("resources=CUSTOM_NO:1", "No such resource class CUSTOM_NO"),
-    ],
-)
-def test_bad_parameters_are_named(api, query, said):
-    answer = api.get(f"{CAPACITY}?{query}")
-    assert answer.status_code == 400
-    assert said in detail(answer)
-
-
 def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
     assert api.put(EDGE).status_code == 201
     for world in ({"without": ["a"]}, {"more": [{"like": "a", "count": 1}]}):
         body = {"kinds": {"it": SMALL}, "cluster": "edge", "world": world}
         assert "there is no host 'a' here" in detail(api.post(CAPACITY, body))
-
-
-def test_unknown_clusters_are_404(api):
-    assert api.get(f"{CAPACITY}?{QUERY}&cluster=nowhere").status_code == 404
-    assert api.post(CAPACITY, {"kinds": {"it": SMALL}, "cluster": "nowhere"}).status_code == 404
 
 
 def test_a_querystring_says_what_a_query_does(api, hosts):

@@ -109,13 +109,6 @@ def test_pods_that_ended_are_no_consumers_any_more(api: Client):
     assert api.get(f"/allocations/{pod['consumer_uuid']}").json["allocations"] == {}
 
 
-@pytest.mark.parametrize(
-    ("token", "status"), [("", 400), ("nonsense", 400), ("YQ", 400), ("Ly8vL2E", 400), ("%C3%A4", 400)]
-)
-def test_what_is_no_token_is_refused(embedded: Client, token: str, status: int):
-    assert embedded.get(f"{EVENTS}?since={token}").status_code == status
-
-
 def test_other_media_types_are_refused(embedded: Client):
     assert embedded.get(EVENTS, Accept="text/html").status_code == 406
 

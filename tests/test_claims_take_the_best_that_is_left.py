@@ -129,21 +129,3 @@ def test_the_next_best_is_taken_when_the_best_is_gone(api, hosts, monkeypatch):
     answer = api.post(PATH, wish(order_by="pack", resources="VCPU:1"))
     assert refused == [hosts[1]]
     assert list(answer.json["allocations"]) == [hosts[0]]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"consumer_uuid": "x"}, "consumer_uuid"),
-        ({"query": ""}, "query"),
-        ({"query": "resources=VCPU"}, "resources"),
-        ({"query": "resources=VCPU:1&limit=3"}, "limit"),
-        ({"query": "resources=VCPU:1&order_by=x"}, "order_by"),
-        ({"consumer_type": "small"}, "consumer_type"),
-        ({"colour": "red"}, "colour"),
-    ],
-)
-def test_what_is_wrong_is_named(api, change, message):
-    answer = api.post(PATH, {**wish(), **change})
-    assert answer.status_code == 400
-    assert message in detail(answer)

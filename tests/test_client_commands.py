@@ -24,10 +24,12 @@ from placement.client.cli import Catalog
 from placement.pods.koordinator.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.server.demonstration import examples
 from tests.claimants import Claimant
+from tests.client import Client
+from tests.commands import refusal, run
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
 from tests.reservations import WEB, reservation
-from tests.server import RunningServer, database_url, running_service
+from tests.server import RunningServer
 from tests.test_nodes_show_whose_each_cpu_is import MIXED
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
@@ -39,29 +41,12 @@ NOBODY_LISTENS = "http://127.0.0.1:1"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.client", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **options
-    )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    """A service with the example clusters."""
-    with (
-        database_url("sqlite", migrated=False) as connection,
-        running_service(connection, workers=1, arguments=["--demo"]) as running,
-    ):
-        yield running
-
-
 @pytest.fixture
-def placement(server: RunningServer) -> Run:
+def placement(demonstration: RunningServer) -> Run:
     """The command, pointed at the service, that has to end well, with 1 where nothing fits."""
 
     def succeed(*arguments: str, status: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
-        finished = run("--url", server.url, *arguments, **options)
+        finished = run("--url", demonstration.url, *arguments, **options)
         assert finished.returncode == status, finished.stderr
         return finished
 
@@ -74,14 +59,10 @@ def rows(placement: Run) -> Callable[..., Any]:
     return lambda *arguments, **options: json.loads(placement(*arguments, "-f", "json", **options).stdout)
 
 
-def refusal(*arguments: str, **options: Any) -> str:
+@pytest.fixture
+def failure(demonstration: RunningServer) -> Callable[..., str]:
     """The one line that a failing command prints."""
-    failed = run(*arguments, **options)
-    assert failed.returncode == 1, failed
-    assert failed.stdout == ""
-    assert failed.stderr.startswith("placement: ")
-    assert len(failed.stderr.splitlines()) == 1
-    return failed.stderr.removeprefix("placement: ").strip()
+    return lambda *arguments: refusal("--url", demonstration.url, *arguments)
 
 
 LISTS = [
@@ -256,7 +237,7 @@ SETTINGS = {
 }
 
 
-def test_every_setting_of_a_cluster_is_set_shown_and_unset(server, placement, rows):
+def test_every_setting_of_a_cluster_is_set_shown_and_unset(failure, placement, rows):
     assert {name for _, name, _ in SETTINGS.values()} == SETTINGS_OF_CLUSTERS | {"description"}
     placement("cluster", "create", "tuned", "--numa-allocate-strategy", "MostAllocated", "--scoring", "pack")
     given = [text for option, (value, *_) in SETTINGS.items() for text in (option, value)]
@@ -267,7 +248,7 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(server, placement, ro
         **shown,
         "description": "still a lab",
     }
-    refused = refusal("--url", server.url, "cluster", "create", "tuned", "--description", "new")
+    refused = failure("cluster", "create", "tuned", "--description", "new")
     assert "Cluster tuned exists already; `cluster set` changes its settings." in refused
     assert rows("cluster", "show", "tuned")["description"] == "still a lab"
     assert "PCPULevel" in placement("cluster", "show", "tuned").stdout
@@ -275,32 +256,32 @@ def test_every_setting_of_a_cluster_is_set_shown_and_unset(server, placement, ro
     bare = rows("cluster", "unset", "tuned", *SETTINGS)
     assert (bare["profile"], bare["description"]) == ("design", "")
     assert bare.keys() == {"name", "nodes", "profile", "description", "aggregate", "uuid"}
-    assert "no setting is named" in refusal("--url", server.url, "cluster", "set", "tuned")
+    assert "no setting is named" in failure("cluster", "set", "tuned")
     placement("cluster", "delete", "tuned")
 
 
-def test_an_import_stops_at_the_node_that_is_refused(server, placement, tmp_path):
+def test_an_import_stops_at_the_node_that_is_refused(failure, placement, tmp_path):
     placement("cluster", "create", "broken")
     file = tmp_path / "nodes.yaml"
     file.write_text(NODE.read_text().replace('cpu: "64"', "cpu: many"))
-    refused = refusal("--url", server.url, "node", "import", "broken", str(file))
+    refused = failure("node", "import", "broken", str(file))
     assert refused.startswith("edge-01: ")
     assert "allocatable.cpu" in refused
 
 
-def test_allocations_are_shown_and_released(server, placement, rows):
+def test_allocations_are_shown_and_released(failure, placement, rows):
     consumer = "f4666367-0df9-42a2-8642-9c1223dbc6e7"
     held = rows("allocation", "show", consumer)
     assert {row["Provider"] for row in held} == {"edge/edge-04", "edge/edge-04/numa-1"}
     assert {(row["Project"], row["User"], row["Type"]) for row in held} == {("video", "origin", "LS")}
     assert placement("allocation", "delete", consumer).stdout == ""
-    shown = refusal("--url", server.url, "allocation", "show", consumer)
+    shown = failure("allocation", "show", consumer)
     assert shown == f"consumer {consumer} holds nothing"
-    again = refusal("--url", server.url, "allocation", "delete", consumer)
+    again = failure("allocation", "delete", consumer)
     assert again == f"No allocations for consumer '{consumer}'"
 
 
-def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, placement, rows):
+def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(failure, placement, rows):
     wanted = ["resources=PCPU:2", "resources_A=MEMORY_MB:64", "cluster=edge", "order_by=pack"]
     owner = ["--project", "radio", "--user", "cell", "--type", "POD"]
     held = rows("claim", *owner, *wanted)
@@ -313,25 +294,25 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, 
     assert {(row["Project"], row["User"], row["Type"]) for row in shown} == {("radio", "cell", "POD")}
     again = rows("claim", "--consumer", consumer, *owner, *wanted)
     assert sorted(again, key=str) == sorted(held, key=str)
-    other = refusal("--url", server.url, "claim", "--consumer", consumer, "resources=PCPU:1")
+    other = failure("claim", "--consumer", consumer, "resources=PCPU:1")
     assert other == f"consumer_uuid: {consumer} already holds something else than the query asks for"
     placement("allocation", "delete", consumer)
 
 
-def test_a_request_is_claimed_for_several_consumers_or_for_none(server, placement, rows):
+def test_a_request_is_claimed_for_several_consumers_or_for_none(failure, placement, rows):
     wanted = ["resources=CUSTOM_PODS:1", "cluster=edge"]
     held = rows("claim", "--count", "3", *wanted)
     consumers = {row["Consumer"] for row in held}
     assert len(consumers) == 3
     for consumer in consumers:
         placement("allocation", "delete", consumer)
-    refused = refusal("--url", server.url, "claim", "--count", "2", "resources=PCPU:64")
+    refused = failure("claim", "--count", "2", "resources=PCPU:64")
     assert refused.startswith("members[0]: no candidate: 64 PCPU free")
-    both = refusal("--url", server.url, "claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
+    both = failure("claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
     assert both.startswith("--count: ")
 
 
-def test_consumers_are_claimed_apart_together_and_into_groups(server, placement, rows):
+def test_consumers_are_claimed_apart_together_and_into_groups(failure, placement, rows):
     wanted = ["resources=CUSTOM_PODS:1", "cluster=edge"]
     consumer = str(uuid.uuid4())
 
@@ -344,7 +325,7 @@ def test_consumers_are_claimed_apart_together_and_into_groups(server, placement,
     (first,) = hosts("--consumer", consumer, "--apart", "--group", "web")
     others = hosts("--dry-run", "--count", "7", "--policy", "anti-affinity", "--group", "web")
     assert len({first, *others}) == 8
-    soft = refusal("--url", server.url, "claim", "--dry-run", "--count", "2", "--soft", *wanted)
+    soft = failure("claim", "--dry-run", "--count", "2", "--soft", *wanted)
     assert soft.startswith("--soft: needs a rule")
     partial = placement(
         "claim", "--dry-run", "--count", "8", "--minimum", "1", "--apart", "--group", "web", *wanted
@@ -353,12 +334,12 @@ def test_consumers_are_claimed_apart_together_and_into_groups(server, placement,
     placement("allocation", "delete", consumer)
     flavors = rows("claim", "--dry-run", "--count", "2", "--together", *PINNED, "--cluster", "cloud")
     assert len({row["Provider"].split("/")[1] for row in flavors}) == 1
-    neither = refusal("--url", server.url, "claim", "--count", "2")
+    neither = failure("claim", "--count", "2")
     assert neither.startswith("what to claim is a query such as")
 
 
-def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
-    refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
+def test_what_cannot_be_claimed_is_refused_with_the_reason(failure):
+    refused = failure("claim", "resources=PCPU:64")
     assert refused.startswith("no candidate: 64 PCPU free: 0 of 608 providers, in 0 trees; ")
     assert refused.endswith(" lacks 62 PCPU: it has 2 free")
 
@@ -444,20 +425,14 @@ def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
 
 
 @pytest.fixture
-def crowd(server) -> Iterator[int]:
+def crowd(demonstration) -> Iterator[int]:
     """More consumers than fit one page, on a provider of their own."""
     count, provider = 1001, "c0ffee00-0000-4000-8000-000000000001"
-    claimant = Claimant(server.url)
+    claimant = Claimant(demonstration.url)
     assert claimant.call("POST", "/resource_providers", {"name": "crowded", "uuid": provider}).ok
     inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": count}}}
     assert claimant.call("PUT", f"/resource_providers/{provider}/inventories", inventories).ok
-    claim = {
-        "allocations": {provider: {"resources": {"VCPU": 1}}},
-        "project_id": "crowd",
-        "user_id": "crowd",
-        "consumer_type": "INSTANCE",
-        "consumer_generation": None,
-    }
+    claim = Client.allocations({provider: {"VCPU": 1}}, None, project_id="crowd", user_id="crowd")
     consumers = [f"c0ffee00-0000-4000-8000-1{number:011}" for number in range(count)]
     assert claimant.call("POST", "/allocations", dict.fromkeys(consumers, claim)).ok
     yield count
@@ -489,9 +464,9 @@ def test_allocations_are_listed_page_by_page_by_what_they_are(rows, crowd):
     assert CONSUMER in {row["Consumer"] for row in edge}
 
 
-def test_rows_are_written_before_the_last_page_is_asked_for(server, placement, crowd):
+def test_rows_are_written_before_the_last_page_is_asked_for(demonstration, placement, crowd):
     """A proxy that knows one page only lets see how far the command came."""
-    with one_page_only(server.url) as url:
+    with one_page_only(demonstration.url) as url:
         cut = run("--url", url, "allocation", "list", "--user", "crowd", "-f", "value", "-c", "Consumer")
     assert cut.returncode == 1
     assert len(cut.stdout.splitlines()) == 1000
@@ -523,7 +498,7 @@ def pods(placement, tmp_path) -> Iterator[Callable[..., str]]:
     placement("cluster", "delete", "farm")
 
 
-def test_pods_are_placed_listed_shown_and_deleted(server, placement, rows, pods):
+def test_pods_are_placed_listed_shown_and_deleted(failure, placement, rows, pods):
     file = pods("web-0", "shop/web-1", cpu="4")
     created = rows("pod", "create", "farm", file)
     assert [(row["namespace"], row["name"], row["node"]) for row in created] == [
@@ -545,7 +520,7 @@ def test_pods_are_placed_listed_shown_and_deleted(server, placement, rows, pods)
     held = rows("allocation", "list", "--cluster", "farm", "--type", "POD", "--project", "farm")
     assert {row["Consumer"] for row in held} == {row["consumer_uuid"] for row in listed}
     placement("pod", "delete", "farm", "web-1", "--namespace", "shop")
-    gone = refusal("--url", server.url, "pod", "show", "farm", "web-1", "--namespace", "shop")
+    gone = failure("pod", "show", "farm", "web-1", "--namespace", "shop")
     assert "web-1" in gone
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["web-0"]
 
@@ -580,12 +555,12 @@ def test_a_pod_is_translated_to_queries_that_find_something(placement, rows, pod
     assert rows("candidates", *queries[0]["query"].split("&"), "limit=1")
 
 
-def test_pods_that_are_refused_stop_the_creation(server, rows, pods):
+def test_pods_that_are_refused_stop_the_creation(failure, rows, pods):
     file = pods("good", "worse", cpu="9")
-    refused = refusal("--url", server.url, "pod", "create", "farm", file)
+    refused = failure("pod", "create", "farm", file)
     assert refused.startswith("default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
     assert [row["name"] for row in rows("pod", "list", "farm")] == ["good"]
-    many = refusal("--url", server.url, "pod", "preview", "farm", file)
+    many = failure("pod", "preview", "farm", file)
     assert many == f"{file}: has 2 pods, and one is asked about at a time"
 
 
@@ -621,7 +596,7 @@ def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
     assert "     ## ## .. ..\n" in plain
 
 
-def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(server, placement, rows):
+def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(demonstration, placement, rows):
     consumer = "d3d1ca7e-0000-4000-8000-000000000001"
     claim = {
         "consumer_uuid": consumer,
@@ -631,7 +606,7 @@ def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(server, placement
         "cluster": "edge",
         "flavor": {"vcpus": 2, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}},
     }
-    assert Claimant(server.url).call("POST", "/ext/v1/claims", claim).ok
+    assert Claimant(demonstration.url).call("POST", "/ext/v1/claims", claim).ok
     listed = rows("allocation", "list", "--project", "p", "--user", "u")
     assert {(row["Consumer"], row["Dedicated CPUs"]) for row in listed} == {(consumer, "0-1")}
     shown = placement("allocation", "show", consumer)
@@ -768,8 +743,8 @@ def test_a_fallback_that_was_used_is_said_aside(placement):
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_wrong_input_is_one_clear_line(server, arguments, message):
-    assert message in refusal("--url", server.url, *arguments)
+def test_wrong_input_is_one_clear_line(failure, arguments, message):
+    assert message in failure(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -808,8 +783,8 @@ def test_operands_that_make_no_sense_come_with_the_usage(arguments, message):
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many"])
-def test_arguments_that_make_no_sense_come_with_the_usage(server, limit):
-    failed = run("--url", server.url, "allocation", "list", "--limit", limit)
+def test_arguments_that_make_no_sense_come_with_the_usage(demonstration, limit):
+    failed = run("--url", demonstration.url, "allocation", "list", "--limit", limit)
     assert failed.returncode == 2
     assert failed.stderr.startswith("usage: placement allocation list")
     assert f"argument --limit: must be a whole number from 1 on, not {limit!r}" in failed.stderr
@@ -853,9 +828,9 @@ def test_a_service_that_cannot_be_reached_is_one_clear_line(url, message):
     assert message in refusal("cluster", "list", "--url", url)
 
 
-def test_a_caller_without_the_right_role_is_told_so(server):
-    assert "placement:clusters:list" in refusal("--url", server.url, "--token", "nobody", "cluster", "list")
-    assert "--token" in refusal("--url", server.url, "--token", "grün", "cluster", "list")
+def test_a_caller_without_the_right_role_is_told_so(failure):
+    assert "placement:clusters:list" in failure("--token", "nobody", "cluster", "list")
+    assert "--token" in failure("--token", "grün", "cluster", "list")
 
 
 class _Stranger(BaseHTTPRequestHandler):
@@ -922,8 +897,8 @@ def test_a_server_that_is_no_placement_service_is_one_clear_line(stranger):
     assert "answers 500" in refusal("--url", stranger, "cluster", "delete", "x")
 
 
-def test_url_and_token_come_from_the_environment(server, monkeypatch):
-    monkeypatch.setenv("PLACEMENT_URL", f"{server.url}/")
+def test_url_and_token_come_from_the_environment(demonstration, monkeypatch):
+    monkeypatch.setenv("PLACEMENT_URL", f"{demonstration.url}/")
     monkeypatch.setenv("PLACEMENT_TOKEN", "nobody")
     assert "placement:clusters:list" in refusal("cluster", "list")
     assert run("--token", "admin", "cluster", "list").returncode == 0
@@ -934,8 +909,8 @@ def test_a_proxy_is_not_asked_for_what_is_on_loopback(placement, monkeypatch):
     assert "edge" in placement("cluster", "list").stdout
 
 
-def test_a_reader_that_went_away_is_no_failure_to_talk_about(server):
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, "tree", "edge/edge-01"]
+def test_a_reader_that_went_away_is_no_failure_to_talk_about(demonstration):
+    command = [sys.executable, "-m", "placement.client", "--url", demonstration.url, "tree", "edge/edge-01"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,8 +17,8 @@ import pytest
 
 from placement.client import cli
 from placement.server.demonstration import examples
+from tests import commands
 from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer, database_url, running_service
 
 pytest.importorskip("openstackclient")
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,23 +27,14 @@ POD = str(examples() / "pod.yaml")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with (
-        database_url("sqlite", migrated=False) as connection,
-        running_service(connection, workers=1, arguments=["--demo"]) as running,
-    ):
-        yield running
-
-
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "openstackclient.shell", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 @pytest.fixture
-def openstack(server) -> Run:
-    return lambda *arguments: run(*ADMIN, "--os-endpoint", server.url, *arguments)
+def openstack(demonstration) -> Run:
+    return lambda *arguments: run(*ADMIN, "--os-endpoint", demonstration.url, *arguments)
 
 
 def test_the_plugin_has_every_command_that_asks_a_service():
@@ -80,14 +71,8 @@ def test_no_other_plugin_has_these_names():
     ],
     ids=" ".join,
 )
-def test_both_commands_say_the_same(server, openstack, command):
-    ours = subprocess.run(
-        [sys.executable, "-m", "placement.client", "--url", server.url, *command],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+def test_both_commands_say_the_same(demonstration, openstack, command):
+    ours = commands.run("--url", demonstration.url, *command)
     theirs = openstack("placement", *command)
     assert (theirs.returncode, theirs.stdout) == (ours.returncode, ours.stdout)
     assert theirs.stderr == ours.stderr.replace("placement: ", "")
@@ -103,8 +88,10 @@ def test_what_is_claimed_is_seen_by_the_plugin_of_openstack_placement(openstack)
     assert openstack("placement", "allocation", "delete", consumer).returncode == 0
 
 
-def test_a_client_without_a_token_is_told_why_it_is_refused(server):
-    refused = run("--os-auth-type", "none", "--os-endpoint", server.url, "placement", "cluster", "list")
+def test_a_client_without_a_token_is_told_why_it_is_refused(demonstration):
+    refused = run(
+        "--os-auth-type", "none", "--os-endpoint", demonstration.url, "placement", "cluster", "list"
+    )
     assert refused.returncode == 1
     assert refused.stderr == (
         "Policy does not allow placement:clusters:list to be performed. "

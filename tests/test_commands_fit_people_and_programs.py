@@ -11,36 +11,28 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
 from placement.server.demonstration import examples
+from tests.commands import run
 from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer, database_url, running_service
+from tests.server import RunningServer
 
 POD = examples() / "pod.yaml"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLAIN = {"TERM": "xterm", "PAGER": "cat"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with (
-        database_url("sqlite", migrated=False) as connection,
-        running_service(connection, workers=1, arguments=["--demo"]) as running,
-    ):
-        yield running
-
-
-def on_terminal(server: RunningServer, width: int, *arguments: str, **variables: str) -> str:
+def on_terminal(demonstration: RunningServer, width: int, *arguments: str, **variables: str) -> str:
     """What a person sees on a terminal of so many columns."""
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, *arguments]
+    command = [sys.executable, "-m", "placement.client", "--url", demonstration.url, *arguments]
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env={**environment, **_PLAIN, **variables}
     )
@@ -57,9 +49,10 @@ def on_terminal(server: RunningServer, width: int, *arguments: str, **variables:
     return seen.decode().replace("\r\n", "\n")
 
 
-def piped(server: RunningServer, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+@pytest.fixture
+def piped(demonstration: RunningServer) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """What a program gets of the command."""
+    return lambda *arguments: run("--url", demonstration.url, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -72,51 +65,50 @@ def piped(server: RunningServer, *arguments: str) -> subprocess.CompletedProcess
     ],
     ids=str,
 )
-def test_lines_fit_the_terminal(server, width: int, command: list[str]):
-    shown = on_terminal(server, width, *command)
+def test_lines_fit_the_terminal(demonstration, width: int, command: list[str]):
+    shown = on_terminal(demonstration, width, *command)
     lines = [line for line in shown.splitlines() if line.startswith(("|", "+", " "))]
     assert lines
     assert max(map(len, lines)) <= width
 
 
-def test_an_allocation_is_told_in_few_lines_with_whole_names(server):
-    shown = on_terminal(server, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
+def test_an_allocation_is_told_in_few_lines_with_whole_names(demonstration, piped):
+    shown = on_terminal(demonstration, 80, "allocation", "list", "--cluster", "edge", "--limit", "1")
     (consumer,) = UUID.findall(shown)
     cores = [
-        row["Provider"]
-        for row in json.loads(piped(server, "allocation", "show", consumer, "-f", "json").stdout)
+        row["Provider"] for row in json.loads(piped("allocation", "show", consumer, "-f", "json").stdout)
     ]
     assert f"   {cores[0].partition('/core-')[0]}\n" in shown
     assert re.search(r"/core-\d+-\[[\d,-]+\]\n      PCPU=\d each\n", shown)
     assert len(shown.splitlines()) < len(cores)
 
 
-def test_people_see_the_first_candidates_and_programs_all(server):
-    seen = piped(server, "candidates", "resources=PCPU:2")
-    every = json.loads(piped(server, "candidates", "resources=PCPU:2", "-f", "json").stdout)
+def test_people_see_the_first_candidates_and_programs_all(piped):
+    seen = piped("candidates", "resources=PCPU:2")
+    every = json.loads(piped("candidates", "resources=PCPU:2", "-f", "json").stdout)
     assert seen.stdout.splitlines()[-1] == f"... {len(every) - 10} more; limit=N shows more"
     assert len(seen.stdout.splitlines()) == 10 + 4 + 1
-    limited = piped(server, "candidates", "resources=PCPU:2", "limit=12")
+    limited = piped("candidates", "resources=PCPU:2", "limit=12")
     assert len(limited.stdout.splitlines()) == 12 + 4
     flavor = ["flavor", "candidates", "--vcpus", "2", "--ram", "64", "--property", "hw:cpu_policy=dedicated"]
-    assert "... at least 1000 more; --limit N shows more" in piped(server, *flavor).stdout or re.search(
-        r"^\.\.\. \d+ more; --limit N shows more$", piped(server, *flavor).stdout, re.MULTILINE
+    assert "... at least 1000 more; --limit N shows more" in piped(*flavor).stdout or re.search(
+        r"^\.\.\. \d+ more; --limit N shows more$", piped(*flavor).stdout, re.MULTILINE
     )
 
 
-def test_people_see_the_first_consumers_and_programs_all(server):
-    every = {row["Consumer"] for row in json.loads(piped(server, "allocation", "list", "-f", "json").stdout)}
+def test_people_see_the_first_consumers_and_programs_all(piped):
+    every = {row["Consumer"] for row in json.loads(piped("allocation", "list", "-f", "json").stdout)}
     assert len(every) > 20
-    seen = piped(server, "allocation", "list").stdout
+    seen = piped("allocation", "list").stdout
     assert set(UUID.findall(seen)) < every
     assert len(UUID.findall(seen)) == 20
     assert seen.splitlines()[-1] == f"... {len(every) - 20} more; --limit N shows more"
 
 
-def test_columns_of_what_is_told_in_lines_are_a_table(server):
-    chosen = piped(server, "allocation", "list", "--limit", "2", "-c", "Consumer", "-c", "Amounts").stdout
+def test_columns_of_what_is_told_in_lines_are_a_table(piped):
+    chosen = piped("allocation", "list", "--limit", "2", "-c", "Consumer", "-c", "Amounts").stdout
     assert chosen.splitlines()[1].split() == ["|", "Consumer", "|", "Amounts", "|"]
-    wide = piped(server, "allocation", "list", "--limit", "1", "--wide").stdout
+    wide = piped("allocation", "list", "--limit", "1", "--wide").stdout
     assert "Dedicated CPUs" in wide.splitlines()[1]
 
 
@@ -131,15 +123,15 @@ def huge(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(server, huge):
-    shown = piped(server, "pod", "preview", "edge", huge)
+def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, huge):
+    shown = piped("pod", "preview", "edge", huge)
     assert shown.returncode == 1
-    rejected = json.loads(piped(server, "pod", "preview", "edge", huge, "-f", "json").stdout)
+    rejected = json.loads(piped("pod", "preview", "edge", huge, "-f", "json").stdout)
     assert len(rejected) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
     assert " edge/edge-01 lacks 8000 CUSTOM_NODE_CPU_MILLI: it has 40000 free " in shown.stdout
     assert " edge/edge-06 lacks 18 PCPU: it has 30 free " in shown.stdout
-    refused = piped(server, "pod", "create", "edge", huge)
+    refused = piped("pod", "create", "edge", huge)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "edge/edge-06 lacks 18 PCPU: it has 30 free" in refused.stderr
 
@@ -155,17 +147,17 @@ def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(server,
     ],
     ids=" ".join,
 )
-def test_what_fits_nowhere_ends_with_1(server, command):
-    assert piped(server, *command, "-f", "json").returncode == 1
+def test_what_fits_nowhere_ends_with_1(piped, command):
+    assert piped(*command, "-f", "json").returncode == 1
 
 
-def test_colour_is_for_terminals_where_nobody_objects(server):
+def test_colour_is_for_terminals_where_nobody_objects(demonstration, piped):
     drawing = ("node", "show", "edge", "edge-01")
-    assert "\033[32m█" in on_terminal(server, 80, *drawing)
-    assert "\033" not in on_terminal(server, 80, *drawing, NO_COLOR="1")
-    assert "\033" not in on_terminal(server, 80, *drawing, TERM="dumb")
-    assert "\033" not in piped(server, *drawing).stdout
-    assert "\033[31mplacement:\033[0m " in on_terminal(server, 80, "tree", "nobody")
-    assert "\033[31mFits nowhere" in on_terminal(server, 80, "explain", "resources=PCPU:64")
+    assert "\033[32m█" in on_terminal(demonstration, 80, *drawing)
+    assert "\033" not in on_terminal(demonstration, 80, *drawing, NO_COLOR="1")
+    assert "\033" not in on_terminal(demonstration, 80, *drawing, TERM="dumb")
+    assert "\033" not in piped(*drawing).stdout
+    assert "\033[31mplacement:\033[0m " in on_terminal(demonstration, 80, "tree", "nobody")
+    assert "\033[31mFits nowhere" in on_terminal(demonstration, 80, "explain", "resources=PCPU:64")
     for command in ([], ["--help"], ["help"], ["node", "list", "--help"]):
-        assert "\033" not in on_terminal(server, 80, *command, NO_COLOR="1")
+        assert "\033" not in on_terminal(demonstration, 80, *command, NO_COLOR="1")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.client import Client
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.service import Answer, Service
 
@@ -57,13 +58,7 @@ def provider(service: Service, **inventories: int) -> str:
 
 
 def claim(own: str, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
-    return {
-        "allocations": {own: {"resources": {"VCPU": amount}}},
-        "project_id": "project",
-        "user_id": "user",
-        "consumer_type": "INSTANCE",
-        "consumer_generation": generation,
-    }
+    return Client.allocations({own: {"VCPU": amount}}, generation, project_id="project", user_id="user")
 
 
 def message(answer: Answer) -> str:

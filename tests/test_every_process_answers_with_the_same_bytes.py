@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement.app import build
 from placement.engine.domain.explanation import MOST_MISSES
-from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_at
 from tests.kubernetes import node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
@@ -19,11 +17,8 @@ CLUSTER = "/ext/v1/clusters/edge"
 @pytest.fixture
 def fresh(api: Client, connection_url: str) -> Iterator[Client]:
     """Requests to a process that has followed nothing yet."""
-    database = Database(connection_url)
-    application = build(database, compatible())
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
-    database.dispose()
+    with application_at(connection_url) as application:
+        yield Client(application.test_client())
 
 
 def test_summaries_are_in_the_order_of_trees_as_they_were_made(api: Client, fresh: Client):

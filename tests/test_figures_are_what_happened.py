@@ -43,13 +43,9 @@ def offering(service: Service, name: str, resource_class: str = "VCPU", **invent
 
 
 def claimed(service: Service, provider: str, amount: int, resource_class: str = "VCPU") -> int:
-    body = {
-        "allocations": {provider: {"resources": {resource_class: amount}}},
-        "project_id": "project",
-        "user_id": "user",
-        "consumer_type": "INSTANCE",
-        "consumer_generation": None,
-    }
+    body = Client.allocations(
+        {provider: {resource_class: amount}}, None, project_id="project", user_id="user"
+    )
     return service.call("PUT", f"/allocations/{uuid.uuid4()}", body).status
 
 

@@ -219,13 +219,7 @@ def test_dedicated_cpus_are_forgotten_when_something_else_is_claimed(api):
     consumer = str(uuid.uuid4())
     claimed(api, consumer, PINNED)
     assert kept_cpus(api, consumer) == "0-1"
-    body = {
-        "allocations": {host: {"resources": {"PCPU": 3}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "INSTANCE",
-    }
+    body = Client.allocations({host: {"PCPU": 3}}, 1, project_id="p", user_id="u")
     assert api.put(f"/allocations/{consumer}", body).status_code == 204
     assert kept_cpus(api, consumer) is None
 

@@ -59,28 +59,7 @@ def test_other_media_types_get_all_problems_in_one_text(embedded, endpoint):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ([], "flavor_invalid"),
-        ("flavor", "flavor_invalid"),
-        (5, "flavor_invalid"),
         (b"null", "flavor_invalid"),
-        ({}, "flavor_invalid"),
-        ({"flavor": None}, "flavor_invalid"),
-        ({"flavor": []}, "flavor_invalid"),
-        ({"flavor": {"vcpus": "2", "memory_mb": 1}}, "flavor_invalid"),
-        ({"flavor": {"vcpus": 2.5, "memory_mb": 1}}, "flavor_invalid"),
-        ({"flavor": {"vcpus": 2**70, "memory_mb": 1}}, "flavor_invalid"),
-        ({"flavor": {"vcpus": 1, "memory_mb": 2**40}}, "flavor_invalid"),
-        ({"flavor": {**FLAVOR, "extra_specs": ["a"]}}, "flavor_invalid"),
-        ({"flavor": {**FLAVOR, "extra_specs": {"hw:cpu_policy": None}}}, "flavor_invalid"),
-        ({"flavor": {**FLAVOR, "colour": "red"}}, "flavor_invalid"),
-        ({"flavor": FLAVOR, "flavour": {}}, "flavor_invalid"),
-        ({"flavor": FLAVOR, "image": [1]}, "image_invalid"),
-        ({"flavor": FLAVOR, "image": {"hw_cpu_policy": {}}}, "image_invalid"),
-        ({"flavor": FLAVOR, "options": "granular"}, "options_invalid"),
-        ({"flavor": FLAVOR, "options": []}, "options_invalid"),
-        ({"flavor": FLAVOR, "options": {"numa": 5}}, "options_invalid"),
-        ({"flavor": FLAVOR, "options": {"limit": True}}, "options_invalid"),
-        (with_specs(resources__VCPU="0", resources__MEMORY_MB="0"), "no_resources"),
         (with_specs(hw__cpu_policy="x" * 10_000), "cpu_policy_invalid"),
         (b"{", "placement.undefined_code"),
         (b"\xff", "placement.undefined_code"),
@@ -97,46 +76,6 @@ def test_bad_input_is_400_with_a_code(embedded: Client, endpoint, body, code):
     assert answer.status_code == 400, answer.text
     assert answer.json["errors"][0]["code"] == code
     assert len(answer.data) < 10_000
-
-
-@pytest.mark.parametrize(
-    ("parts", "status", "message"),
-    [
-        ({"limit": 0}, 400, "options.limit: must be a whole number"),
-        ({"limit": "5"}, 400, "options.limit: must be a whole number"),
-        ({"limit": 5, "options": {"limit": 5}}, 400, "limit: is given as options.limit, too"),
-        ({"limit": 5, "options": []}, 400, "options: must be an object"),
-        ({"cluster": 5}, 400, "cluster: must be the name of a cluster"),
-        ({"cluster": ["edge"]}, 400, "cluster: must be the name of a cluster"),
-        ({"cluster": "nowhere"}, 404, "No cluster nowhere found"),
-        ({"cluster": "\x00"}, 404, "No cluster"),
-        ({"cluster": ""}, 404, "No cluster"),
-        ({"order": "best"}, 400, "'order': is no part"),
-    ],
-)
-def test_bad_search_parts_are_refused(api, parts, status, message):
-    answer = api.post("/ext/v1/flavors/candidates", {"flavor": FLAVOR, **parts})
-    assert answer.status_code == status, answer.text
-    assert message in detail(answer)
-
-
-def test_the_parts_of_a_search_are_no_parts_of_a_translation(embedded):
-    for part in ("limit", "cluster"):
-        assert embedded.post("/ext/v1/flavors/translation", {"flavor": FLAVOR, part: 1}).status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("specs", "message"),
-    [
-        ({"trait__CUSTOM_NOBODY": "required"}, "No such trait(s): CUSTOM_NOBODY."),
-        ({"resources__CUSTOM_NOBODY": "1"}, "No such resource class CUSTOM_NOBODY."),
-        ({"trait__\x00": "required"}, "NUL character"),
-    ],
-)
-def test_names_nobody_knows_are_refused_by_the_search(api, specs, message):
-    answer = api.post("/ext/v1/flavors/candidates", with_specs(**specs))
-    assert answer.status_code == 400
-    assert message in detail(answer)
 
 
 def test_who_may_not_is_told_the_rule(embedded, endpoint):

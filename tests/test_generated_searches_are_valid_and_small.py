@@ -19,7 +19,7 @@ from tests.strategies import (
 
 
 @given(forests())
-def test_forests_keep_their_bounds_and_order(forest: Forest) -> None:
+def test_forests_keep_their_bounds_and_order_and_use_what_there_is(forest: Forest) -> None:
     assert 1 <= len(forest) <= MAX_PROVIDERS
     assert sum(provider.parent is None for provider in forest) <= MAX_TREES
     seen = set()
@@ -27,19 +27,16 @@ def test_forests_keep_their_bounds_and_order(forest: Forest) -> None:
         assert provider.parent is None or provider.parent in seen
         assert len(NaiveForest(forest).lineage(provider.uuid)) - 1 <= MAX_DEPTH
         seen.add(provider.uuid)
+        assert set(provider.used) <= set(provider.inventories)
+        assert all(amount >= 1 for amount in provider.used.values())
     assert len(seen) == len(forest)
 
 
-@given(forests())
-def test_usage_exists_only_where_there_is_an_inventory(forest: Forest) -> None:
-    for provider in forest:
-        assert set(provider.used) <= set(provider.inventories)
-        assert all(amount >= 1 for amount in provider.used.values())
-
-
 @given(searches())
-def test_queries_break_no_rule_about_combinations(search: Search) -> None:
-    _, query = search
+def test_queries_break_no_rule_about_combinations_and_their_choices_are_bounded(search: Search) -> None:
+    forest, query = search
+    assert len(query.groups) <= MAX_GROUPS
+    assert len(forest) ** places(query) <= MAX_CHOICES
     suffixes = {group.suffix for group in query.groups}
     assert len(suffixes) == len(query.groups)
     assert any(group.resources for group in query.groups)
@@ -64,10 +61,3 @@ def test_old_queries_use_nothing_that_came_later(search: Search) -> None:
         assert group.in_tree is None
         assert not group.forbidden_aggregates
         assert all(len(wanted) == 1 for wanted in group.required)
-
-
-@given(searches())
-def test_choices_are_bounded(search: Search) -> None:
-    forest, query = search
-    assert len(query.groups) <= MAX_GROUPS
-    assert len(forest) ** places(query) <= MAX_CHOICES

@@ -68,6 +68,7 @@ def test_html_error_escapes_what_it_quotes(embedded: Client):
     [
         f"{NOBODY}/nope",
         "/resource_providers/",
+        "//",
         "//resource_providers",
         "/resource_providers//",
         f"{NOBODY}/inventories/",

@@ -188,10 +188,11 @@ def dice() -> random.Random:
     return random.Random(20)
 
 
-def test_odd_bodies(embedded: Client, embedded_application: Flask):
+def test_odd_bodies(embedded: Client, embedded_application: Flask, dice: random.Random):
     for path in paths(embedded_application):
         for method in METHODS:
-            for raw in RAW:
+            # All of them are read by the same lines, so that each route needs some.
+            for raw in RAW if path == "/resource_providers" else dice.sample(RAW, 3):
                 check(embedded.call(method, path, raw, Content_Type="application/json"))
 
 

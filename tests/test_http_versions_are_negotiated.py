@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 
 import pytest
 
-from tests.client import Client, detail
+from tests.client import Client, detail, unique
 
 HEADER = "OpenStack-API-Version"
 
@@ -140,3 +142,45 @@ def test_who_is_unknown_hears_that_before_the_version(embedded: Client):
 
 def test_version_of_the_document_is_checked_too(embedded: Client):
     assert embedded.as_(None).at("1.40").get("/").status_code == 406
+
+
+CACHED = [
+    "GET /allocations/{consumer}",
+    "GET /allocations/junk",
+    "GET /usages?project_id=project",
+    "GET /allocation_candidates?resources=VCPU:1",
+    "GET /resource_classes",
+    "GET /resource_classes/VCPU",
+    "GET /resource_providers",
+    "GET /resource_providers?name=nobody",
+    "GET /resource_providers/{provider}/aggregates",
+    "GET /resource_providers/{provider}/allocations",
+    "GET /resource_providers/{provider}/inventories",
+    "GET /resource_providers/{provider}/inventories/VCPU",
+    "GET /resource_providers/{provider}/traits",
+    "GET /resource_providers/{provider}/usages",
+    "GET /traits",
+    "GET /traits?name=in:",
+    "GET /traits/HW_CPU_X86_VMX",
+    "PUT /traits/CUSTOM_CACHED",
+    'PUT /resource_providers/{provider} {"name": "renamed-%s"}',
+    "PUT /resource_providers/{provider}/aggregates []",
+    'PUT /resource_providers/{provider}/traits {"traits": [], "resource_provider_generation": %d}',
+]
+
+
+@pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
+def test_answers_have_caching_headers_since_1_15(embedded: Client, version: str, cached: bool):
+    consumer, provider = str(uuid.uuid4()), embedded.provider(unique(), VCPU=8)
+    embedded.claim({provider: {"VCPU": 1}}, consumer)
+    for call in CACHED:
+        method, path, *body = call.split(" ", 2)
+        path = path.format(provider=provider, consumer=consumer)
+        content = [
+            json.loads(text.replace("%d", str(embedded.generation(provider))).replace("%s", version))
+            for text in body
+        ]
+        answer = embedded.at(version).call(method, path, *content)
+        assert answer.status_code < 300, call
+        assert ("Last-Modified" in answer.headers) is cached, call
+        assert (answer.headers.get("Cache-Control") == "no-cache") is cached, call

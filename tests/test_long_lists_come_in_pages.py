@@ -172,23 +172,3 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(api, hos
     with counted(database) as listing:
         api.get(ALLOCATIONS)
     assert len(listing) <= 2
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        (f"{ALLOCATIONS}?limit=0", "limit: must be 1 to 10000, not '0'"),
-        (f"{ALLOCATIONS}?limit=20000", "limit: must be 1 to 10000"),
-        (f"{ALLOCATIONS}?after=x", "after: 'x' is no uuid"),
-        (f"{ALLOCATIONS}?resource_provider=x", "resource_provider: 'x' is no uuid"),
-        (f"{ALLOCATIONS}?consumer_uuid=x", "consumer_uuid: 'x' is no uuid"),
-        (f"{ALLOCATIONS}?project_id=a&project_id=b", "project_id: may be given only once"),
-        (f"{ALLOCATIONS}?colour=red", "Invalid query string parameters: Additional properties"),
-        (f"{PROVIDERS}?include=colours", "include: colours is none of inventories, usages"),
-        (f"{PROVIDERS}?after=-1", "after: must be the `next` of an earlier page, not '-1'"),
-    ],
-)
-def test_what_is_wrong_is_named(api, path, message):
-    answer = api.get(path)
-    assert answer.status_code == 400
-    assert detail(answer).startswith(message)

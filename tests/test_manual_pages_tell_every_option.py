@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from placement.client.cli import Placement
 from placement.client.completion import parsers
+from tests.commands import refusal, run
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("man") / "new" / "man1"
-    command = [sys.executable, "-m", "placement.client", "man", str(directory)]
-    subprocess.run(command, check=True, capture_output=True)
+    assert run("man", str(directory)).returncode == 0
     return directory
 
 
@@ -46,6 +45,4 @@ def test_troff_has_nothing_to_complain_about(pages: Path):
 
 
 def test_a_directory_that_cannot_be_written_is_one_line():
-    command = [sys.executable, "-m", "placement.client", "man", "/dev/null/man1"]
-    failed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (failed.returncode, failed.stderr) == (1, "placement: /dev/null/man1: Not a directory\n")
+    assert refusal("man", "/dev/null/man1") == "/dev/null/man1: Not a directory"

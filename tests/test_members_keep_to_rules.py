@@ -288,41 +288,8 @@ def test_flavors_fall_back(api: Client):
     assert places(answer).count(new) == 4
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (wish([{}]), "members[0]"),
-        (wish([{"count": 1, "consumer_uuid": str(uuid.uuid4())}]), "members[0].count"),
-        (wish(2, minimum=3), "minimum: there are 2 consumers only"),
-        (wish(2, minimum=1, atomic=True), "minimum: all or none"),
-        (wish(1, {"kind": "near"}), "['rules'][0]['kind']"),
-        (wish(1, {"kind": "at_most", "per": "rack"}), "['rules'][0]['per']"),
-        (wish(1, {"kind": "together", "count": 2}), "rules[0].count"),
-        (wish(1, APART, {"kind": "at_most", "max_skew": 2}), "rules[1].max_skew"),
-        (wish(1, {"kind": "spread"}), "rules[0].aggregates"),
-        (
-            wish(1, {**APART, "aggregates": [str(uuid.uuid4())]}),
-            "rules[0].aggregates: is for rules per aggregate",
-        ),
-        (wish(1, {**APART, "per": "provider"}), "rules[0].per: provider needs one of"),
-        (wish(1, {**APART, "per": "provider", "trait": "CUSTOM_NO"}), "rules[0].trait: No such trait"),
-        (wish(1, {**APART, "per": "provider", "resource_class": "CUSTOM_NO"}), "rules[0].resource_class"),
-        (wish(1, {**APART, "members": ["web"]}), "rules[0].members[0]: no member has the name 'web'"),
-        (
-            wish(1, *({**APART, "consumers": [str(uuid.uuid4()) for _ in range(6000)]} for _ in "ab")),
-            "rules: name 12000 consumers",
-        ),
-        (wish(1, world={}), "world: nothing is claimed in another world"),
-        (wish(1, flavor=FLAVOR), "query: a claim is for a query or for a flavor"),
-        (wish(1, server_group={"policy": "near"}), "server_group.policy"),
-        (
-            wish(1, server_group={"policy": "affinity", "rules": {"max_server_per_host": 2}}),
-            "server_group.rules",
-        ),
-        (wish(1, server_group={"policy": "affinity", "members": ["x"]}), "server_group.members[0]"),
-    ],
-)
-def test_what_makes_no_sense_is_told_by_its_place(api: Client, body: dict[str, Any], said: str):
-    answer = api.post(PATH, body)
+def test_rules_name_a_bounded_number_of_consumers(api: Client):
+    many = [{**APART, "consumers": [str(uuid.uuid4()) for _ in range(6000)]} for _ in "ab"]
+    answer = api.post(PATH, wish(1, *many))
     assert answer.status_code == 400
-    assert said in detail(answer)
+    assert "rules: name 12000 consumers" in detail(answer)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pytest
 
-from tests.client import Client, detail
+from tests.client import Client
 
 pytestmark = pytest.mark.one_database
 
@@ -31,48 +30,6 @@ def test_a_member_has_options_and_an_image_of_its_own(api: Client):
     modest = {"count": 1, "options": {"pcpu_fallback": True}}
     body = {**OWNER, "members": [modest, {"count": 1}], "flavor": FLAVOR}
     assert [each["status"] for each in api.post(PATH, body).json["members"]] == [201, 409]
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"members": [{"count": 1}], "query": "resources=none"}, "query: "),
-        (
-            {"members": [{"count": 1}, {"count": 1, "query": "resources=none"}], "query": "resources=VCPU:1"},
-            "members[1].query: ",
-        ),
-        ({"members": [{"count": 1}, {"count": 1, "flavor": {"vcpus": 0}}], "flavor": FLAVOR}, "members[1]: "),
-        (
-            {"members": [{"count": 1}, {"count": 1, "cluster": "none"}], "flavor": FLAVOR},
-            "members[1]: cluster",
-        ),
-        ({"members": [{"count": 1}], "flavor": {"vcpus": 0}}, "flavor.memory_mb"),
-        (
-            {"members": [{"count": 1, "cluster": "mine"}], "query": "resources=VCPU:1"},
-            "members[0].cluster: is for flavors",
-        ),
-        (
-            {"members": [{"count": 1, "query": "resources=VCPU:1", "image": {}}], "flavor": FLAVOR},
-            "members[0].image: is for flavors",
-        ),
-        ({"members": [{"count": 1}], "query": "a", "flavor": FLAVOR}, "query: a claim is for a query or for"),
-        ({"members": [{"count": 1}]}, "members[0].query: is missing"),
-        (
-            {
-                "members": [{"count": 1}],
-                "query": "resources=VCPU:1",
-                "rules": [{"kind": "at_most", "groups": [str(number) for number in range(101)]}],
-            },
-            "too long",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_by_its_place(api: Client, body: dict[str, Any], said: str):
-    answer = api.post(PATH, {**OWNER, **body})
-    assert answer.status_code == 400
-    assert said in detail(answer)
-    if not said.startswith("members"):
-        assert "members[" not in detail(answer)
 
 
 def test_errors_of_a_server_group_name_it(api: Client):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.commands import run
 from tests.incumbent import Incumbent, incumbent_database
-from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url
 from tests.test_databases_of_the_incumbent_move_over import filled
 
@@ -28,11 +26,6 @@ def there() -> Iterator[Incumbent]:
 def here() -> Iterator[str]:
     with database_url("sqlite") as url:
         yield url
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.client", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def test_there_and_back(there: Incumbent, here: str, tmp_path: Path):

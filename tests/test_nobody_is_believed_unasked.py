@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from placement.app import ApiSettings, build
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.server import await_answer, database_url, free_port, running_service
 
 PATIENCE = 60
@@ -234,13 +234,9 @@ def test_this_machine_is_served(believing: FlaskClient, address: str):
 
 
 def test_whoever_wants_to_can_believe_everybody():
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible(allow_remote_noauth=True))
+    with application_on("sqlite", settings=compatible(allow_remote_noauth=True)) as application:
         api = Client(application.test_client())
         assert api.get("/traits", X_Forwarded_For="192.0.2.7", Host="evil.example").status_code == 200
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 @pytest.fixture(scope="module")

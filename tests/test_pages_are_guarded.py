@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
-from pathlib import Path
 
 import orjson
 import pytest
@@ -18,17 +17,13 @@ from flask.testing import FlaskClient
 from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
-from placement.allocations.candidates import SearchSettings
-from placement.app import build
-from placement.storage.database import Database
 from placement.web import session
 from placement.web.session import COOKIE
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_on, compatible
 from tests.identity_service import IdentityService, project_token
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import database_url
 from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
 
 ADMIN, BOUND, NOBODY = ("token-of-the-administrator-" + "a" * 20, "token-of-edge-" + "b" * 30, "c" * 40)
@@ -55,17 +50,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     file = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
     file.write_text(TOKENS)
     file.chmod(0o600)
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(
-            database, compatible(auth_strategy="token", tokens_file=Path(file)), SearchSettings()
-        )
+    with application_on(
+        "sqlite", settings=compatible(auth_strategy="token", tokens_file=file)
+    ) as application:
         client = Client(application.test_client(), token=ADMIN)
         for cluster in ("edge", "other"):
             assert client.call("PUT", f"/ext/v1/clusters/{cluster}").status_code == 201
         yield application.test_client()
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 @pytest.fixture
@@ -373,7 +364,7 @@ def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
     dice = random.Random(20)
     pages = [
         "",
-        *(
+        *[
             "map",
             "map/data",
             "map/hosts",
@@ -386,40 +377,14 @@ def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
             "changes",
             "refusals",
             "search",
-        ),
+        ],
         *("room?kind=flavor&vcpus=1", "room?kind=query&query=resources%3DVCPU:1"),
         *("why?kind=flavor&vcpus=1", "why?kind=pod&cluster=edge", "why?kind=query&query=resources%3DVCPU:1"),
     ]
-    names = (
-        *(
-            "by",
-            "class",
-            "cluster",
-            "ids",
-            "page",
-            "order",
-            "kind",
-            "query",
-            "vcpus",
-            "ram",
-            "specs",
-            "image",
-        ),
-        *(
-            "pod",
-            "limit",
-            "order_by",
-            "project_id",
-            "consumer_type",
-            "after",
-            "marker",
-            "target",
-            "q",
-            "format",
-        ),
-    )
+    names = "by class cluster ids page order kind query vcpus ram specs image pod limit order_by project_id "
+    names += "consumer_type after marker target q format"
     for page in pages:
-        for name in names:
+        for name in names.split():
             for text in dice.sample(ODD_TEXTS, 3):
                 answer = visitor.get(f"/ui/{page}{'&' if '?' in page else '?'}{name}={text}")
                 assert answer.status_code in (200, 303, 400, 404), (page, name, text[:50], answer.text[-500:])
@@ -493,13 +458,7 @@ def test_the_map_tells_each_host_once_in_few_bytes(visitor: FlaskClient):
         api.call("POST", "/resource_providers", {"name": f"map-{number}", "uuid": each})
         body = {"resource_provider_generation": 0, "inventories": {"PCPU": {"total": 4 * (number + 1)}}}
         api.call("PUT", f"/resource_providers/{each}/inventories", body)
-    claim = {
-        "allocations": {uuids[1]: {"resources": {"PCPU": 2}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
+    claim = Client.allocations({uuids[1]: {"PCPU": 2}}, None, project_id="p", user_id="u")
     assert api.call("PUT", f"/allocations/{uuid.uuid4()}", claim).status_code == 204
     body = visitor.get("/ui/map/data?by=use&class=PCPU").data
     (size,) = struct.unpack_from("<I", body)
@@ -522,12 +481,8 @@ def with_keystone() -> Iterator[tuple[IdentityService, Flask]]:
     configured = compatible(auth_strategy="keystone")
     assert configured.configuration is not None
     identity.configure(configured.configuration)
-    with identity.running(), database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, configured, SearchSettings())
+    with identity.running(), application_on("sqlite", settings=configured) as application:
         yield identity, application
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
 
 
 def test_few_sign_ins_wait_for_keystone(

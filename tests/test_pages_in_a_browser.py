@@ -15,6 +15,7 @@ from placement.storage import tables
 from placement.storage.database import Database
 from placement.web.units import number
 from tests.browser import drawn, findings, page_of
+from tests.client import Client
 from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 
@@ -287,13 +288,9 @@ def test_names_with_html_in_them_stay_text(browser: Any, demonstration: RunningS
     inventories = {"VCPU": {"total": 8}}
     body = {"resource_provider_generation": 0, "inventories": inventories}
     call(demonstration, "PUT", f"/resource_providers/{provider}/inventories", body)
-    claim = {
-        "allocations": {provider: {"resources": {"VCPU": 2}}},
-        "project_id": "<b>project</b>",
-        "user_id": "<i>user</i>",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
+    claim = Client.allocations(
+        {provider: {"VCPU": 2}}, None, project_id="<b>project</b>", user_id="<i>user</i>"
+    )
     call(demonstration, "PUT", f"/allocations/{consumer}", claim)
     with page_of(browser, demonstration.url) as (page, complaints):
         page.on("dialog", lambda dialog: complaints.append(dialog.message))
@@ -323,13 +320,7 @@ def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstr
         page.goto(f"/ui/hosts/{host}")
         page.click("#providers summary")
         page.evaluate("document.activeElement.blur()")
-        claim = {
-            "allocations": {host: {"resources": {"DISK_GB": 3}}},
-            "project_id": "renewed",
-            "user_id": "renewed",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
+        claim = Client.allocations({host: {"DISK_GB": 3}}, None, project_id="renewed", user_id="renewed")
         call(demonstration, "PUT", f"/allocations/{consumer}", claim)
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.wait_for_selector(f".owners tr[data-owner='{consumer}']")

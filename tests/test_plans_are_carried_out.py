@@ -16,21 +16,16 @@ import pytest
 from placement.client.client import Client, ServiceError
 from placement.client.commands.plan import MADE, MADE_BEFORE, Moves
 from placement.engine.domain.errors import PlacementError
+from tests.commands import run
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import RunningServer, database_url, running_service
+from tests.server import RunningServer
 
 GUESTS = 30
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with database_url("sqlite") as connection, running_service(connection, workers=1) as running:
-        yield running
-
-
 @pytest.fixture
-def client(server: RunningServer) -> Client:
-    return Client(server.url, "admin")
+def client(served: RunningServer) -> Client:
+    return Client(served.url, "admin")
 
 
 def uuid(kind: int, number: int) -> str:
@@ -85,10 +80,10 @@ def test_all_of_it_and_again(client, plan):
     assert (untyped["consumer_type"], untyped["consumer_generation"]) == ("unknown", 2)
 
 
-def test_after_it_was_killed(client, server, plan, tmp_path: Path):
+def test_after_it_was_killed(client, served, plan, tmp_path: Path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, "plan", "apply", "--yes"]
+    command = [sys.executable, "-m", "placement.client", "--url", served.url, "plan", "apply", "--yes"]
     command.append(str(file))
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -106,14 +101,12 @@ def test_after_it_was_killed(client, server, plan, tmp_path: Path):
     assert moved(client, plan) == GUESTS
 
 
-def applying(server: RunningServer, file: Path, *options: str, terminal: str | None = None) -> Any:
+def applying(served: RunningServer, file: Path, *options: str, terminal: str | None = None) -> Any:
     """Return the ended command; `terminal`: what is typed at one."""
-    command = [sys.executable, "-m", "placement.client", "--url", server.url]
+    command = [sys.executable, "-m", "placement.client", "--url", served.url]
     command += ["plan", "apply", str(file), *options]
     if terminal is None:
-        return subprocess.run(
-            command, input="y\n", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-        )
+        return run(*command[3:], input="y\n")
     master, slave = pty.openpty()
     try:
         os.write(master, terminal.encode())
@@ -128,30 +121,26 @@ def applying(server: RunningServer, file: Path, *options: str, terminal: str | N
         os.close(slave)
 
 
-def test_records_are_moved_with_consent_only(client, server, plan, tmp_path: Path):
+def test_records_are_moved_with_consent_only(client, served, plan, tmp_path: Path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
     warning = "records, not machines"
-    unasked = applying(server, file)
+    unasked = applying(served, file)
     assert (unasked.returncode, moved(client, plan)) == (2, 0)
     assert "--yes" in unasked.stderr
     assert warning in unasked.stderr
-    rehearsed = applying(server, file, "--dry-run", "-f", "value", "-c", "State")
+    rehearsed = applying(served, file, "--dry-run", "-f", "value", "-c", "State")
     assert (rehearsed.stdout.split(), moved(client, plan)) == (["possible"] * GUESTS, 0)
-    refused = applying(server, file, terminal="n\n")
+    refused = applying(served, file, terminal="n\n")
     assert (refused.returncode, moved(client, plan)) == (1, 0)
     assert warning in refused.stderr
     assert "nothing was written" in refused.stderr
-    agreed = applying(server, file, terminal="y\n")
+    agreed = applying(served, file, terminal="y\n")
     assert (agreed.returncode, moved(client, plan)) == (0, GUESTS)
-    again = applying(server, file, "--yes")
+    again = applying(served, file, "--yes")
     assert again.returncode == 0
     assert warning in again.stderr
-    shown = subprocess.run(
-        [sys.executable, "-m", "placement.client", "plan", "apply", "--help"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert warning in " ".join(shown.stdout.split())
+    assert warning in " ".join(run("plan", "apply", "--help").stdout.split())
 
 
 def test_no_further_than_a_generation_that_changed(client, plan):
@@ -196,9 +185,9 @@ class Unanswered(Client):
         raise ServiceError("the service is not available", 503)
 
 
-def test_what_is_not_known_to_be_made_is_told(server, plan):
+def test_what_is_not_known_to_be_made_is_told(served, plan):
     with pytest.raises(PlacementError) as refused:
-        made(Unanswered(server.url, "admin"), plan)
+        made(Unanswered(served.url, "admin"), plan)
     assert str(refused.value) == (
         f"move 1 of {GUESTS}, {plan['moves'][0]['consumer']}: the service is not available. "
         "Move 1 may have been made; apply the plan again."
@@ -226,11 +215,10 @@ def test_what_was_asked_for_is_kept_through_a_move(client, plan):
         ("show", {"moves": []}, "goal"),
     ],
 )
-def test_a_plan_without_members_is_told_which(server, tmp_path: Path, does, plan_file, missing):
+def test_a_plan_without_members_is_told_which(served, tmp_path: Path, does, plan_file, missing):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan_file))
-    command = [sys.executable, "-m", "placement.client", "--url", server.url, "plan", does, str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = run("--url", served.url, "plan", does, str(file))
     assert ended.returncode != 0
     assert f"{missing} is missing" in ended.stderr
 

@@ -153,13 +153,7 @@ def test_a_request_is_no_guide_for_other_amounts(api):
         api.provider(name, VCPU=8)
     consumer = claimed(api, "resources=VCPU:4")
     (host,) = api.used_by(consumer)
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 2}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "INSTANCE",
-    }
+    body = Client.allocations({host: {"VCPU": 2}}, 1, project_id="p", user_id="u")
     # As if it had been moved, so that the request is kept.
     assert api.put(f"/allocations/{consumer}", body, **{"X-Placement-Move": "true"}).status_code == 204
     (move,) = planned(api, {"empty": [host]})["moves"]
@@ -171,13 +165,7 @@ def test_a_request_is_forgotten_when_something_else_is_put(api):
         api.provider(name, VCPU=8)
     consumer = claimed(api, "resources=VCPU:4")
     (host,) = api.used_by(consumer)
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 4}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "INSTANCE",
-    }
+    body = Client.allocations({host: {"VCPU": 4}}, 1, project_id="p", user_id="u")
     assert api.put(f"/allocations/{consumer}", body).status_code == 204
     (move,) = planned(api, {"empty": [host]})["moves"]
     assert move["kind"] == "guessed"
@@ -423,14 +411,6 @@ def test_pods_of_daemon_sets_stay(edge):
     assert edge.put(f"{EDGE}/pods/default/agent", pod).status_code == 201
     (left,) = planned(edge, {"empty": ["edge/node-1"]}, cluster="edge")["left"]
     assert left["why"] == "belongs to its node: it is of a DaemonSet"
-
-
-def test_a_pod_without_cluster_is_refused(api):
-    answer = api.post(PLANS, {"goal": {"fit": {"pod": pod_manifest("1")}}})
-    assert (answer.status_code, detail(answer)) == (
-        400,
-        "goal.fit: a pod is for a cluster: cluster is missing",
-    )
 
 
 @pytest.mark.parametrize(

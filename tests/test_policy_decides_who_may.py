@@ -12,26 +12,16 @@ from typing import Any
 
 import pytest
 import yaml
-from oslo_config import cfg
-from oslo_policy import opts
 
-from placement.app import ApiSettings, build
+from placement.app import ApiSettings
 from placement.http.gate import guarded_by
 from placement.http.rules import list_rules
 from placement.samples import samples
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.server import database_url
+from tests.conftest import application_of, configured
 
 ETC = Path(__file__).resolve().parents[1] / "etc"
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        yield database
-        database.dispose()
 
 
 @contextmanager
@@ -39,14 +29,9 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
     """The service with a policy directory and options of oslo.policy."""
     file = directory / "placement.conf"
     file.touch()
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[str(file)], default_config_dirs=[])
-    opts.set_defaults(configuration)
-    for name, value in options.items():
-        configuration.set_override(name, value, group="oslo_policy")
-    application = build(database, ApiSettings(configuration=configuration, auth_strategy="noauth2"))
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    settings = ApiSettings(configuration=configured(file, **options), auth_strategy="noauth2")
+    with application_of(database, settings) as application:
+        yield Client(application.test_client())
 
 
 def test_every_route_has_a_rule():
@@ -84,9 +69,9 @@ def test_rules_have_the_names_of_the_field():
     ],
 )
 def test_reshaping_is_for_services_and_with_old_defaults_for_administrators(
-    database: Database, tmp_path: Path, enforced: bool, roles: str, status: int
+    embedded_database: Database, tmp_path: Path, enforced: bool, roles: str, status: int
 ):
-    with service(database, tmp_path, enforce_new_defaults=enforced) as api:
+    with service(embedded_database, tmp_path, enforce_new_defaults=enforced) as api:
         answer = api.as_("somebody", X_Roles=roles).post("/reshaper", {})
         assert answer.status_code == status
         if status == 403:
@@ -94,38 +79,40 @@ def test_reshaping_is_for_services_and_with_old_defaults_for_administrators(
 
 
 @pytest.mark.parametrize("roles", ["admin", "service"])
-def test_administrators_and_services_may_do_the_rest(database: Database, tmp_path: Path, roles: str):
-    with service(database, tmp_path) as api:
+def test_administrators_and_services_may_do_the_rest(embedded_database: Database, tmp_path: Path, roles: str):
+    with service(embedded_database, tmp_path) as api:
         assert api.as_("somebody", X_Roles=roles).get("/resource_providers").status_code == 200
 
 
-def test_policy_file_overrides_a_default(database: Database, tmp_path: Path):
+def test_policy_file_overrides_a_default(embedded_database: Database, tmp_path: Path):
     (tmp_path / "policy.yaml").write_text('"placement:traits:list": "role:watcher"\n')
-    with service(database, tmp_path) as api:
+    with service(embedded_database, tmp_path) as api:
         assert api.as_("somebody", X_Roles="watcher").get("/traits").status_code == 200
         assert api.as_("somebody", X_Roles="watcher").get("/resource_providers").status_code == 403
         assert api.as_("somebody", X_Roles="service").get("/traits").status_code == 403
 
 
-def test_policy_directory_overrides_the_file(database: Database, tmp_path: Path):
+def test_policy_directory_overrides_the_file(embedded_database: Database, tmp_path: Path):
     (tmp_path / "policy.yaml").write_text('"placement:traits:list": "!"\n')
     (tmp_path / "policy.d").mkdir()
     (tmp_path / "policy.d" / "10-traits.yaml").write_text('"placement:traits:list": "@"\n')
-    with service(database, tmp_path) as api:
+    with service(embedded_database, tmp_path) as api:
         assert api.as_("anybody").get("/traits").status_code == 200
 
 
-def test_base_rule_can_be_overridden(database: Database, tmp_path: Path):
+def test_base_rule_can_be_overridden(embedded_database: Database, tmp_path: Path):
     (tmp_path / "policy.yaml").write_text('"service_api": "role:nova"\n')
-    with service(database, tmp_path) as api:
+    with service(embedded_database, tmp_path) as api:
         assert api.as_("somebody", X_Roles="nova").post("/reshaper", {}).status_code == 400
         assert api.as_("somebody", X_Roles="service").post("/reshaper", {}).status_code == 403
 
 
 @pytest.mark.parametrize("text", ["", "[oslo_policy]\nenforce_scope = false\n"])
-def test_scope_is_enforced_whatever_old_configurations_say(database: Database, tmp_path: Path, text: str):
+def test_scope_is_enforced_whatever_old_configurations_say(
+    embedded_database: Database, tmp_path: Path, text: str
+):
     (tmp_path / "placement.conf").write_text(text)
-    with service(database, tmp_path) as api:
+    with service(embedded_database, tmp_path) as api:
         caller = api.as_("admin", OpenStack_System_Scope="all")
         assert caller.get("/resource_providers").status_code == 403
 

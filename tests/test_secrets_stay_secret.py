@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,24 +20,13 @@ from placement.engine.domain.errors import PlacementError
 from placement.server import settings
 from placement.storage.database import Database
 from placement.sync.api_server import ApiServer, ApiServerError
+from tests.commands import run
 from tests.patience import eventually
 from tests.server import database_url, running_service
 
 ROOT = Path(__file__).resolve().parents[1]
 PASSWORD = "p@ss:w/rd %41?&#"
 PATIENCE = 60
-
-
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    return subprocess.run(
-        [sys.executable, "-m", "placement.client", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**kept, **environment},
-    )
 
 
 # -- tokens and redirects --------------------------------------------------------------------------------
@@ -231,10 +218,10 @@ def test_connections_that_are_logged_show_no_secret():
 
 
 def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path):
-    warned = command("db", "version", "--database", "postgresql://u:hunter2@127.0.0.1:1/none")
+    warned = run("db", "version", "--database", "postgresql://u:hunter2@127.0.0.1:1/none")
     assert "password_file" in warned.stderr
     assert "hunter2" not in warned.stderr + warned.stdout
-    silent = command("db", "version", "--database", f"sqlite:///{tmp_path}/x.sqlite")
+    silent = run("db", "version", "--database", f"sqlite:///{tmp_path}/x.sqlite")
     assert silent.stderr == ""
 
 
@@ -249,7 +236,7 @@ def test_sqlite_files_are_their_owners(tmp_path: Path):
     before = os.umask(0)
     try:
         url = f"sqlite:///{tmp_path}/placement.sqlite"
-        assert command("db", "upgrade", "--database", url).returncode == 0
+        assert run("db", "upgrade", "--database", url).returncode == 0
         database = Database(url)
         with database.write() as transaction:
             transaction.execute(sa.text("CREATE TABLE t (x INTEGER)"))

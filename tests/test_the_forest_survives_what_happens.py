@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from placement.app import build
 from placement.engine.domain.errors import Unavailable
 from placement.providers import view
 from placement.storage.database import Database
 from placement.use_cases import UseCases
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_of
 from tests.server import database_url
 
 VCPU = "/allocation_candidates?resources=VCPU:1"
@@ -43,9 +42,8 @@ def count(api: Client, query: str = VCPU) -> int:
 @contextmanager
 def another_process(database: Database) -> Iterator[Client]:
     """A second application on the same database, with a forest of its own."""
-    application = build(database, compatible())
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    with application_of(database) as application:
+        yield Client(application.test_client())
 
 
 def test_a_tree_whose_member_left_a_deleted_one_has_all_its_providers(api):

@@ -9,13 +9,11 @@ from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
-from oslo_config import cfg
-from oslo_policy import opts
 
-from placement.app import ApiSettings, build
+from placement.app import ApiSettings
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.server import database_url
+from tests.conftest import application_of, configured
 
 pytestmark = pytest.mark.one_database
 
@@ -41,14 +39,6 @@ POD = {
 }
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        yield database
-        database.dispose()
-
-
 @contextmanager
 def service(database: Database, directory: Path, rules: str = "") -> Iterator[Client]:
     """The service with these tokens and an operator's rules."""
@@ -57,26 +47,18 @@ def service(database: Database, directory: Path, rules: str = "") -> Iterator[Cl
     tokens = directory / "tokens.yaml"
     tokens.write_text(TOKENS)
     tokens.chmod(0o600)
-    configuration = cfg.ConfigOpts()
-    configuration(
-        [],
-        project="placement",
-        default_config_files=[str(directory / "placement.conf")],
-        default_config_dirs=[],
-    )
-    opts.set_defaults(configuration)
+    configuration = configured(directory / "placement.conf")
     settings = ApiSettings(configuration=configuration, auth_strategy="token", tokens_file=tokens)
-    application = build(database, settings)
-    client = Client(application.test_client())
-    for cluster in ("edge", "batch"):
-        assert client.as_(EVERYWHERE).put(f"/ext/v1/clusters/{cluster}", {}).status_code in (200, 201)
-    yield client
-    application.extensions["placement_use_cases"].close()
+    with application_of(database, settings) as application:
+        client = Client(application.test_client())
+        for cluster in ("edge", "batch"):
+            assert client.as_(EVERYWHERE).put(f"/ext/v1/clusters/{cluster}", {}).status_code in (200, 201)
+        yield client
 
 
 @pytest.fixture(scope="module")
-def api(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with service(database, tmp_path_factory.mktemp("bound")) as client:
+def api(embedded_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with service(embedded_database, tmp_path_factory.mktemp("bound")) as client:
         yield client
 
 
@@ -236,15 +218,15 @@ def test_the_version_document_is_for_everybody(api: Client):
     assert api.as_(EDGE).get("/").status_code == 200
 
 
-def test_rules_can_let_it_out(database: Database, tmp_path: Path):
-    with service(database, tmp_path, '"elsewhere_api": "role:admin"\n') as api:
+def test_rules_can_let_it_out(embedded_database: Database, tmp_path: Path):
+    with service(embedded_database, tmp_path, '"elsewhere_api": "role:admin"\n') as api:
         assert api.as_(EDGE).get("/traits").status_code == 200
         assert api.as_(EDGE).get("/ext/v1/clusters/batch").status_code == 403
         assert api.as_(SCHEDULER).get("/traits").status_code == 403
 
 
-def test_letting_it_out_does_not_suspend_the_rules_of_routes(database: Database, tmp_path: Path):
-    with service(database, tmp_path, '"elsewhere_api": "@"\n') as api:
+def test_letting_it_out_does_not_suspend_the_rules_of_routes(embedded_database: Database, tmp_path: Path):
+    with service(embedded_database, tmp_path, '"elsewhere_api": "@"\n') as api:
         assert api.as_(SCHEDULER).get("/traits").status_code == 403
         assert api.as_(EDGE).get("/traits").status_code == 200
 
@@ -259,8 +241,8 @@ RULES = """
 """
 
 
-def test_rules_may_look_at_the_cluster(database: Database, tmp_path: Path):
-    with service(database, tmp_path, RULES) as api:
+def test_rules_may_look_at_the_cluster(embedded_database: Database, tmp_path: Path):
+    with service(embedded_database, tmp_path, RULES) as api:
         scheduler, loose = api.as_(SCHEDULER), api.as_(LOOSE)
         claim = {"consumer_uuid": UUID, "project_id": "p", "user_id": "u", "consumer_type": "POD"}
         for method, path, body in (

@@ -10,14 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from oslo_config import cfg
-from oslo_policy import opts
 
-from placement.app import ApiSettings, build
+from placement.app import ApiSettings
 from placement.storage.database import Database
 from tests.client import Client, detail
+from tests.conftest import application_of, configured
 from tests.identity_service import IdentityService, domain_token, project_token, system_token, unscoped_token
-from tests.server import database_url
 
 ROLES = ("admin", "reader", "member", "service")
 TOKENS: dict[str, dict[str, Any]] = {
@@ -44,31 +42,19 @@ def identity() -> Iterator[IdentityService]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        yield database
-        database.dispose()
-
-
 @contextmanager
 def service(database: Database, identity: IdentityService, **policy: Any) -> Iterator[Client]:
     """The service that asks this Identity about tokens."""
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
-    opts.set_defaults(configuration)
-    for name, value in policy.items():
-        configuration.set_override(name, value, group="oslo_policy")
+    configuration = configured(**policy)
     identity.configure(configuration)
-    application = build(database, ApiSettings(configuration=configuration, auth_strategy="keystone"))
-    yield Client(application.test_client())
-    application.extensions["placement_use_cases"].close()
+    settings = ApiSettings(configuration=configuration, auth_strategy="keystone")
+    with application_of(database, settings) as application:
+        yield Client(application.test_client())
 
 
 @pytest.fixture(scope="module")
-def api(database: Database, identity: IdentityService) -> Iterator[Client]:
-    with service(database, identity) as client:
+def api(embedded_database: Database, identity: IdentityService) -> Iterator[Client]:
+    with service(embedded_database, identity) as client:
         yield client
 
 
@@ -140,9 +126,9 @@ def test_use_of_no_project_is_for_no_reader(api: Client):
     ],
 )
 def test_older_defaults_do_not_widen_the_scope(
-    database: Database, identity: IdentityService, token: str, enforced: bool, status: int
+    embedded_database: Database, identity: IdentityService, token: str, enforced: bool, status: int
 ):
-    with service(database, identity, enforce_new_defaults=enforced) as api:
+    with service(embedded_database, identity, enforce_new_defaults=enforced) as api:
         assert api.as_(token).post("/reshaper", {}).status_code == status
 
 

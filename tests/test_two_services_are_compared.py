@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from placement.client.client import Client
-from tests.patience import PATIENCE_SECONDS
+from tests.commands import run
 from tests.server import database_url, running_service
 
 CONSUMER = str(uuid.uuid4())
@@ -71,13 +69,8 @@ def change_back(client: Client, newcomer: str, more: str) -> None:
     client.delete(f"/resource_providers/{more}")
 
 
-def verify(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "placement.client", "verify", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-
-
 def test_equal_ones_differ_in_nothing(services: tuple[Client, Client, str, str]):
-    found = verify(*services[2:])
+    found = run("verify", *services[2:])
     assert found.returncode == 0, found.stdout + found.stderr
     assert found.stdout.endswith("3 providers, 3 providers read, 1 consumers read: no difference.\n")
 
@@ -87,7 +80,7 @@ def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
     newcomer, more = str(uuid.uuid4()), str(uuid.uuid4())
     try:
         change(other, newcomer, more)
-        found = verify(*urls)
+        found = run("verify", *urls)
     finally:
         # Generations only grow, so the first has to go through the same before both are equal again.
         change(first, newcomer, more)
@@ -104,10 +97,10 @@ def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
 
 
 def test_a_sample_reads_a_part(services: tuple[Client, Client, str, str]):
-    assert " 1 providers read" in verify(*services[2:], "--sample", "1").stdout
+    assert " 1 providers read" in run("verify", *services[2:], "--sample", "1").stdout
 
 
 def test_a_service_that_is_not_there_is_told(services: tuple[Client, Client, str, str]):
-    found = verify(services[2], "http://127.0.0.1:1")
+    found = run("verify", services[2], "http://127.0.0.1:1")
     assert found.returncode == 1
     assert "http://127.0.0.1:1 cannot be reached" in found.stderr
