@@ -10,8 +10,8 @@ from flask import Flask
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
+from placement.common.microversions import NEWEST, Microversion
 from placement.http.gate import OWN_PATHS
-from placement.http.microversions import NEWEST, Microversion
 from placement.http.openapi import EXTENSION, PATH_PARAMETER
 
 _JSON = "application/json"

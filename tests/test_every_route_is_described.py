@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 from flask import Flask
 
-from placement.http.microversions import HEADER
+from placement.common.microversions import HEADER
 from placement.http.openapi import PATH_PARAMETER, routes, versions
 from placement.http.operations import guard_of, operation_of
 from tests.client import Client, detail

@@ -9,11 +9,11 @@ import pytest
 from benchmarks.packing.measures import measured
 from benchmarks.packing.stream import BIG, COMMON, GIB, WHOLE, Kind
 from placement.allocations import candidate_query
+from placement.common.microversions import NEWEST
 from placement.engine.domain.inventories import Inventory
 from placement.engine.forest import totals as fleet
 from placement.engine.search.capacity.capacity import Capacity, Summary
 from placement.http import operations
-from placement.http.microversions import NEWEST
 from placement.providers.fleet import COMMON_REQUEST
 from tests.forests import World
 from tests.naive import NaiveProvider

@@ -16,12 +16,12 @@ import orjson
 from placement.allocations.candidate_schemas import WorldBodySchema
 from placement.allocations.candidates import SearchOptions, SoftCondition
 from placement.allocations.world import AddedHosts, InventoryOverride, WorldRequest
+from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule, query_of
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.fields import MOST_KEYS, shown
-from placement.http.microversions import NEWEST, Feature, Microversion
 from placement.http.operations import (
     LONGEST_KEPT,
     Parameters,

@@ -16,12 +16,12 @@ from placement.allocations.candidate_schemas import (
 from placement.allocations.candidates import Search, SearchOptions
 from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
+from placement.common.microversions import Feature
 from placement.engine.domain.groups import CandidateQuery
 from placement.engine.forest.arrays import Pieces
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
-from placement.http.microversions import Feature
 from placement.http.operations import ByVersion, Operation, parameters, single, validated
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
 from placement.http.responses import streamed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placement.allocations.schemas import AmountsSchema
+from placement.common.microversions import Feature
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
 from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
@@ -21,7 +22,6 @@ from placement.http.fields import (
     String,
     Uuid,
 )
-from placement.http.microversions import Feature
 from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 

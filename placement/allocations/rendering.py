@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from placement.allocations.candidates import Search, SoftCondition
+from placement.common.microversions import Feature, Microversion
 from placement.engine.domain.explanation import (
     Condition,
     CountedUnit,
@@ -46,7 +47,6 @@ from placement.engine.scoring.rule import ScoreFigure
 from placement.engine.search.answer import Answer, Batch, ProviderSummary, SlotUse, SummaryCache
 from placement.engine.search.ranking import ScoreTable, StrategyScores
 from placement.http.context import note_candidates
-from placement.http.microversions import Feature, Microversion
 
 _CACHE_BYTES = 32 * 2**20
 # Candidates, or trees, that are written at a time.

@@ -26,6 +26,7 @@ from placement.allocations.schemas import (
     allocations_body,
     providers_body,
 )
+from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import (
@@ -40,7 +41,6 @@ from placement.http import context, fields
 from placement.http.context import use_cases
 from placement.http.fields import Mapping, Object
 from placement.http.gate import route
-from placement.http.microversions import NEWEST, Feature
 from placement.http.operations import (
     EMPTY,
     LIMIT,

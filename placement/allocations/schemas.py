@@ -10,6 +10,7 @@ from marshmallow import fields
 
 from placement.allocations.holdings import AllocationPage, Include
 from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
+from placement.common.microversions import Feature
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE
 from placement.http import fields as http_fields
 from placement.http import fields as patterns
@@ -25,7 +26,6 @@ from placement.http.fields import (
     nested,
     refuse,
 )
-from placement.http.microversions import Feature
 from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, amounts, since
 from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema, inventory_body
 

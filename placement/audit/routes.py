@@ -14,13 +14,13 @@ from flask import Blueprint, Response, request
 from marshmallow import missing
 
 from placement.audit.service import Events, News
+from placement.common.microversions import NEWEST
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http.context import current, use_cases
 from placement.http.fields import Choice, Given, Integer, Object, Sequence, String, Uuid
 from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.operations import (
     LARGEST_LONG_ID,
     LIMIT,

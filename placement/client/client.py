@@ -12,10 +12,11 @@ import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
+from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import is_loopback
 
-VERSION = "1.39"
+VERSION = str(NEWEST)
 """The newest microversion; bodies are read and written in its form."""
 HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
 """The headers of every request that is not in the form of another microversion."""

@@ -21,6 +21,7 @@ from placement.allocations.candidate_schemas import (
 )
 from placement.allocations.rendering import explanation_member
 from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
+from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
 from placement.flavors.nova import translation_document
@@ -28,7 +29,6 @@ from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema,
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.operations import BODY_PREFIX, OneOf, Operation, json_body
 from placement.http.responses import error_document, json_response, status_of, streamed
 from placement.http.schemas import load

@@ -15,10 +15,10 @@ from urllib.parse import quote, urlsplit
 from flask import current_app, g, request
 from oslo_context import context as log_context
 
+from placement.common.microversions import OLDEST, Feature, Microversion
 from placement.engine.domain import request_scope
 from placement.engine.domain.identifiers import is_loopback
 from placement.engine.domain.request_scope import Initiator, act_as, initiator
-from placement.http.microversions import OLDEST, Feature, Microversion
 
 if TYPE_CHECKING:
     from placement.use_cases import UseCases

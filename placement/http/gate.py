@@ -16,11 +16,11 @@ from flask import Blueprint, Response, after_this_request, current_app, request
 from oslo_config import cfg
 from oslo_policy import opts, policy
 
+from placement.common.microversions import HEADER, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Forbidden, NotFound
 from placement.http import context
 from placement.http.context import Caller
-from placement.http.microversions import HEADER, SERVICE, Feature
 from placement.http.operations import Operation, RouteGuard, describes, parameters, refuse_unknown
 from placement.http.responses import HttpError, Misconfigured, admits_json
 from placement.http.rules import ELSEWHERE, list_rules

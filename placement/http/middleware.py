@@ -16,11 +16,12 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
+from placement.common import microversions
 from placement.common.probes import PATHS
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.request_scope import Initiator, act_as
-from placement.http import context, microversions, responses
+from placement.http import context, responses
 from placement.http.context import (
     ANONYMOUS,
     CALLER_KEY,

@@ -15,9 +15,9 @@ from flask import Flask
 from marshmallow import fields
 from werkzeug.routing import Rule
 
+from placement.common.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
 from placement.http.fields import AnyOf
 from placement.http.gate import OWN_PATHS, PAGES
-from placement.http.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
 from placement.http.operations import (
     JSON,
     ByMediaType,

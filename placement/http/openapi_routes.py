@@ -8,9 +8,10 @@ from pathlib import Path
 import orjson
 from flask import Blueprint, Response, current_app, request, send_file
 
+from placement.common import microversions
+from placement.common.microversions import NEWEST, Microversion
 from placement.engine.domain.errors import BadRequest, NotFound
-from placement.http import context, microversions
-from placement.http.microversions import NEWEST, Microversion
+from placement.http import context
 from placement.http.openapi import EXTENSION, Documents
 from placement.http.operations import (
     Content,

@@ -21,10 +21,10 @@ from placement.common.documents import (
     parse_json,
     parse_yaml,
 )
+from placement.common.microversions import Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import context
 from placement.http.fields import MOST_KEYS, shown
-from placement.http.microversions import Feature, Microversion
 from placement.http.responses import HttpError
 from placement.http.schemas import (
     Document,

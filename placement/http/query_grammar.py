@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from placement.common.microversions import Feature, Microversion
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import SplitRule
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http import fields
 from placement.http.fields import AnyOf, Choice, Integer, Object, String, Uuid, shown
-from placement.http.microversions import Feature, Microversion
 from placement.http.operations import POLICIES, PREFIX, Parameter, Parameters, parse_positive, refuse_value
 from placement.http.schemas import VersionedSchema
 

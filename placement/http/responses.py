@@ -17,9 +17,9 @@ from markupsafe import escape
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
+from placement.common.microversions import NEWEST, OLDEST, Feature
 from placement.engine.domain import errors
 from placement.http import context
-from placement.http.microversions import NEWEST, OLDEST, Feature
 
 Item = TypeVar("Item")
 # Items of a list that are turned into JSON together.

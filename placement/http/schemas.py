@@ -14,6 +14,7 @@ from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError, fields, missing, pre_load
 
+from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import fields as http_fields
 from placement.http.fields import (
@@ -33,7 +34,6 @@ from placement.http.fields import (
     refuse,
     shown,
 )
-from placement.http.microversions import NEWEST, Feature, Microversion
 
 # Our schemas as JSON Schema: clients know messages about violations in its form.
 #

@@ -11,11 +11,11 @@ from flask import Blueprint, Response
 from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
 from placement.common.manifest_lists import pod_manifest
+from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
 from placement.http.context import use_cases
 from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.operations import Operation, Parameter, Parameters, parameters, read, single, validated
 from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
 from placement.http.responses import json_response

@@ -15,11 +15,11 @@ from placement.common.manifest_lists import (
     pods_manifests,
     reservation_manifest,
 )
+from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
-from placement.http.microversions import NEWEST
 from placement.http.operations import (
     EMPTY,
     JSON_OR_YAML,

@@ -7,11 +7,11 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from placement.common.microversions import Feature
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.http import context, fields
 from placement.http.context import use_cases
 from placement.http.gate import require_json, route
-from placement.http.microversions import Feature
 from placement.http.operations import (
     EMPTY,
     ByVersion,

@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from placement.common.microversions import Feature
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import RequestGroup
 from placement.engine.domain.identifiers import is_dashed_uuid
@@ -15,7 +16,6 @@ from placement.http import context, query_grammar
 from placement.http.context import use_cases
 from placement.http.fields import shown
 from placement.http.gate import route
-from placement.http.microversions import Feature
 from placement.http.operations import (
     EMPTY,
     ByVersion,

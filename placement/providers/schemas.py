@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from placement.common.microversions import Feature
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.inventories import Inventory as InventoriesInventory
 from placement.http import context, fields
 from placement.http.fields import Integer, Mapping, NullableUuid, Number, Object, Sequence, String, Uuid
-from placement.http.microversions import Feature
 from placement.http.responses import path
 from placement.http.schemas import AnswerSchema, LinkSchema, VersionedSchema, amounts, since, texts
 

@@ -10,10 +10,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from placement.common import probes
+from placement.common.microversions import NEWEST, OLDEST
 from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
 from placement.http import context
-from placement.http.microversions import NEWEST, OLDEST
 from placement.http.operations import EMPTY, Content, Operation, Parameter, describes
 from placement.http.responses import json_response, now
 from placement.metrics.sharing import exposition

@@ -15,12 +15,12 @@ from placement.allocations.candidates import NO_OPTIONS, Search, SearchOptions
 from placement.allocations.rendering import explanation_body, score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
 from placement.common.manifest_lists import pod_manifest
+from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.flavors.nova import FlavorRefused, translation_document
 from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
-from placement.http.microversions import NEWEST
 from placement.http.schemas import dump
 from placement.pods.rendering import preview_body
 from placement.pods.schemas import PodTranslationSchema

@@ -1,8 +1,8 @@
 """A query for candidates means what its microversion understands, and nothing else is let through."""
 
 from placement.allocations.candidate_query import parse, parse_text
+from placement.common.microversions import NEWEST, Microversion
 from placement.engine.domain.groups import UNSUFFIXED, RequestGroup
-from placement.http.microversions import NEWEST, Microversion
 from placement.http.operations import read
 
 ONE, TWO = (f"{digit}" * 8 + "-0000-4000-8000-000000000000" for digit in "12")

@@ -6,8 +6,8 @@ import orjson
 import pytest
 from flask import Flask
 
+from placement.common.microversions import Microversion
 from placement.http import context, responses
-from placement.http.microversions import Microversion
 
 THEN = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456)
 

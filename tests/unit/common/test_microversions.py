@@ -1,7 +1,7 @@
 """Which microversion a header asks for, and which features it has."""
 
 from placement.client.client import VERSION
-from placement.http.microversions import NEWEST, OLDEST, Feature, Microversion
+from placement.common.microversions import NEWEST, OLDEST, Feature, Microversion
 
 
 def test_versions_compare_as_numbers():
