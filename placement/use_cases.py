@@ -35,7 +35,7 @@ from placement.pods.reservations import Reservations
 from placement.pods.service import Pods
 from placement.pods.translation import PodTranslation
 from placement.pods.views import ClosedNodes, Finder, HostViews
-from placement.pods.writer import NodeWriter
+from placement.pods.writer import PodWriter
 from placement.providers import view
 from placement.providers.fleet import FleetCapacity, Hosts
 from placement.providers.inventories import Inventories
@@ -205,11 +205,11 @@ class UseCases:
     ) -> None:
         self.database = database
         attributes = AttributeRegistry(database)
-        writer = NodeWriter(attributes, database.history)
         self.cluster_cache = ClusterCache(database)
+        writer = PodWriter(attributes, database.history, self.cluster_cache.loader)
         ends = ReservationEnds(database, self.cluster_cache, writer)
         self.pods = Pods(database, self.cluster_cache, writer, ends)
-        self.reservations = Reservations(database, self.cluster_cache, self.pods, ends)
+        self.reservations = Reservations(database, self.cluster_cache, writer, self.pods, ends)
         self.pod_translation = PodTranslation(database, self.cluster_cache)
         self.nodes = NodeImports(database, self.cluster_cache.loader, writer, resource_prefixes)
         self.clusters = Clusters(database, self.nodes)

@@ -16,7 +16,7 @@ from placement.pods import reservation_ends
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.scheduler import PodScheduler
-from placement.pods.writer import Precondition
+from placement.pods.writer import PodWriter, Precondition
 from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database
@@ -54,14 +54,14 @@ def in_one_call(api: Client, *pods: dict[str, Any]) -> list[int]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
     """Let others do something once, between the decision about a pod and the transaction that writes it."""
-    real, once = PodScheduler.attributes, iter([what])
+    real, once = PodWriter.attributes, iter([what])
 
-    def attributes(self: PodScheduler, *arguments: Any) -> Any:
+    def attributes(self: PodWriter, *arguments: Any) -> Any:
         for each in once:
             each()
         return real(self, *arguments)
 
-    monkeypatch.setattr(PodScheduler, "attributes", attributes)
+    monkeypatch.setattr(PodWriter, "attributes", attributes)
 
 
 def after_the_look(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """The image that a process has of clusters: every node with its pods, brought up to date before each use.
 
 One statement asks what changed; a node is read again if any of its providers was stamped. The image is
-advice: what is decided on it is only carried out if the node is still unchanged (PodWriting).
+advice: what is decided on it is only carried out if the node is still unchanged (PodWriter).
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class NodeImports:
     def _import(
         self, cluster: Cluster, importing: Mapping[int, Importing]
     ) -> dict[int, ImportedNode | PlacementError]:
-        attributes = self._writer.attributes(cluster.name, cluster.id)
+        attributes = self._writer.attributes(cluster)
         with self._database.write() as transaction:
             # The lock keeps the cluster as it is, and makes two imports of one node follow each other.
             if clusters.lock(transaction, cluster.name) is None:
@@ -167,7 +167,7 @@ class NodeImports:
 
     def attributes(self, cluster: Cluster) -> PodAttributes:
         """Return the attributes of consumers of a cluster; callers ask before their transaction begins."""
-        return self._writer.attributes(cluster.name, cluster.id)
+        return self._writer.attributes(cluster)
 
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""

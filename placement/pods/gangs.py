@@ -18,15 +18,13 @@ from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.placing import PlacedPod
-from placement.pods.rows import consumer_of, waits
+from placement.pods.rows import consumer_of
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import NodeChanged, NodeWriter, PodWriting
+from placement.pods.writer import PodPlacement, PodWriter, Waiting
 from placement.storage.database import Database, utcnow
 
 
@@ -34,13 +32,6 @@ class GangWaits(Conflict):
     """A conflict: too few members of a gang have places, or could have any."""
 
     code = "gang_waits"
-
-
-class Waiting(NamedTuple):
-    """A pod that waits for its gang, and its node."""
-
-    pod: RecordedPod
-    node: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +109,7 @@ def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
 
 def give_up(
     database: Database,
-    writer: NodeWriter,
-    writing: PodWriting,
+    writer: PodWriter,
     view: ClusterSnapshot,
     waiting: Sequence[Waiting],
 ) -> None:
@@ -129,25 +119,17 @@ def give_up(
     """
     if not waiting:
         return
-    attributes = writer.attributes(view.facts.name, view.facts.id)
+    attributes = writer.attributes(view.facts)
     with database.write() as transaction:
-        locked = writing.lock(transaction, view, {each.node.root_id for each in waiting})
+        locked = writer.lock(transaction, view, {each.node.root_id for each in waiting})
         now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
         still = {each.pod.uid for each in waiting if _waits_as_before(each.pod, now.get(each.pod.uid))}
         rows = pods.any_namesakes(transaction, view.facts.id, (), still)
-        writing.change(transaction, view.facts, locked, rows, None, attributes, unreserves=True)
+        writer.commit(transaction, view.facts, locked, attributes, leaving=rows, unreserves=True)
 
 
 def _waits_as_before(before: RecordedPod, now: RecordedPod | None) -> bool:
     return now is not None and now.membership == before.membership
-
-
-def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> list[StoredPod]:
-    """Return the rows of the pods that wait. Raises NodeChanged unless all of them still wait."""
-    found = {row.uid: row for row in database_rows if waits(row)}
-    if not all(each.pod.uid in found for each in waiting):
-        raise NodeChanged("A member of the gang changed meanwhile.")
-    return [found[each.pod.uid] for each in waiting]
 
 
 def gang_to_place(document: PodDocument) -> Gang | None:
@@ -180,16 +162,15 @@ def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dic
 
 
 def standing_with(
-    view: ClusterSnapshot, incoming: PodSpec, place: PlacedPod, known: Sequence[StoredPod]
+    view: ClusterSnapshot, gang: Gang | None, place: PodPlacement, known: Sequence[StoredPod]
 ) -> GangStatus | None:
     """Return how the gang of a pod stands when the pod has this place; None if it has no gang."""
-    if incoming.gang is None or place.recorded.membership is None:
+    if gang is None or place.recorded.membership is None:
         return None
-    gone = set(map(consumer_of, known))
-    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
+    return standing_of(view.columns, gang, [place.recorded.membership], set(map(consumer_of, known)))
 
 
-def waiting_there(place: PlacedPod, standing: GangStatus) -> PlacedPod:
+def waiting_there(place: PodPlacement, standing: GangStatus) -> PodPlacement:
     """Return the place of a pod that waits there for others of its gang."""
     membership = place.recorded.membership
     assert membership is not None

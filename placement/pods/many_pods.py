@@ -9,7 +9,7 @@ as if it had come alone. So is each pod if others get in the way repeatedly, but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -23,39 +23,31 @@ from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.gangs import (
     GangWaits,
-    Waiting,
     gang_to_place,
     in_portions,
     placed_together,
-    rows_of,
     standing_of,
 )
 from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import Unschedulable
 from placement.pods.reservation_ends import ReservationEnds
-from placement.pods.rows import arrived
 from placement.pods.running_pods import new_arrival, repeated_arrival
-from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
+from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing, clashing
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import (
-    NodeChange,
     NodeChanged,
-    NodePlace,
     NodeRefused,
-    NodeWriter,
     PodAttributes,
     PodPlacement,
+    PodWriter,
     ProviderGone,
-    bearers_of,
-    keeps_off,
-    pod_values,
+    Waiting,
 )
-from placement.providers.statements import clusters, providers
+from placement.providers.statements import clusters
 from placement.storage.database import Database, Transaction, patiently
-from placement.storage.failures import Faster
 
 # Pods that are reported where they are already and hold what they held: many of them in one transaction.
 #
@@ -65,9 +57,10 @@ from placement.storage.failures import Faster
 class RepeatedPods:
     """A recorder of pods that stay as they are; it never changes what is held of a node, or its holders."""
 
-    def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: PodWriter) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
+        self._writer = writer
 
     def record(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
@@ -89,13 +82,7 @@ class RepeatedPods:
     ) -> dict[int, PlacementResult]:
         with self._database.write() as transaction:
             arrivals = _repeated(transaction, view, documents)
-            pods.update_all(
-                transaction,
-                {same.id: pod_values(arrival, same.node_id, same) for same, arrival in arrivals.values()},
-            )
-            transaction.records.extend(
-                arrived(view.facts.name, arrival.answer, same) for same, arrival in arrivals.values()
-            )
+            self._writer.stay(transaction, view.facts, arrivals.values())
         return {
             number: PlacementResult(False, False, arrival.answer) for number, (_, arrival) in arrivals.items()
         }
@@ -191,7 +178,7 @@ class ManyPods:
         self,
         database: Database,
         cluster_cache: ClusterCache,
-        writer: NodeWriter,
+        writer: PodWriter,
         ends: ReservationEnds,
         scheduler: PodScheduler,
         place: Callable[[str, PodDocument], PlacementResult],
@@ -202,7 +189,7 @@ class ManyPods:
         self._ends = ends
         self._scheduler = scheduler
         self._place = place
-        self._repeated = RepeatedPods(database, cluster_cache)
+        self._repeated = RepeatedPods(database, cluster_cache, writer)
         self._trial: _Trial | None = None
 
     def put(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
@@ -348,9 +335,9 @@ class ManyPods:
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> tuple[_Decided, str]:
         """Decide and write while no other pod can come, as what pods require may concern all of them."""
-        attributes = self._attributes(view, documents.values())
+        attributes = self._writer.attributes(view.facts, {each.namespace for each in documents.values()})
         tried: list[NodeInfo] = []
-        with _clashing(refusing, tried), self._database.write() as transaction:
+        with clashing(refusing, tried, gives_up=True), self._database.write() as transaction:
             clusters.lock_alone(transaction, view.facts.id)
             now = self._cluster_cache.view(view.facts.name)
             if now.facts != view.facts:
@@ -365,16 +352,12 @@ class ManyPods:
         """Write what was decided; return when that was, or an empty text if no pods arrive."""
         if not decided.arrivals:
             return ""
-        documents = [arrival.document for arrival in decided.arrivals.values()]
-        attributes = self._attributes(decided.before, documents)
+        namespaces = {arrival.document.namespace for arrival in decided.arrivals.values()}
+        attributes = self._writer.attributes(decided.before.facts, namespaces)
         tried = _targets(decided)
-        with _clashing(decided.refusing, tried), self._database.write() as transaction:
+        with clashing(decided.refusing, tried, gives_up=True), self._database.write() as transaction:
             self._write(transaction, decided, attributes)
         return transaction.now.isoformat()
-
-    def _attributes(self, view: ClusterSnapshot, documents: Iterable[PodDocument]) -> PodAttributes:
-        """Return the attributes of the consumers of pods, after adding their namespaces to the database."""
-        return self._scheduler.attributes(view, *documents)
 
     def _new(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
         """Return the pods that are not over and of which neither the name nor the uid is known."""
@@ -414,9 +397,9 @@ class ManyPods:
         except (BadRequest, Unschedulable) as error:
             decided.refused[number] = error
             return
-        if arrival.ends is None and arrival.root_id is not None and arrival.recorded is not None:
+        if arrival.ends is None:
             decided.arrivals[number] = arrival
-            node = decided.after.nodes[arrival.root_id].with_pod(arrival.recorded)
+            node = decided.after.nodes[arrival.state.root_id].with_pod(arrival.recorded)
             decided.after = decided.after.with_node(node)
 
     def _decide_gang(self, decided: _Decided, gang: Gang, members: Mapping[int, PodDocument]) -> None:
@@ -446,47 +429,27 @@ class ManyPods:
     ) -> None:
         view, arrivals = decided.before, list(decided.arrivals.values())
         documents = [arrival.document for arrival in arrivals]
-        roots = {arrival.root_id for arrival in arrivals if arrival.root_id is not None}
+        roots = {arrival.state.root_id for arrival in arrivals}
         roots |= {each.node.root_id for each in decided.freed}
-        locked = self._ends.writing.lock_unchanged(transaction, view, roots, checks_rules=not alone)
+        locked = self._writer.lock_unchanged(transaction, view, roots, checks_rules=not alone)
         names = {(each.namespace, each.name) for each in documents}
         if pods.any_namesakes(transaction, view.facts.id, names, {each.uid for each in documents}):
             raise NodeChanged("A pod itself changed meanwhile.")
-        changes = []
-        for root_id in sorted(roots):
-            after, stored = decided.after.nodes[root_id], locked.accounts[root_id]
-            fresh = {
-                arrival.recorded.consumer: attributes.pod(
-                    arrival.recorded.consumer, arrival.recorded.namespace
-                )
-                for arrival in arrivals
-                if arrival.root_id == root_id and arrival.recorded is not None
-            }
-            bearers = {**bearers_of(after, stored, attributes), **fresh}
-            place = NodePlace(after.id, after.cluster_id, after.identity)
-            changes.append(NodeChange(place, stored, after.accounts, bearers))
         with _noting(decided):
-            self._writer.write_all(transaction, [change for change in changes if not change.is_empty])
-        if any(keeps_off(arrival) for arrival in arrivals):
-            clusters.raise_rules_generation(transaction, view.facts.id)
-        if decided.freed:
-            uids = {each.pod.uid for each in decided.freed}
-            waiting = rows_of(pods.any_namesakes(transaction, view.facts.id, (), uids), decided.freed)
-            self._ends.writing.end_waits(transaction, view.facts, waiting)
-        # Stamped for pods that hold nothing, too.
-        providers.touch(transaction, (), roots)
-        transaction.records.extend(arrived(view.facts.name, arrival.answer) for arrival in arrivals)
-        rows = [
-            pod_values(arrival, locked.states[arrival.root_id].id)
-            for arrival in arrivals
-            if arrival.root_id is not None
-        ]
-        pods.insert(transaction, view.facts.id, rows)
+            self._writer.commit(
+                transaction,
+                view.facts,
+                locked,
+                attributes,
+                arrivals=arrivals,
+                freed=decided.freed,
+                decided={root_id: decided.after.nodes[root_id] for root_id in roots},
+            )
 
 
 def _targets(decided: _Decided) -> list[NodeInfo]:
     """Return the nodes to which pods go, as they were before."""
-    roots = {each.root_id for each in decided.arrivals.values() if each.root_id is not None}
+    roots = {each.state.root_id for each in decided.arrivals.values()}
     return [decided.before.nodes[root_id] for root_id in roots]
 
 
@@ -503,17 +466,6 @@ def _noting(decided: _Decided) -> Iterator[None]:
             raise Conflict(str(refusal)) from refusal
         decided.refusing.add(node)
         raise NodeChanged(str(refusal)) from refusal
-
-
-@contextmanager
-def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
-    """Raise NodeChanged if a key of the database refused what was written, Conflict if it did so twice."""
-    try:
-        yield
-    except Faster as clash:
-        if refusing.note_clash(tried):
-            raise NodeChanged(str(clash)) from clash
-        raise Conflict(str(clash)) from clash
 
 
 def _concerns_others(document: PodDocument) -> bool:

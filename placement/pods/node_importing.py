@@ -25,7 +25,7 @@ from placement.pods.node_loading import (
     stored_accounts,
 )
 from placement.pods.statements import nodes as node_rows
-from placement.pods.writer import NodePlace, NodeWriter, PodAttributes
+from placement.pods.writer import NodeChange, NodeWriter, PodAttributes
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
 from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove
@@ -288,8 +288,8 @@ class NodeImporting:
         fresh = (after.shares.keys() - before.shares.keys()) & reported
         bearers = {consumer: self._attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
         node_id = self._ids[each.name] if each.state is None else each.state.id
-        place = NodePlace(node_id, self._cluster.id, each.described.identity)
-        return self._writer.write(self._transaction, place, before, after, bearers)
+        change = NodeChange(node_id, self._cluster.id, each.described.identity, before, after, bearers)
+        return self._writer.write(self._transaction, change)
 
     def _record(self, each: Importing) -> None:
         action = Action.CREATE if each.known is None else Action.UPDATE
@@ -312,8 +312,8 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
     if state.reservations:
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
-    place = NodePlace(state.id, state.cluster_id, state.identity)
-    writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
+    stored = stored_accounts(transaction, state)
+    writer.write(transaction, NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {}))
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)
 

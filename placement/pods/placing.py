@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -24,28 +25,20 @@ from placement.pods.cycle import PodShape, Ranked
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod, remarks_on
 from placement.pods.host import foreign_cpus, ledger_of
+from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import PodSpec, reading_of
 from placement.pods.koordinator.records import RecordedPod, pool_class
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import NO_AFFINITY
 from placement.pods.node_filter import allocate_on_host, loose_amounts
 from placement.pods.node_info import NodeInfo
-from placement.pods.rows import PodAnswer, answer_of, using, written_annotations
+from placement.pods.rows import PodAnswer, answer_of, using
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements.pods import PodHead, StoredPod
+from placement.pods.writer import PodPlacement
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPod:
-    """A pod on a node: its record, the answer about it, and the reservation that it takes from."""
-
-    state: NodeInfo
-    recorded: RecordedPod
-    answer: PodAnswer
-    used: RecordedPod | None = None
-
-
-def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PlacedPod:
+def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:
     """Return what the pod gets on the node. Raises PodRefused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
@@ -54,6 +47,8 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PlacedPo
     room = ranked.opened or state
     allocation = allocate_on_host(state.host, incoming.request, ranked.fit, ranked.reservations)
     holding = allocation.holding(incoming.qos)
+    # A reservation is no pod to others.
+    gang = incoming.gang if document.keeps is None else None
     recorded = RecordedPod(
         namespace=document.namespace,
         name=document.name,
@@ -67,35 +62,32 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PlacedPo
         pools=tuple(numa for _, numa in allocation.status.pools),
         reservation="" if used is None else used.consumer,
         keeps=document.keeps,
-        # A reservation is no pod to others.
         labels=incoming.rules.bearer[1] if document.keeps is None else (),
         affinity=incoming.rules.affinity if document.keeps is None else NO_AFFINITY,
-        membership=_membership(incoming) if document.keeps is None else None,
+        membership=None if gang is None else Membership(gang.name, gang.least),
     )
-    remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
+    status, completed = allocation.annotations(incoming.spec)
+    written = ((policies.RESOURCE_STATUS, status), (policies.RESOURCE_SPEC, completed))
     answer = PodAnswer(
         namespace=recorded.namespace,
         name=recorded.name,
         uid=recorded.uid,
         consumer_uuid=recorded.consumer,
+        node=state.name,
+        resource_provider=state.root_uuid,
         qos=recorded.qos,
         kubernetes_qos=str(incoming.kubernetes_qos),
         scheduled=True,
-        node=state.name,
-        resource_provider=state.root_uuid,
-        cpuset=format_cpu_list(recorded.holding.cpus),
-        annotations=written_annotations(allocation, incoming.spec),
+        cpuset=format_cpu_list(holding.cpus),
+        annotations={key: json.dumps(text, separators=(",", ":")) for key, text in written if text},
         containers=incoming.containers,
         score=ranked.score,
         warnings=incoming.warnings,
-        remarks=remarks,
+        remarks=remarks_on(state.host, incoming.request) if incoming.request else (),
         **_cpus_as_of_now(state, (*state.pods, recorded), recorded),
     )
-    return PlacedPod(state, recorded, answer if used is None else using(answer, used), used)
-
-
-def _membership(incoming: PodSpec) -> Membership | None:
-    return None if incoming.gang is None else Membership(incoming.gang.name, incoming.gang.least)
+    answer = answer if used is None else using(answer, used)
+    return PodPlacement(document, answer, state, recorded, used)
 
 
 def as_of_now(
@@ -124,7 +116,7 @@ def best_place(
     incoming: PodSpec,
     document: PodDocument,
     unplaced: dict[str, Refusal],
-) -> PlacedPod | None:
+) -> PodPlacement | None:
     """Return the pod on the best node that takes it, or None; `unplaced`: refusals where it seemed to fit."""
     for ranked in best_first:
         try:
@@ -258,7 +250,7 @@ class Preview:
     `columns` are the nodes that were looked at.
     """
 
-    places: Sequence[PlacedPod]
+    places: Sequence[PodPlacement]
     fitting: int
     refusals: Mapping[str, Refusal]
     warnings: tuple[str, ...]
@@ -274,16 +266,6 @@ class Preview:
     def message(self) -> str:
         """Return how many nodes are available, and why the others are not."""
         return nodes_available(self.refusals.values(), self.fitting)
-
-
-@dataclass(frozen=True, slots=True)
-class PodFilter:
-    """A filter of pods by all that is given; `scheduled`: placed here and not reported since."""
-
-    namespace: str | None = None
-    node: str | None = None
-    qos: str | None = None
-    scheduled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

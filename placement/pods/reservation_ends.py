@@ -11,25 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from placement.common.gang import Gang
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.documents import PodDocument
 from placement.pods.gangs import give_up, overdue, standing_of
 from placement.pods.host import Place
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.writer import Ending, NodeWriter, PodWriting, used_by
+from placement.pods.writer import Ending, PodWriter
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
 from placement.storage.database import Database, patiently, utcnow
 
-SUCCEEDED, FAILED = "Succeeded", "Failed"
-EXPIRED = "expired"
-
-
-def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> Ending | None:
-    """Return how the reservation ends that a pod uses; None if it uses none, or if other pods may use it."""
-    if used is None or used.keeps is None or not used.keeps.allocate_once:
-        return None
-    return Ending(used, node.root_id, SUCCEEDED, used_by(document.full_name, document.uid))
+FAILED, EXPIRED = "Failed", "expired"
 
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
@@ -83,11 +74,10 @@ def records_after(
 class ReservationEnds:
     """A service that releases what expired reservations still hold, and pods that waited too long."""
 
-    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: PodWriter) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
-        self.writing = PodWriting(writer, cluster_cache.loader)
 
     def current(self, cluster: str) -> ClusterSnapshot:
         """Return the cluster as it is now: nothing in it has expired, no pod waits too long for its gang.
@@ -105,7 +95,7 @@ class ReservationEnds:
 
     def _give_up(self, cluster: str) -> None:
         view = self._cluster_cache.view(cluster)
-        give_up(self._database, self._writer, self.writing, view, overdue(view.waiting))
+        give_up(self._database, self._writer, view, overdue(view.waiting))
 
     def release_gang(self, cluster: str, gang: Gang) -> None:
         """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
@@ -113,15 +103,15 @@ class ReservationEnds:
         def once() -> None:
             view = self._cluster_cache.view(cluster)
             waiting = standing_of(view.columns, gang).waiting if view.waiting else ()
-            give_up(self._database, self._writer, self.writing, view, waiting)
+            give_up(self._database, self._writer, view, waiting)
 
         patiently(once)
 
     def _release(self, view: ClusterSnapshot) -> None:
         due = due_on(view.reserved)
         if due:
-            attributes = self._writer.attributes(view.facts.name, view.facts.id)
+            attributes = self._writer.attributes(view.facts)
             with self._database.write() as transaction:
                 roots = {each.root_id for each in due}
-                locked = self.writing.lock_unchanged(transaction, view, roots)
-                self.writing.change(transaction, view.facts, locked, (), None, attributes, due)
+                locked = self._writer.lock_unchanged(transaction, view, roots)
+                self._writer.commit(transaction, view.facts, locked, attributes, ending=due)

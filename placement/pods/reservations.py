@@ -14,15 +14,15 @@ from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import kept_on
 from placement.pods.documents import PodDocument, check_name, checked_uid
 from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.records import RecordedPod, recorded_pod
+from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.reservation import ReservationImport, import_reservation
 from placement.pods.placing import asks_for_the_same, next_page
 from placement.pods.reservation_ends import EXPIRED, FAILED, ReservationEnds, has_expired
-from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status
+from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by
 from placement.pods.service import Pods
 from placement.pods.statements import pods
-from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import AVAILABLE, PodKey
+from placement.pods.statements.pods import PodFilter, StoredPod
+from placement.pods.writer import AVAILABLE, PodKey, PodWriter
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_pod
 from placement.storage.database import Database, patiently, utcnow
@@ -58,10 +58,16 @@ class Reservations:
     """The operations on reservations."""
 
     def __init__(
-        self, database: Database, cluster_cache: ClusterCache, pods: Pods, ends: ReservationEnds
+        self,
+        database: Database,
+        cluster_cache: ClusterCache,
+        writer: PodWriter,
+        pods: Pods,
+        ends: ReservationEnds,
     ) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
+        self._writer = writer
         self._pods = pods
         self._ends = ends
 
@@ -77,17 +83,9 @@ class Reservations:
         """
         view = self._cluster_cache.view(cluster)
         with self._database.read() as connection:
-            rows = pods.page(
-                connection,
-                found(connection, cluster).id,
-                namespace=None,
-                node=node,
-                qos=None,
-                scheduled=False,
-                after=after,
-                count=count + 1,
-                reservations=True,
-            )
+            cluster_id = found(connection, cluster).id
+            wanted = PodFilter(node=node)
+            rows = pods.page(connection, cluster_id, wanted, after, count + 1, reservations=True)
         answers = [_answer(view, row) for row in rows[:count]]
         # A reservation that has expired is on no node.
         shown = [each for each in answers if node in (None, each.pod.node)]
@@ -128,7 +126,7 @@ class Reservations:
 
     def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
         """Write the terms of the document to the stored reservation, and return it."""
-        held = _held(row)
+        held = held_by(row)
         if row.root_id is None:
             return _answer(view, row)
         if not _asks(row, document, view):
@@ -141,10 +139,10 @@ class Reservations:
         held = replace(held, keeps=document.keeps)
         status = {**row.status, "record": held.document()}
         with self._database.write() as transaction:
-            self._ends.writing.lock_unchanged(transaction, view, {row.root_id})
+            self._writer.lock_unchanged(transaction, view, {row.root_id})
             key = PodKey(row.namespace, row.name, row.uid)
-            self._ends.writing.check_namesakes(transaction, view.facts, key, [row])
-            pods.update(transaction, row.id, row.values(status, FORMAT, row.node_id))
+            self._writer.check_namesakes(transaction, view.facts, key, [row])
+            pods.update(transaction, {row.id: row.values(status, FORMAT, row.node_id)})
             providers.touch(transaction, (), [row.root_id])
             terms = None if document.keeps is None else document.keeps.document()
             transaction.records.append(changed(view.facts.name, row, terms=terms))
@@ -173,7 +171,7 @@ def _read(
     if read.name != name:
         raise BadRequest(f"Reservation.metadata.name: {read.name!r} is not that of the path, {name!r}")
     uid = checked_uid("Reservation", read.uid or derived_uid(cluster, pods.RESERVED, name))
-    before = _held(known[uid]).keeps if uid in known else None
+    before = held_by(known[uid]).keeps if uid in known else None
     if before is not None:
         read = read.seen_first(before.since)
     if read.terms.is_over(utcnow()) and uid not in known:
@@ -201,12 +199,8 @@ def _asks(row: StoredPod, document: PodDocument, view: ClusterSnapshot) -> bool:
     return asks_for_the_same(row, import_pod(document.manifest, settings, row.manifest), settings)
 
 
-def _held(row: StoredPod) -> RecordedPod:
-    return recorded_pod(row.namespace, row.name, row.uid, row.status["record"])
-
-
 def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
-    held = _held(row)
+    held = held_by(row)
     if row.root_id is not None and has_expired(held):
         over = ended_status(row.status, FAILED, EXPIRED)
         row = row._replace(status=over, node_id=None, node=None, root_id=None, root_uuid=None)

@@ -42,7 +42,6 @@ from placement.http.schemas import dump
 from placement.pods.clusters import NodeDocuments
 from placement.pods.many_pods import PodOutcome
 from placement.pods.node_importing import ImportedNode
-from placement.pods.placing import PodFilter
 from placement.pods.rendering import (
     claims_body,
     cluster_body,
@@ -75,6 +74,7 @@ from placement.pods.schemas import (
     ReservationSchema,
     ReservationsSchema,
 )
+from placement.pods.statements.pods import PodFilter
 from placement.pods.writer import Precondition
 
 pods_blueprint = Blueprint("pods", __name__)

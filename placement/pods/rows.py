@@ -19,10 +19,8 @@ from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import ResourceSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
-from placement.pods.node_filter import PodAllocation
 from placement.pods.statements.pods import RESERVED, StoredPod
 from placement.storage.records import PodRow
 
@@ -63,16 +61,6 @@ class PodAnswer:
     container_cpus: str | None = None
     is_pinned_unseen: bool = False
     waits: bool = False
-
-
-def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:
-    """Return the annotations that a pod shall carry; empty ones are left out."""
-    status, completed = allocation.annotations(spec)
-    return {
-        key: json.dumps(document, separators=(",", ":"))
-        for key, document in ((policies.RESOURCE_STATUS, status), (policies.RESOURCE_SPEC, completed))
-        if document
-    }
 
 
 def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
@@ -281,6 +269,13 @@ def record_of(pod: PodRow) -> RecordedPod | None:
         return None
 
 
+def held_by(reservation: StoredPod) -> RecordedPod:
+    """Return what a reservation has, or had."""
+    return recorded_pod(
+        reservation.namespace, reservation.name, reservation.uid, reservation.status["record"]
+    )
+
+
 def lacks_labels(pod: PodRow) -> bool:
     """Return whether the row of a pod lacks its labels: a release wrote it that needed none."""
     record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
@@ -349,20 +344,15 @@ def ended(cluster: str, reservation: StoredPod, phase: str, remark: str) -> Audi
 
 
 def came_and_left(
-    cluster: str, leaving: Sequence[StoredPod], answer: PodAnswer | None
+    cluster: str, leaving: Sequence[StoredPod], answers: Sequence[PodAnswer]
 ) -> Iterator[AuditRecord]:
-    """Yield records of pods that left for good, and of the pod that came, which may have been here before."""
-    before = None
-    for pod in leaving:
-        if answer is not None and pod.uid == answer.uid:
-            before = pod
-        else:
-            named = _named(cluster, pod.namespace, pod.name)
-            yield AuditRecord(
-                Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None
-            )
-    if answer is not None:
-        yield arrived(cluster, answer, before)
+    """Yield records of pods that left for good, and of pods that came, which may have been here before."""
+    before = {pod.uid: pod for pod in leaving}
+    came = [arrived(cluster, answer, before.pop(answer.uid, None)) for answer in answers]
+    for pod in before.values():
+        named = _named(cluster, pod.namespace, pod.name)
+        yield AuditRecord(Action.DELETE, *named, before=_described(pod), consumer=consumer_of(pod) or None)
+    yield from came
 
 
 def _named(cluster: str, namespace: str, name: str) -> tuple[TargetKind, str]:

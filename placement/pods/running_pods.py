@@ -6,7 +6,7 @@ Source: koordinator.md, "Recovery from pods".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from placement.common.gang import Membership
 from placement.common.manifest import Field, ManifestReport
@@ -34,52 +34,49 @@ from placement.pods.node_filter import loose_amounts
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts
 from placement.pods.placing import as_of_now, same_pod
-from placement.pods.reservation_ends import ending
-from placement.pods.rows import PodAnswer, answer_of, arrived
+from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodWriting, pod_values
+from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodReport, PodWriter
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
 _KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A pod that is being recorded where it runs."""
+def record(
+    transaction: Transaction,
+    writer: PodWriter,
+    view: ClusterSnapshot,
+    document: PodDocument,
+    attributes: PodAttributes,
+) -> tuple[bool, PodAnswer]:
+    """Record a pod where it runs, and return whether it is new, and the answer.
 
-    writing: PodWriting
-    view: ClusterSnapshot
-    document: PodDocument
-    attributes: PodAttributes
-
-    def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
-        """Record a pod; return whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
-        facts, document = self.view.facts, self.document
-        sought = PodKey(document.namespace, document.name, document.uid)
-        known = pods.namesakes(transaction, facts.id, *sought)
-        same = same_pod(known, document)
-        root_id = None if document.has_ended else self._root()
-        roots = {pod.root_id for pod in known} | {root_id}
-        if may_keep_off(document.manifest) and not document.has_ended:
-            clusters.lock_alone(transaction, facts.id)
-        locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
-        if root_id is not None and root_id not in locked.states:
-            raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
-        self.writing.check_namesakes(transaction, facts, sought, known)
-        state = None if root_id is None else locked.states[root_id]
-        arrival = _arrival(facts, document, same, state)
-        stays = _recorded_before(state, document) == arrival.recorded
-        if same is not None and known == [same] and same.root_id == root_id and stays:
-            pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
-            transaction.records.append(arrived(facts.name, arrival.answer, same))
-        else:
-            self.writing.change(transaction, facts, locked, known, arrival, self.attributes)
-        return not known, arrival.answer
-
-    def _root(self) -> int:
-        return _host(self.view, self.document).root_id
+    Raises ManifestError, BadRequest, NodeChanged, Conflict.
+    """
+    facts, sought = view.facts, PodKey(document.namespace, document.name, document.uid)
+    known = pods.namesakes(transaction, facts.id, *sought)
+    same = same_pod(known, document)
+    root_id = None if document.has_ended else _host(view, document).root_id
+    roots = {pod.root_id for pod in known} | {root_id}
+    if may_keep_off(document.manifest) and not document.has_ended:
+        clusters.lock_alone(transaction, facts.id)
+    locked = writer.lock(transaction, view, {root for root in roots if root is not None})
+    if root_id is not None and root_id not in locked.states:
+        raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
+    writer.check_namesakes(transaction, facts, sought, known)
+    report: PodReport
+    if root_id is None:
+        report, stays = PodReport(document, _read(facts, document, same, KubeletPolicy())[1]), True
+    else:
+        report = placement = _arrival(facts, document, same, locked.states[root_id])
+        stays = _recorded_before(placement.state, document) == placement.recorded
+    if same is not None and known == [same] and same.root_id == root_id and stays:
+        writer.stay(transaction, facts, [(same, report)])
+    else:
+        writer.commit(transaction, facts, locked, attributes, arrivals=[report], leaving=known)
+    return not known, report.answer
 
 
 def new_arrival(view: ClusterSnapshot, document: PodDocument) -> PodPlacement:
@@ -104,14 +101,12 @@ def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:
     return state
 
 
-def _arrival(
-    facts: ClusterFacts, document: PodDocument, same: StoredPod | None, state: NodeInfo | None
-) -> PodPlacement:
+def _read(
+    facts: ClusterFacts, document: PodDocument, same: StoredPod | None, kubelet: KubeletPolicy
+) -> tuple[RunningPod, PodAnswer]:
+    """Return what a pod says on a node with that kubelet, and what is answered wherever it is."""
     running = import_running_pod(
-        document.manifest,
-        facts.settings,
-        KubeletPolicy() if state is None else state.template.imported.kubelet,
-        None if same is None else same.manifest,
+        document.manifest, facts.settings, kubelet, None if same is None else same.manifest
     )
     answer = PodAnswer(
         namespace=document.namespace,
@@ -124,8 +119,13 @@ def _arrival(
         containers=running.containers,
         warnings=running.warnings,
     )
-    if state is None:
-        return PodPlacement(document, answer)
+    return running, answer
+
+
+def _arrival(
+    facts: ClusterFacts, document: PodDocument, same: StoredPod | None, state: NodeInfo
+) -> PodPlacement:
+    running, answer = _read(facts, document, same, state.template.imported.kubelet)
     running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
@@ -145,8 +145,7 @@ def _arrival(
     )
     answer = as_of_now(answer, state, present, recorded)
     used = (each for each in state.reservations if each.consumer == recorded.reservation)
-    ends = ending(next(used, None), state, document)
-    return PodPlacement(document, answer, state.root_id, recorded, ends)
+    return PodPlacement(document, answer, state, recorded, next(used, None))
 
 
 def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
@@ -179,9 +178,8 @@ def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> Re
     return replace(recorded, loose=loose)
 
 
-def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedPod | None:
-    present = () if state is None else state.pods
-    return next((pod for pod in present if pod.consumer == document.consumer), None)
+def _recorded_before(state: NodeInfo, document: PodDocument) -> RecordedPod | None:
+    return next((pod for pod in state.pods if pod.consumer == document.consumer), None)
 
 
 def _reservation_of(document: PodDocument, state: NodeInfo) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from placement.allocations.statements.allocations import InventoryAmount
 from placement.common.manifest import ManifestError
+from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.demand import Refusal
 from placement.pods.accounts import NodeAllocations
@@ -21,12 +22,11 @@ from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import PodShape, ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
-from placement.pods.gangs import GangWaits, Waiting, overdue, rows_of, standing_with, waiting_there
+from placement.pods.gangs import GangWaits, overdue, standing_with, waiting_there
 from placement.pods.koordinator.pod import PodSpec, import_pod, reading_of
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import (
     ActivePlacements,
-    PlacedPod,
     Unschedulable,
     asks_for_the_same,
     best_place,
@@ -34,7 +34,7 @@ from placement.pods.placing import (
     told,
 )
 from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
-from placement.pods.reservation_ends import due_on, ending
+from placement.pods.reservation_ends import due_on
 from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
@@ -42,47 +42,40 @@ from placement.pods.statements.pods import PodInsert, StoredPod
 from placement.pods.writer import (
     NodeChanged,
     NodeRefused,
-    NodeWriter,
     PodAttributes,
     PodKey,
     PodPlacement,
-    PodWriting,
+    PodWriter,
     ProviderGone,
+    Waiting,
     pod_values,
 )
 from placement.providers.statements import clusters
-from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, Transaction, utcnow
 from placement.storage.failures import Faster, TryAgain, Unreachable
 
 # A new pod on a node, decided and written in one round trip where the database can do that.
 #
-# Everything else is done step by step (PodWriting): pods that replace others or give a node a reason to
+# Everything else is done step by step (PodWriter): pods that replace others or give a node a reason to
 # settle what it owes, and whatever is refused here, to find out why.
 
 
-class Arrived(NamedTuple):
-    """A pod that has come to a node: when, the node before and with it, and what was written."""
-
-    at: datetime.datetime
-    before: NodeInfo
-    after: NodeInfo
-    written: Stamped
-
-
 def place_at_once(
-    database: Database, view: ClusterSnapshot, arrival: PodPlacement, attributes: PodAttributes
-) -> Arrived | None:
+    database: Database,
+    cluster_cache: ClusterCache,
+    view: ClusterSnapshot,
+    arrival: PodPlacement,
+    attributes: PodAttributes,
+) -> datetime.datetime | None:
     """Write a pod to its node if no pod of its name or uid exists and the node is as it was in the view.
 
-    Returns None, and does nothing, if that cannot be. Raises OutcomeUnknown, Unavailable.
+    Returns when it was written. Returns None, and does nothing, if that cannot be. Raises OutcomeUnknown,
+    Unavailable.
     """
     recorded = arrival.recorded
-    if not database.backend.has_claim_statement:
+    if not database.backend.has_claim_statement or arrival.ends is not None:
         return None
-    if recorded is None or arrival.root_id is None or arrival.ends is not None:
-        return None
-    before = view.nodes[arrival.root_id]
+    before = view.nodes[arrival.state.root_id]
     after = before.with_pod(recorded)
     if not _is_all_that_changes(recorded.consumer, before.accounts, after.accounts):
         return None
@@ -91,7 +84,7 @@ def place_at_once(
     now = utcnow()
     wanted = PodInsert(
         cluster_id=before.cluster_id,
-        values=pod_values(arrival, before.id),
+        values=pod_values(arrival),
         consumer=attributes.pod(recorded.consumer, recorded.namespace),
         host_id=before.root_id,
         host_revision=before.revision,
@@ -117,7 +110,8 @@ def place_at_once(
         return None
     if written is None:
         return None
-    return Arrived(now, before, after.stamped(written.stamp), written)
+    cluster_cache.took_place(before, after.stamped(written.stamp), written)
+    return now
 
 
 def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllocations) -> bool:
@@ -173,28 +167,27 @@ class _Choice(NamedTuple):
     `alone`: its requirements are about other pods, so it is to be placed while no other pod can come.
     """
 
-    place: PlacedPod | None
+    place: PodPlacement | None
     ranking: AnyRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
     alone: bool
 
-    def refusals(self) -> dict[str, Refusal]:
-        """Return why the pod does not fit, by name of node."""
-        return {**self.ranking.refusals(self.columns), **self.unplaced}
+    @property
+    def error(self) -> Unschedulable:
+        """Return why the pod fits nowhere."""
+        refusals = {**self.ranking.refusals(self.columns), **self.unplaced}
+        return Unschedulable(refusals, explain_pod(self.ranking.shape, self.columns, refusals))
 
 
 class PodScheduler:
     """A scheduler that gives places to pods that look for one."""
 
-    def __init__(
-        self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, writing: PodWriting
-    ) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: PodWriter) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
         self._rankings = ShapeRankings()
         self._writer = writer
-        self._writing = writing
         self._contention = ActivePlacements()
 
     def looked_at(
@@ -252,12 +245,11 @@ class PodScheduler:
                 fresh = reading_of(document.manifest, settings)
                 hoped = self._choice(view, document, fresh, node, refusing)
         if hoped is not None and hoped.place is not None and not hoped.alone:
-            attributes = self.attributes(view, document)
+            attributes = self._writer.attributes(view.facts, [document.namespace])
             with self._contention.taking(hoped.place.state.root_id):
-                arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
-            if arrived is not None:
-                self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
-                return _taken(hoped.place, arrived.at)
+                at = place_at_once(self._database, self._cluster_cache, view, hoped.place, attributes)
+            if at is not None:
+                return _taken(hoped.place, at)
         known = self.known(view, _key(document))
         same = same_pod(known, document)
         has_place = same is not None and same.node is not None and not waits(same)
@@ -272,15 +264,14 @@ class PodScheduler:
         if known or hoped is None:
             hoped = self._choice(view, document, incoming, node, refusing, known)
         if hoped.place is None:
-            refusals = hoped.refusals()
-            raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
+            raise hoped.error
         if hoped.alone:
             return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
-        attributes = self.attributes(view, document)
+        attributes = self._writer.attributes(view.facts, [document.namespace])
         tried = [view.nodes[hoped.place.state.root_id]]
         with (
             self._refused(view, hoped.place, refusing),
-            _clashing(refusing, tried),
+            clashing(refusing, tried),
             self._database.write() as transaction,
         ):
             self._claim(transaction, view, document, known, hoped.place, attributes)
@@ -298,15 +289,15 @@ class PodScheduler:
         may_wait: bool,
     ) -> PlacementResult:
         """Place a pod while no other can come to the cluster: what it requires is about all of them."""
-        attributes = self.attributes(view, document)
+        attributes = self._writer.attributes(view.facts, [document.namespace])
         tried: list[NodeInfo] = []
-        with _clashing(refusing, tried), self._database.write() as transaction:
+        with clashing(refusing, tried), self._database.write() as transaction:
             clusters.lock_alone(transaction, view.facts.id)
             now = self._cluster_cache.view(view.facts.name)
             place = self._choice(now, document, incoming, node, refusing, known).place
             if place is None or now.facts != view.facts:
                 raise NodeChanged("Other pods came first.")
-            standing = standing_with(now, incoming, place, known)
+            standing = standing_with(now, incoming.gang, place, known)
             if standing is not None and not standing.is_whole:
                 if not may_wait:
                     pod = f"Pod {document.full_name} is not placed without its gang"
@@ -321,7 +312,7 @@ class PodScheduler:
         return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
 
     @contextmanager
-    def _refused(self, view: ClusterSnapshot, place: PlacedPod, refusing: Refusing) -> Iterator[None]:
+    def _refused(self, view: ClusterSnapshot, place: PodPlacement, refusing: Refusing) -> Iterator[None]:
         """Note the node if it refuses the pod, and raise NodeChanged then."""
         try:
             yield
@@ -345,9 +336,8 @@ class PodScheduler:
         incoming = reading_of(document.manifest, view.facts.settings)
         choice = self._choice(view, document, incoming, None, refusing)
         if choice.place is None:
-            refusals = choice.refusals()
-            raise Unschedulable(refusals, explain_pod(choice.ranking.shape, choice.columns, refusals))
-        return _arrival(document, choice.place)
+            raise choice.error
+        return choice.place
 
     def _choice(
         self,
@@ -377,7 +367,7 @@ class PodScheduler:
         if node != pod.node and (node is not None or not is_claim(pod)):
             return PlacementResult(False, False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
-            self._writing.renew(transaction, view.facts, pod)
+            self._writer.renew(transaction, view.facts, pod)
         return PlacementResult(
             False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at
         )
@@ -388,7 +378,7 @@ class PodScheduler:
         view: ClusterSnapshot,
         document: PodDocument,
         known: Sequence[StoredPod],
-        place: PlacedPod,
+        place: PodPlacement,
         attributes: PodAttributes,
         *,
         alone: bool = False,
@@ -396,20 +386,13 @@ class PodScheduler:
     ) -> None:
         roots = {pod.root_id for pod in known} | {place.state.root_id}
         roots |= {each.node.root_id for each in freed}
-        locked = self._writing.lock_unchanged(
+        locked = self._writer.lock_unchanged(
             transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
         )
-        self._writing.check_namesakes(transaction, view.facts, _key(document), known)
-        arrival = _arrival(document, place)
-        self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
+        self._writer.check_namesakes(transaction, view.facts, _key(document), known)
+        self._writer.commit(transaction, view.facts, locked, attributes, arrivals=[place], leaving=known)
         if freed:
-            rows = pods.any_namesakes(transaction, view.facts.id, (), {each.pod.uid for each in freed})
-            self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
-
-    def attributes(self, view: ClusterSnapshot, *documents: PodDocument) -> PodAttributes:
-        """Return the attributes of the consumers of pods; call it before the transaction begins."""
-        namespaces = {document.namespace for document in documents}
-        return self._writer.attributes(view.facts.name, view.facts.id, namespaces)
+            self._writer.end_waits(transaction, view.facts, freed)
 
     def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
         """Return the pods of that name or uid on nodes of the view; most previews are of pods on no node."""
@@ -424,13 +407,17 @@ class PodScheduler:
 
 
 @contextmanager
-def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
-    """Note that a key of the database refused what was written to the nodes, and raise NodeChanged then."""
+def clashing(refusing: Refusing, tried: Collection[NodeInfo], *, gives_up: bool = False) -> Iterator[None]:
+    """Raise NodeChanged if a key of the database refused what was written to the nodes, and note them.
+
+    If it did so twice, a caller that `gives_up` gets a Conflict.
+    """
     try:
         yield
     except Faster as clash:
-        refusing.note_clash(tried)
-        raise NodeChanged(str(clash)) from clash
+        if refusing.note_clash(tried) or not gives_up:
+            raise NodeChanged(str(clash)) from clash
+        raise Conflict(str(clash)) from clash
 
 
 def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
@@ -442,13 +429,8 @@ def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
 
 
-def _arrival(document: PodDocument, place: PlacedPod) -> PodPlacement:
-    ends = ending(place.used, place.state, document)
-    return PodPlacement(document, place.answer, place.state.root_id, place.recorded, ends)
-
-
 def _taken(
-    place: PlacedPod,
+    place: PodPlacement,
     changed_at: datetime.datetime,
     known: Sequence[StoredPod] = (),
     same: StoredPod | None = None,

@@ -20,15 +20,15 @@ from placement.pods.koordinator.records import RecordedPod
 from placement.pods.many_pods import ManyPods, PodOutcome
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import facts_of
-from placement.pods.placing import PodFilter, PodPage, Preview, next_page, placed, told
+from placement.pods.placing import PodPage, Preview, next_page, placed, told
 from placement.pods.ranking import priorities
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.rows import PodAnswer, answer_of
-from placement.pods.running_pods import Recording
+from placement.pods.running_pods import record
 from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
 from placement.pods.statements import pods
-from placement.pods.statements.pods import PodHead, StoredPod
-from placement.pods.writer import NodeWriter, PodKey, Precondition
+from placement.pods.statements.pods import PodFilter, PodHead, StoredPod
+from placement.pods.writer import PodKey, PodWriter, Precondition
 from placement.providers.statements.clusters import Cluster, found, unknown_pod
 from placement.storage.database import Database, patiently
 
@@ -47,14 +47,13 @@ class Pods:
     """The operations on pods."""
 
     def __init__(
-        self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, ends: ReservationEnds
+        self, database: Database, cluster_cache: ClusterCache, writer: PodWriter, ends: ReservationEnds
     ) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
         self._ends = ends
-        self._writing = ends.writing
-        self._scheduler = PodScheduler(database, cluster_cache, writer, ends.writing)
+        self._scheduler = PodScheduler(database, cluster_cache, writer)
         self._many = ManyPods(database, cluster_cache, writer, ends, self._scheduler, self.place)
 
     # -- reading ------------------------------------------------------------------------------------
@@ -92,16 +91,7 @@ class Pods:
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """Return the next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
         with self._database.read() as connection:
-            rows = pods.page(
-                connection,
-                found(connection, cluster).id,
-                namespace=wanted.namespace,
-                node=wanted.node,
-                qos=wanted.qos,
-                scheduled=wanted.scheduled,
-                after=after,
-                count=count + 1,
-            )
+            rows = pods.page(connection, found(connection, cluster).id, wanted, after, count + 1)
         return PodPage([answer_of(row) for row in rows[:count]], next_page(rows, count))
 
     def heads(
@@ -109,16 +99,7 @@ class Pods:
     ) -> tuple[list[PodHead], int | None]:
         """Return the next pods, of any origin, as a list shows them, and the cursor of the following page."""
         with self._database.read() as connection:
-            rows = pods.heads(
-                connection,
-                found(connection, cluster).id,
-                namespace=wanted.namespace,
-                node=wanted.node,
-                qos=wanted.qos,
-                scheduled=wanted.scheduled,
-                after=after,
-                count=count + 1,
-            )
+            rows = pods.heads(connection, found(connection, cluster).id, wanted, after, count + 1)
         return rows[:count], next_page(rows, count)
 
     def recorded_on(self, cluster: str, node: str) -> Sequence[RecordedPod]:
@@ -225,18 +206,17 @@ class Pods:
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             precondition.check(leaving[0])
-            attributes = self._writer.attributes(view.facts.name, view.facts.id, [namespace])
+            attributes = self._writer.attributes(view.facts, [namespace])
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
-                locked = self._writing.lock(transaction, view, roots)
-                self._writing.check_namesakes(transaction, view.facts, sought, leaving)
-                self._writing.change(
+                locked = self._writer.lock(transaction, view, roots)
+                self._writer.check_namesakes(transaction, view.facts, sought, leaving)
+                self._writer.commit(
                     transaction,
                     view.facts,
                     locked,
-                    leaving,
-                    None,
                     attributes,
+                    leaving=leaving,
                     unreserves=precondition.changed_at is not None,
                 )
 
@@ -268,7 +248,7 @@ class Pods:
 
     def _record(self, cluster: str, document: PodDocument) -> PlacementResult:
         view = self._ends.current(cluster)
-        recording = Recording(self._writing, view, document, self._scheduler.attributes(view, document))
+        attributes = self._writer.attributes(view.facts, [document.namespace])
         with self._database.write() as transaction:
-            is_new, answer = recording.run(transaction)
+            is_new, answer = record(transaction, self._writer, view, document, attributes)
         return PlacementResult(is_new, False, answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from placement.allocations.claims import changes_of
@@ -21,28 +22,31 @@ from placement.engine.domain.errors import Conflict, NotFound
 from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.host import Place
-from placement.pods.koordinator.records import RecordedPod, recorded_pod
+from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.tree import HostIdentity
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts, NodeLoader, all_stored_accounts, facts_of
 from placement.pods.rows import (
     FORMAT,
     PodAnswer,
+    arrived,
     came_and_left,
     changed,
     consumer_of,
     ended,
     ended_status,
+    held_by,
     reservation_ended_by,
     resumed_status,
     status_of,
+    waits,
     was_ended_by,
     without_wait,
 )
 from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import PodValues, StoredPod
 from placement.providers.statements import clusters, providers
+from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
 from placement.storage.database import Transaction
 from placement.storage.failures import TryAgain
@@ -95,16 +99,12 @@ class PodAttributes:
 
     def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
         """Return the attributes of a recorded pod, or of a reservation, which has no namespace."""
-        if not namespace:
-            return self._of(consumer, RESERVATION, _RESERVATION_USER)
-        return self._of(consumer, POD, namespace)
+        kind, user = (POD, namespace) if namespace else (RESERVATION, _RESERVATION_USER)
+        return ConsumerAttributes(consumer, self.cluster, user, kind, self.cluster_id)
 
     def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
         """Return the attributes of a pod that only kubelet reports."""
-        return self._of(consumer, KUBELET, _KUBELET_USER)
-
-    def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
-        return ConsumerAttributes(consumer, self.cluster, user, kind, self.cluster_id)
+        return ConsumerAttributes(consumer, self.cluster, _KUBELET_USER, KUBELET, self.cluster_id)
 
 
 class NodeWriter:
@@ -114,31 +114,22 @@ class NodeWriter:
         self._attributes = attributes
         self._class_ids = ClassIds(history)
 
-    def attributes(self, cluster: str, cluster_id: int, namespaces: Iterable[str] = ()) -> PodAttributes:
+    def attributes(self, cluster: Cluster | ClusterFacts, namespaces: Iterable[str] = ()) -> PodAttributes:
         """Return the attributes of consumers in these namespaces; call it before the transaction begins."""
         wanted = {
-            ("project", cluster),
+            ("project", cluster.name),
             *(("type", kind) for kind in (POD, KUBELET, RESERVATION)),
             *(("user", user) for user in (_KUBELET_USER, _RESERVATION_USER, *namespaces) if user),
         }
         self._attributes.register(wanted)
-        return PodAttributes(cluster, cluster_id)
+        return PodAttributes(cluster.name, cluster.id)
 
-    def write(
-        self,
-        transaction: Transaction,
-        place: NodePlace,
-        before: NodeAllocations,
-        after: NodeAllocations,
-        bearers: Mapping[str, ConsumerAttributes],
-    ) -> bool:
+    def write(self, transaction: Transaction, change: NodeChange) -> bool:
         """Write the difference between two accounts of a node, and stamp its host.
 
-        `bearers` are the attributes of consumers that are new, or of another kind than before. Returns False
-        if there was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a
-        consumer exists and is not of this cluster.
+        Returns False if there was nothing to write. Raises NodeChanged if something does not fit any more,
+        Conflict if a consumer exists and is not of this cluster.
         """
-        change = NodeChange(place, before, after, bearers)
         if change.is_empty:
             return False
         self.write_all(transaction, [change])
@@ -149,20 +140,16 @@ class NodeWriter:
         _Writing(transaction, changes).run(self._class_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
-    """The identity of a node: its id, its cluster's id, and what the uuids of its providers derive from."""
+@dataclass(frozen=True, eq=False)
+class NodeChange:
+    """A change of the accounts of a node; the uuids of its providers derive from the `identity`.
+
+    `bearers` are the attributes of consumers that are new, or of another kind than before.
+    """
 
     node_id: int
     cluster_id: int
     identity: HostIdentity
-
-
-@dataclass(frozen=True, eq=False)
-class NodeChange:
-    """A change of the accounts of a node, and the attributes of consumers that need new ones."""
-
-    place: NodePlace
     before: NodeAllocations
     after: NodeAllocations
     bearers: Mapping[str, ConsumerAttributes]
@@ -198,7 +185,7 @@ class NodeChange:
             return None
         held: dict[str, dict[str, int]] = {}
         for place, amount in shares.items():
-            held.setdefault(self.place.identity.uuid(place.path), {})[place.resource_class] = amount
+            held.setdefault(self.identity.uuid(place.path), {})[place.resource_class] = amount
         return {"allocations": held}
 
 
@@ -216,7 +203,7 @@ class _Writing:
         self._write_shares(existing, class_ids)
         left, taken = {}, {}
         for change in self._changes:
-            node_id, before, after = change.place.node_id, change.before.cpus, change.after.cpus
+            node_id, before, after = change.node_id, change.before.cpus, change.after.cpus
             left.update({(node_id, cpu): before[cpu] for cpu in change.cpus & before.keys()})
             taken.update({(node_id, cpu): after[cpu] for cpu in change.cpus & after.keys()})
         pods.disown(self._transaction, left)
@@ -239,7 +226,7 @@ class _Writing:
         rest = set().union(bearers, *(change.consumers for change in self._changes)) - created
         if not rest:
             return set()
-        cluster_id = self._changes[0].place.cluster_id
+        cluster_id = self._changes[0].cluster_id
         locked = consumers.lock(self._transaction, rest)
         for uuid, consumer in locked.items():
             if consumer.cluster_id != cluster_id:
@@ -265,12 +252,28 @@ class _Writing:
                 )
 
     def _write_shares(self, existing: set[str], class_ids: ClassIds) -> None:
-        places = _Places(self._transaction, self._changes, class_ids)
+        """Lock the providers, and write the allocations there. Raises ProviderGone, NodeRefused."""
+        places = {
+            (change, place)
+            for change in self._changes
+            for consumer in change.consumers
+            for shares in (change.before.shares, change.after.shares)
+            for place in shares.get(consumer, {})
+        }
+        paths = {(change, place.path) for change, place in places} | {(each, "") for each in self._changes}
+        uuids = {change.identity.uuid(path): (change, path) for change, path in paths}
+        locked = providers.lock_and_stamp(self._transaction, uuids)
+        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
+            if uuid not in locked:
+                raise ProviderGone(change.node_id, change.identity.name(path))
+        ids = {uuids[uuid]: id_ for uuid, id_ in locked.items()}
+        node_ids = {id_: change.node_id for (change, _), id_ in ids.items()}
+        classes = class_ids(self._transaction, {place.resource_class for _, place in places})
         known = existing & set().union(*(change.consumers for change in self._changes))
         held = allocations.held_by(self._transaction, known) if known else ()
-        stored = [row for row in held if row.provider_id in places.nodes]
+        stored = [row for row in held if row.provider_id in node_ids]
         fresh = [
-            places.held(change, consumer, place, amount)
+            HeldAllocation(consumer, ids[change, place.path], classes[place.resource_class], amount)
             for change in self._changes
             for consumer in change.consumers
             for place, amount in change.after.shares.get(consumer, {}).items()
@@ -279,7 +282,7 @@ class _Writing:
         allowed = allocations.apply_changes(self._transaction, wanted)
         for each in wanted:
             if (each.provider_id, each.class_id) not in allowed:
-                raise NodeRefused(places.nodes[each.provider_id])
+                raise NodeRefused(node_ids[each.provider_id])
         allocations.replace_on(
             self._transaction,
             {row.consumer_uuid for row in stored},
@@ -288,37 +291,8 @@ class _Writing:
         )
 
 
-class _Places:
-    """The locked providers and classes of the changes, by their places on the nodes."""
-
-    def __init__(self, transaction: Transaction, changes: Sequence[NodeChange], class_ids: ClassIds) -> None:
-        """Lock the providers. Raises ProviderGone."""
-        places = {
-            (change, place)
-            for change in changes
-            for consumer in change.consumers
-            for shares in (change.before.shares, change.after.shares)
-            for place in shares.get(consumer, {})
-        }
-        paths = {(change, place.path) for change, place in places} | {(change, "") for change in changes}
-        uuids = {change.place.identity.uuid(path): (change, path) for change, path in paths}
-        held = providers.lock_and_stamp(transaction, uuids)
-        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
-            if uuid not in held:
-                raise ProviderGone(change.place.node_id, change.place.identity.name(path))
-        self._ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
-        self._classes = class_ids(transaction, {place.resource_class for _, place in places})
-        self.nodes = {id_: uuids[uuid][0].place.node_id for uuid, id_ in held.items()}
-
-    def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> HeldAllocation:
-        """Return what a consumer holds of a node, by ids."""
-        return HeldAllocation(
-            consumer, self._ids[change, place.path], self._classes[place.resource_class], amount
-        )
-
-
-AVAILABLE = "Available"
-"""The phase of a reservation that is on its node."""
+AVAILABLE, SUCCEEDED = "Available", "Succeeded"
+"""The phases of a reservation that is on its node, and of one that its only owner used."""
 
 
 class PodKey(NamedTuple):
@@ -352,18 +326,40 @@ class Ending(NamedTuple):
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
-    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing.
+class Waiting(NamedTuple):
+    """A pod that waits for its gang, and its node."""
 
-    `ends` is the reservation that is over when the pod comes.
-    """
+    pod: RecordedPod
+    node: NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PodReport:
+    """A pod that occupies nothing any more, and the answer about it."""
 
     document: PodDocument
     answer: PodAnswer
-    root_id: int | None = None
-    recorded: RecordedPod | None = None
-    ends: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement(PodReport):
+    """A pod that gets a place, or is reported at one: its node before it comes, and what it holds there.
+
+    `used` is the reservation that it takes from.
+    """
+
+    state: NodeInfo
+    recorded: RecordedPod
+    used: RecordedPod | None = None
+
+    @property
+    def ends(self) -> Ending | None:
+        """Return how the reservation ends that it uses; None if other pods may use that, too."""
+        used, document = self.used, self.document
+        if used is None or used.keeps is None or not used.keeps.allocate_once:
+            return None
+        remark = used_by(document.full_name, document.uid)
+        return Ending(used, self.state.root_id, SUCCEEDED, remark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,11 +370,11 @@ class LockedNodes:
     accounts: Mapping[int, NodeAllocations]
 
 
-class PodWriting:
+class PodWriter(NodeWriter):
     """A writer that lets pods come to nodes and leave them, inside a transaction of the caller."""
 
-    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
-        self._writer = writer
+    def __init__(self, attributes: AttributeRegistry, history: History, loader: NodeLoader) -> None:
+        super().__init__(attributes, history)
         self._loader = loader
 
     def lock_unchanged(
@@ -444,103 +440,132 @@ class PodWriting:
         pods.touch(transaction, pod.id)
         transaction.records.append(changed(facts.name, pod, claimed="again"))
 
-    def end_waits(self, transaction: Transaction, facts: ClusterFacts, waiting: Sequence[StoredPod]) -> None:
-        """End the wait of pods on locked nodes for others of their gang."""
-        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in waiting})
-        providers.touch(transaction, (), {row.root_id for row in waiting if row.root_id is not None})
-        transaction.records.extend(changed(facts.name, row, waits=False) for row in waiting)
-
-    def change(
+    def commit(
         self,
         transaction: Transaction,
         facts: ClusterFacts,
         locked: LockedNodes,
-        leaving: Sequence[StoredPod],
-        arrival: PodPlacement | None,
         attributes: PodAttributes,
-        ending: Sequence[Ending] = (),
         *,
+        arrivals: Sequence[PodReport] = (),
+        leaving: Sequence[StoredPod] = (),
+        ending: Sequence[Ending] = (),
+        freed: Sequence[Waiting] = (),
+        decided: Mapping[int, NodeInfo] = MappingProxyType({}),
         unreserves: bool = False,
     ) -> None:
-        """Let pods leave, reservations end and one pod arrive on nodes that are locked.
+        """Let pods leave, reservations end and pods arrive, on nodes that are locked.
 
-        The cluster is locked, too, and alone, if the pod keeps others off. `unreserves`: the pods that leave
-        never ran, so reservations that they ended are brought back where their room is still free.
+        The cluster is locked, too, and alone, if a pod keeps others off. `freed` pods need not wait for their
+        gang any longer. `decided` are the nodes, by host provider, with their arrivals, if these were counted
+        already and nothing leaves. `unreserves`: the pods that leave never ran, so reservations that they
+        ended are brought back where their room is still free.
 
-        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone if a provider is
-        lost).
+        Raises NodeChanged (NodeRefused if a node does not take its pods), Conflict (ProviderGone if a
+        provider is lost).
         """
-        ending = (*ending, arrival.ends) if arrival is not None and arrival.ends else ending
+        ending, coming = [*ending], dict[int, list[RecordedPod]]()
+        for each in arrivals:
+            if isinstance(each, PodPlacement):
+                coming.setdefault(each.state.root_id, []).append(each.recorded)
+                ending += [] if each.ends is None else [each.ends]
         gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))
+        arriving, keeps_off = set[str](), False
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         left |= {each.root_id for each in ending}
-        target = None if arrival is None else arrival.root_id
         returning = _returning(transaction, facts, leaving) if unreserves else {}
-        for root_id in sorted(left - {target}) + ([] if target is None else [target]):
-            before = locked.states[root_id]
-            after = before.without(gone)
-            stored = locked.accounts[root_id]
-            bearers = bearers_of(after, stored, attributes, gone)
-            if arrival is not None and arrival.recorded is not None and root_id == target:
-                after = after.with_pod(arrival.recorded)
-                consumer = arrival.recorded.consumer
-                bearers[consumer] = attributes.pod(consumer, arrival.recorded.namespace)
-            for row in returning.get(root_id, ()):
-                back = _held(row)
-                if after.has_room_for(back):
-                    after = after.with_pod(back)
-                    bearers[back.consumer] = attributes.pod(back.consumer, back.namespace)
-                    _resume(transaction, facts, row, before.id)
-            place = NodePlace(before.id, before.cluster_id, before.identity)
-            if not self._writer.write(transaction, place, stored, after.accounts, bearers):
-                # Pods that hold nothing come and go, too.
-                providers.touch(transaction, (), [root_id])
+        # A pod that moves leaves its former node before it comes to the other one.
+        for roots in (
+            *([root_id] for root_id in sorted(left - coming.keys())),
+            sorted(coming.keys() | decided.keys()),
+        ):
+            changes, idle = list[NodeChange](), list[int]()
+            for root_id in roots:
+                before, stored = locked.states[root_id], locked.accounts[root_id]
+                after = decided.get(root_id) or before.without(gone)
+                for recorded in () if root_id in decided else coming.get(root_id, ()):
+                    after = after.with_pod(recorded)
+                for row in returning.get(root_id, ()):
+                    if after.has_room_for(held_by(row)):
+                        after = after.with_pod(held_by(row))
+                        _resume(transaction, facts, row, before.id)
+                bearers = bearers_of(after, stored, attributes, gone)
+                for recorded in coming.get(root_id, ()):
+                    arriving.add(recorded.consumer)
+                    keeps_off = keeps_off or bool(recorded.affinity.apart)
+                    bearers[recorded.consumer] = attributes.pod(recorded.consumer, recorded.namespace)
+                change = NodeChange(
+                    before.id, before.cluster_id, before.identity, stored, after.accounts, bearers
+                )
+                if change.is_empty:
+                    idle.append(root_id)
+                else:
+                    changes.append(change)
+            if changes:
+                self.write_all(transaction, changes)
+            # Pods that hold nothing come and go, too.
+            providers.touch(transaction, (), idle)
         pods.delete(transaction, [pod.id for pod in leaving])
-        if arrival is not None and keeps_off(arrival):
+        if keeps_off:
             clusters.raise_rules_generation(transaction, facts.id)
         if ending:
             _end(transaction, facts, ending)
-        arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
-        answer = None if arrival is None else arrival.answer
-        transaction.records.extend(came_and_left(facts.name, leaving, answer))
-        if arrival is not None:
-            node_id = None if target is None else locked.states[target].id
-            pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
+        if freed:
+            self.end_waits(transaction, facts, freed)
+        transaction.records.extend(came_and_left(facts.name, leaving, [each.answer for each in arrivals]))
+        pods.insert(transaction, facts.id, list(map(pod_values, arrivals)))
+
+    def end_waits(self, transaction: Transaction, facts: ClusterFacts, freed: Sequence[Waiting]) -> None:
+        """End the wait of pods on locked nodes. Raises NodeChanged unless all of them still wait."""
+        stored = pods.any_namesakes(transaction, facts.id, (), {each.pod.uid for each in freed})
+        waiting = {row.uid: row for row in stored if waits(row)}
+        if not all(each.pod.uid in waiting for each in freed):
+            raise NodeChanged("A member of the gang changed meanwhile.")
+        rows = [waiting[each.pod.uid] for each in freed]
+        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in rows})
+        providers.touch(transaction, (), {each.node.root_id for each in freed})
+        transaction.records.extend(changed(facts.name, row, waits=False) for row in rows)
+
+    def stay(
+        self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodReport]]
+    ) -> None:
+        """Write what is reported of pods that stay where they are with what they hold, each with its row."""
+        values = {}
+        for row, report in reports:
+            values[row.id] = pod_values(report, row)
+            transaction.records.append(arrived(facts.name, report.answer, row))
+        pods.update(transaction, values)
 
 
-def keeps_off(arrival: PodPlacement) -> bool:
-    """Return whether a pod comes that keeps others off by required anti-affinity."""
-    return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
-
-
-def pod_values(arrival: PodPlacement, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
     """Return the values of a pod's row; `before` is the row it replaces, of the same pod."""
-    document = arrival.document
+    document, placement = report.document, report if isinstance(report, PodPlacement) else None
+    ends = None if placement is None else placement.ends
     return PodValues(
         namespace=document.namespace,
         name=document.name,
         uid=document.uid,
         manifest=document.manifest,
         status=status_of(
-            arrival.answer,
-            arrival.recorded,
+            report.answer,
+            None if placement is None else placement.recorded,
             None if before is None else before.status,
-            "" if arrival.ends is None else arrival.ends.reservation.uid,
+            "" if ends is None else ends.reservation.uid,
         ),
         format=FORMAT,
-        node_id=node_id,
+        node_id=None if placement is None else placement.state.id,
     )
 
 
 def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]) -> None:
     by_uid = {each.reservation.uid: each for each in ending}
-    statuses = {}
+    values = {}
     for row in pods.reservations(transaction, facts.id, by_uid.keys()):
         end = by_uid[row.uid]
-        statuses[row.id] = ended_status(row.status, end.phase, end.remark)
+        values[row.id] = row.values(ended_status(row.status, end.phase, end.remark), FORMAT, None)
         transaction.records.append(ended(facts.name, row, end.phase, end.remark))
-    pods.leave_nodes(transaction, statuses, FORMAT)
+    pods.update(transaction, values)
 
 
 def _returning(
@@ -554,7 +579,7 @@ def _returning(
     found: dict[int, list[StoredPod]] = {}
     for row in pods.reservations(transaction, facts.id, by_uid.keys()):
         pod = by_uid[row.uid]
-        keeps = _held(row).keeps
+        keeps = held_by(row).keeps
         if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
             continue
         if was_ended_by(row, used_by(f"{pod.namespace}/{pod.name}", pod.uid)):
@@ -563,12 +588,8 @@ def _returning(
 
 
 def _resume(transaction: Transaction, facts: ClusterFacts, row: StoredPod, node_id: int) -> None:
-    pods.update(transaction, row.id, row.values(resumed_status(row.status), FORMAT, node_id))
+    pods.update(transaction, {row.id: row.values(resumed_status(row.status), FORMAT, node_id)})
     transaction.records.append(changed(facts.name, row, phase=AVAILABLE))
-
-
-def _held(row: StoredPod) -> RecordedPod:
-    return recorded_pod(row.namespace, row.name, row.uid, row.status["record"])
 
 
 def used_by(full_name: str, uid: str) -> str:
@@ -587,9 +608,11 @@ def bearers_of(
     gone: Collection[str] = (),
 ) -> dict[str, ConsumerAttributes]:
     """Return attributes of holders on a node that are stored with nothing, or are among the pods `gone`."""
+    # Consumers with CPUs by report only get theirs when others leave.
+    reported = {consumer for consumer, _ in after.reported_pods} - {pod.consumer for pod in after.pods}
     bearers = {
         consumer: attributes.kubelet_pod(consumer)
-        for consumer in _left_to_kubelet(after)
+        for consumer in reported
         if consumer in gone or consumer not in stored.shares
     }
     return bearers | {
@@ -597,8 +620,3 @@ def bearers_of(
         for each in after.reservations
         if each.consumer not in stored.shares
     }
-
-
-def _left_to_kubelet(state: NodeInfo) -> set[str]:
-    """Return the consumers with CPUs by report only: they get theirs when others leave."""
-    return {consumer for consumer, _ in state.reported_pods} - {pod.consumer for pod in state.pods}

@@ -18,8 +18,8 @@ from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, Allocatio
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.targets import cluster_of_query
-from placement.pods.placing import PodFilter
 from placement.pods.rendering import page_body, pod_body
+from placement.pods.statements.pods import PodFilter
 from placement.pods.views import HostView
 from placement.web import units
 from placement.web.changes import history_of, rows_of, since_and_last

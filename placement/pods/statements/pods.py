@@ -53,16 +53,6 @@ class StoredPod(NamedTuple):
         return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
 
 
-_LEAVE = RowStatement(
-    """
-    UPDATE pods SET status = given.status, format = :form, node_id = NULL, updated_at = :now
-      FROM {rows} WHERE pods.id = given.id
-    """,
-    "given",
-    {"id": "integer", "status": "json"},
-    sa.bindparam("now", type_=sa.DateTime),
-)
-
 _REPLACE = RowStatement(
     "UPDATE pods SET status = given.status, updated_at = :now FROM {rows} WHERE pods.id = given.id",
     "given",
@@ -175,18 +165,26 @@ class PodValues:
 
 
 def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> None:
-    """Insert new pods."""
-    rows = [{**_row(each), "cluster_id": cluster_id, "created_at": transaction.now} for each in values]
-    transaction.execute(sa.insert(_pods), rows)
+    """Insert new pods; no statement runs for none."""
+    if values:
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "namespace": each.namespace,
+                "name": each.name,
+                "uid": each.uid,
+                "manifest": dict(each.manifest),
+                "status": dict(each.status),
+                "format": each.format,
+                "node_id": each.node_id,
+                "created_at": transaction.now,
+            }
+            for each in values
+        ]
+        transaction.execute(sa.insert(_pods), rows)
 
 
-def update(transaction: Transaction, id_: int, values: PodValues) -> None:
-    """Replace what a pod's row says."""
-    row = {**_row(values), "updated_at": transaction.now}
-    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
-
-
-def update_all(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
+def update(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
     """Replace what rows, by id, say of pods that keep their names and uids."""
     if values:
         rows = [
@@ -196,18 +194,10 @@ def update_all(transaction: Transaction, values: Mapping[int, PodValues]) -> Non
         _UPDATE.run(transaction, rows, now=transaction.now)
 
 
-def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]], form: int) -> None:
-    """Let rows, by id, have these statuses, in that form, and be on no node any more."""
-    if statuses:
-        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
-        _LEAVE.run(transaction, rows, form=form, now=transaction.now)
-
-
 def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
     """Let rows, by id, have these statuses."""
-    if statuses:
-        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
-        _REPLACE.run(transaction, rows, now=transaction.now)
+    rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+    _REPLACE.run(transaction, rows, now=transaction.now)
 
 
 def lock(transaction: Transaction, ids: Collection[int]) -> None:
@@ -221,42 +211,34 @@ def touch(transaction: Transaction, id_: int) -> None:
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
 
 
-def _row(values: PodValues) -> dict[str, Any]:
-    return {
-        "namespace": values.namespace,
-        "name": values.name,
-        "uid": values.uid,
-        "manifest": dict(values.manifest),
-        "status": dict(values.status),
-        "format": values.format,
-        "node_id": values.node_id,
-    }
-
-
 def delete(transaction: Transaction, ids: Collection[int]) -> None:
     """Remove pods."""
     if ids:
         transaction.execute(sa.delete(_pods).where(_pods.c.id.in_(sorted(ids))))
 
 
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """A filter of pods by all that is given; `scheduled`: placed here and not reported since."""
+
+    namespace: str | None = None
+    node: str | None = None
+    qos: str | None = None
+    scheduled: bool = False
+
+
 def page(
     connection: Executor,
     cluster_id: int,
-    *,
-    namespace: str | None,
-    node: str | None,
-    qos: str | None,
-    scheduled: bool,
+    wanted: PodFilter,
     after: int,
     count: int,
+    *,
     reservations: bool = False,
 ) -> list[StoredPod]:
-    """Return the next pods of a cluster, or its next reservations, in the order in which they were recorded.
-
-    `scheduled`: only pods that were placed here and not reported since.
-    """
+    """Return the next pods of a cluster, or reservations, in the order in which they were recorded."""
     kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
-    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, scheduled, after)
+    statement = _narrowed(_stored.where(kind), cluster_id, wanted, after)
     return [StoredPod(*row) for row in connection.execute(statement.limit(count))]
 
 
@@ -288,40 +270,22 @@ _head = (
 )
 
 
-def heads(
-    connection: Executor,
-    cluster_id: int,
-    *,
-    namespace: str | None,
-    node: str | None,
-    qos: str | None,
-    scheduled: bool,
-    after: int,
-    count: int,
-) -> list[PodHead]:
+def heads(connection: Executor, cluster_id: int, wanted: PodFilter, after: int, count: int) -> list[PodHead]:
     """Return the next pods of a cluster as a list shows them, in the order in which they were recorded."""
-    statement = _narrowed(_head, cluster_id, namespace, node, qos, scheduled, after)
+    statement = _narrowed(_head, cluster_id, wanted, after)
     return [PodHead(*row) for row in connection.execute(statement.limit(count))]
 
 
-def _narrowed(
-    statement: sa.Select[Any],
-    cluster_id: int,
-    namespace: str | None,
-    node: str | None,
-    qos: str | None,
-    scheduled: bool,
-    after: int,
-) -> sa.Select[Any]:
+def _narrowed(statement: sa.Select[Any], cluster_id: int, wanted: PodFilter, after: int) -> sa.Select[Any]:
     statement = statement.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
     for column, value in (
-        (_pods.c.namespace, namespace),
-        (_nodes.c.name, node),
-        (_pods.c.status["qos"].as_string(), qos),
+        (_pods.c.namespace, wanted.namespace),
+        (_nodes.c.name, wanted.node),
+        (_pods.c.status["qos"].as_string(), wanted.qos),
     ):
         if value is not None:
             statement = statement.where(column == value)
-    if scheduled:
+    if wanted.scheduled:
         statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
     return statement.order_by(_pods.c.id)
 
