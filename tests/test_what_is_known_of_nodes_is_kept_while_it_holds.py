@@ -13,10 +13,11 @@ from flask import Flask
 from placement.engine.domain.errors import NotFound
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.columns import room
-from placement.pods.cycle import PodShape, ReservationLooks, ReservationMatch, ShapeRankings
+from placement.pods.cycle import ReservationLooks, ReservationMatch, ShapeRankings
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.node_info import NodeInfo
+from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.storage.database import Database
 from tests.client import Client
@@ -136,7 +137,7 @@ def test_a_node_that_is_named_is_not_looked_at_again_and_columns_are_not_asked(
     columns, rankings = many(database), ShapeRankings()
     ranking = rankings.of(1, shape(2), columns)
     assert not ranking.refusals(columns)
-    for name in ("ShapeRanking._made", "NodeFilter.judge"):
+    for name in ("ShapeRanking._made", "judged"):
         monkeypatch.setattr(f"placement.pods.cycle.{name}", pytest.fail)
     (one,) = ranking.best_first(columns.among(["n7"]))
     assert one == ranking.ranked_on(columns.by_name["n7"])

@@ -22,7 +22,7 @@ from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import ResourceSpec
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
-from placement.pods.node_filter import PodAllocation
+from placement.pods.rules.numa import PodAllocation
 from placement.pods.statements.pods import RESERVED, StoredPod
 from placement.storage.records import PodRow
 

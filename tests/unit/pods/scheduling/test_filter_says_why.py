@@ -8,8 +8,9 @@ from placement.engine.numa.cpuset import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
 from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order
-from placement.pods.explanation import remarks_on
-from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
+from placement.pods.host import remarks_on
+from placement.pods.rules.numa import allocate_on_host, fit_host
+from placement.pods.rules.rule import Fit, IncomingPod
 from tests.unit.pods.koordinator.pods import (
     BIND,
     HINT,
@@ -21,6 +22,7 @@ from tests.unit.pods.koordinator.pods import (
     cpus_of,
     held,
     host,
+    judge,
     judged,
     lsr,
     reasons,
@@ -147,7 +149,7 @@ def test_a_designated_allocation_decides_at_once():
         verdict = judged(place, lsr(status={"cpuset": listed}, annotations=hint))
         assert verdict.fits is fits
     request = request_of(lsr(status={"cpuset": "4-7"}, annotations=hint))
-    fit = NodeFilter(request).judge(place, totals()).answer
+    fit = judge(IncomingPod(request), place, totals()).answer
     assert format_cpu_list(allocate_on_host(place, request, fit).status.cpus) == "4-7"
     both = lsr(status={"cpuset": "4-7"}, annotations=hint, numa={"numaTopologyPolicy": "Restricted"})
     assert reasons(place, both) == ("node(s) NUMA Topology policy not match",)
@@ -156,21 +158,21 @@ def test_a_designated_allocation_decides_at_once():
 def test_amplified_cpus_cost_the_ratio_when_bound():
     place = host(held("0-3"), annotations={RATIO: {"cpu": 2}})
     used = HostTotals({"cpu": 32000}, {"cpu": 4000})
-    judge = NodeFilter(request_of(lsr(container(cpu="12", memory="1"))))
-    assert judge.judge(place, used).fits  # 24 of 32 - 8
+    pod = IncomingPod(request_of(lsr(container(cpu="12", memory="1"))))
+    assert judge(pod, place, used).fits  # 24 of 32 - 8
     crowded = HostTotals({"cpu": 32000}, {"cpu": 4001})
-    assert judge.judge(place, crowded).answer.reasons == ("Insufficient amplified cpu",)
-    assert NodeFilter(request_of(build_pod(container(cpu="12")))).judge(place, crowded).fits
+    assert judge(pod, place, crowded).answer.reasons == ("Insufficient amplified cpu",)
+    assert judge(IncomingPod(request_of(build_pod(container(cpu="12")))), place, crowded).fits
     assert "each bound CPU costs 2" in remarks_on(place, request_of(lsr()))[0]
 
 
 def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
     place = host(held("0-7"), annotations={RATIO: {"cpu": 2}})
     used = HostTotals({"cpu": 32000}, {"cpu": 16000})
-    owner = NodeFilter(request_of(lsr(container(cpu="8", memory="1"))))
+    owner = IncomingPod(request_of(lsr(container(cpu="8", memory="1"))))
     reserved = HostReservations((Reservation(mask_of(range(8))),), nominated=0)
-    assert owner.judge(place, used).answer.reasons == ("Insufficient amplified cpu",)
-    assert owner.judge(place, used, reserved).fits
+    assert judge(owner, place, used).answer.reasons == ("Insufficient amplified cpu",)
+    assert judge(replace(owner, reservations=reserved, answers={}), place, used).fits
 
 
 def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
@@ -179,7 +181,7 @@ def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
     reservations = HostReservations(
         (Reservation(mask_of((8, 9)), restricted=True), Reservation(mask_of(range(8))))
     )
-    fit = NodeFilter(request).judge(place, totals(), reservations).answer
+    fit = judge(IncomingPod(request, reservations=reservations), place, totals()).answer
     assert fit.nominated == 1
     assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
 
@@ -191,15 +193,15 @@ def test_equal_hosts_get_equal_answers_and_are_looked_at_once(monkeypatch):
         looked_at.append(place)
         return fit_host(place, *rest)
 
-    monkeypatch.setattr("placement.pods.node_filter.fit_host", fit_once)
-    judge = NodeFilter(request_of(lsr()), Order((replace(DEFAULT_SCORING, type="MostAllocated"),)))
+    monkeypatch.setattr("placement.pods.rules.numa.fit_host", fit_once)
+    pod = IncomingPod(request_of(lsr()), scoring=Order((replace(DEFAULT_SCORING, type="MostAllocated"),)))
     verdicts = [
-        judge.judge(host(held("0-3")), HostTotals({"cpu": 16000}, {"cpu": 1000 * used})) for used in (4, 8)
+        judge(pod, host(held("0-3")), HostTotals({"cpu": 16000}, {"cpu": 1000 * used})) for used in (4, 8)
     ]
     assert len(looked_at) == 1
     assert [verdict.answer for verdict in verdicts] == [Fit(), Fit()]
     assert [verdict.score for verdict in verdicts] == [50, 75]
-    judge.judge(host(held("0-1")), totals())
+    judge(pod, host(held("0-1")), totals())
     assert len(looked_at) == 2
 
 

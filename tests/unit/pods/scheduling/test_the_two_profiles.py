@@ -6,7 +6,8 @@ from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
+from placement.pods.rules.numa import allocate_on_host
+from placement.pods.rules.rule import Fit, IncomingPod
 from tests.unit.pods.koordinator.pods import (
     BIND,
     DESIGN,
@@ -16,8 +17,10 @@ from tests.unit.pods.koordinator.pods import (
     admitted,
     build_pod,
     container,
+    fit_host,
     held,
     host,
+    judge,
     lsr,
     reasons,
     request_of,
@@ -225,7 +228,7 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
     both = held("0-1"), held("8-9")
     scores = {
         settings.profile: [
-            NodeFilter(request_of(pod, settings)).judge(host(*holdings, settings=settings), totals()).score
+            judge(IncomingPod(request_of(pod, settings)), host(*holdings, settings=settings), totals()).score
             for holdings in ((), both)
         ]
         for settings in PROFILES

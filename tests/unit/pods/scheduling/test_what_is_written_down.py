@@ -13,7 +13,7 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.policies import KubeletPolicy, QosClass
 from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
-from placement.pods.node_filter import PodAllocation, allocate_on_host, fit_host
+from placement.pods.rules.numa import PodAllocation, allocate_on_host
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
     BIND,
@@ -23,6 +23,7 @@ from tests.unit.pods.koordinator.pods import (
     admitted,
     build_pod,
     container,
+    fit_host,
     held,
     host,
     imported_node,
