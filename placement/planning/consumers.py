@@ -22,11 +22,12 @@ from placement.engine.search.simulation import Draws, SearchedForest
 from placement.planning.board import PlacedConsumer, Spot
 from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.cycle import PodShape, ShapeRanking
+from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.records import RecordedPod
+from placement.pods.rules.rule import PodShape
 from placement.pods.statements.pods import RESERVED
 from placement.providers.statements.names import SHARING_TRAIT
 from placement.providers.view import View

@@ -16,11 +16,11 @@ from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.pod import PodSpec
-from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import placed
 from placement.pods.ranking import RuledRanking
 from placement.pods.rules.between_pods import PlacedPods
+from placement.pods.rules.rule import Fit
 from placement.pods.snapshot import NodeColumns
 
 Resources = Mapping[str, Mapping[str, int]]

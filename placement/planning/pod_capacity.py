@@ -23,29 +23,31 @@ from placement.engine.numa.host import FACE_VALUE, HostTotals
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.planning.room import CapacityCount, Classes, HostRoom
 from placement.pods.cache import ClusterSnapshot
-from placement.pods.column_filter import (
+from placement.pods.columns import (
+    VAST,
     Asked,
-    amplified_cpu,
-    has_room,
-    host_amounts,
+    NodeTable,
+    binds,
+    free_cpus,
     is_aligned,
     on_all_numa_nodes,
     own_cpus,
-    selected,
+    thinning,
 )
-from placement.pods.columns import VAST, NodeTable, binds, free_cpus, thinning
-from placement.pods.cycle import PodShape, Ranked, ShapeRanking
+from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.host import HOST
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
 from placement.pods.koordinator.tree import HostIdentity
-from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo, NodeTemplate
 from placement.pods.node_loading import NodeLoader
 from placement.pods.placing import best_place, placed
 from placement.pods.ranking import RuledRanking
+from placement.pods.rules import RULES, SELECTION
+from placement.pods.rules.amounts import amplified_cpu, host_amounts
 from placement.pods.rules.between_pods import PlacedPods, keep_off
+from placement.pods.rules.rule import Fit, PodShape, may_pass
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import nodes as node_rows
 from placement.storage.database import Database
@@ -194,11 +196,11 @@ class PodColumns:
     """The nodes that a pod may go to by names, labels and taints, and how many more pods each could take."""
 
     def __init__(self, columns: NodeColumns, shape: PodShape) -> None:
-        self.rows: Rows = np.flatnonzero(selected(columns, shape.selection))
+        self.rows: Rows = np.flatnonzero(may_pass(SELECTION, columns, shape.incoming()))
         table = columns.table.rows(self.rows)
         request = shape.request
         self._asked = [asked for asked in _asked(table, request) if (asked.wanted > 0).any()]
-        fits = has_room(table, request)
+        fits = may_pass(RULES, columns, shape.incoming())[self.rows]
         self._most = np.full(len(self.rows), _MOST, np.int64)
         for asked in self._asked:
             np.minimum(self._most, _times(asked), out=self._most)

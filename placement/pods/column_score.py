@@ -17,7 +17,6 @@ from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity
 from placement.engine.numa.host import MISSED, STEPPED_DOWN, CpuPreference
 from placement.engine.scoring.order import Order, Strategy, best_score, combined, counts, score_hosts
 from placement.engine.scoring.rule import BEST, Leaning
-from placement.pods.column_filter import is_aligned, numa_fits, stays_on_one
 from placement.pods.columns import (
     BOUND_COST,
     CPU_REQUESTED,
@@ -31,14 +30,17 @@ from placement.pods.columns import (
     clean,
     cpu_cost,
     free_cpus,
+    is_aligned,
     numa_capacity,
+    numa_fits,
     numa_requested,
     reported,
     requested,
+    stays_on_one,
 )
 from placement.pods.koordinator.pod import PodRequest
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import AVOIDED
+from placement.pods.rules.numa import AVOIDED
 
 _CPU = "cpu"
 # Shares are compared as floating point numbers only where a bound may be a bit too high.

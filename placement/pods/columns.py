@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.allocations.kubernetes_resources import CORE_CLASS, numa_class
+from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.accumulator import thinned
 from placement.engine.numa.amounts import NOTHING, bound_cost, host_cpu_requested
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy
@@ -138,7 +139,7 @@ def _of_totals(node: NodeInfo) -> Iterator[tuple[ColumnKey, int]]:
 
 
 def _rooms(node: NodeInfo) -> Mapping[str, int]:
-    """Return the units left by class, on NUMA nodes if the host offers none (`node_filter.lacking`)."""
+    """Return the units left by class, on NUMA nodes if the host offers none (`rules.amounts.lacking`)."""
     rooms = dict(node.free)
     below: dict[str, int] = {}
     for place in node.offers.below:
@@ -332,3 +333,113 @@ _Distinct = TypeVar("_Distinct", NodeTaints, HostKind)
 
 def _code(value: _Distinct, codes: dict[_Distinct, int]) -> int:
     return codes.setdefault(value, len(codes))
+
+
+# What a pod asks of nodes, and what is free there: compared for all nodes at once.
+
+
+class Asked(NamedTuple):
+    """A demand that a pod has on each node, and what is free there; `unit` of it is one of the class."""
+
+    resource_class: str
+    wanted: Amounts
+    free: Amounts
+    unit: int = 1
+
+    @property
+    def fits(self) -> Mask:
+        """Return the nodes that have enough."""
+        enough: Mask = self.free >= self.wanted
+        return enough
+
+    @property
+    def gap(self) -> Shares:
+        """Return which share of what is wanted is missing; only for comparing nodes."""
+        gap: Shares = np.maximum(self.wanted - self.free, 0) / np.maximum(self.wanted, 1)
+        return gap
+
+    def wanted_units(self, row: int) -> int:
+        """Return how many units of the class are wanted on a node."""
+        return -(-int(self.wanted[row]) // self.unit)
+
+    def free_units(self, row: int) -> int:
+        """Return how many units of the class are free on a node."""
+        return max(0, int(self.free[row]) // self.unit)
+
+
+def fits_all(table: NodeTable, amounts: Iterable[Asked]) -> Mask:
+    """Return the nodes that have enough of all amounts."""
+    mask = np.ones(len(table), np.bool_)
+    for asked in amounts:
+        mask &= asked.fits
+    return mask
+
+
+def everywhere(table: NodeTable, amount: int) -> Amounts:
+    """Return an amount for each node, at most MOST."""
+    return np.full(len(table), min(MOST, amount), np.int64)
+
+
+def own_cpus(table: NodeTable, request: PodRequest, place: int | None = None) -> Asked:
+    """Return the CPUs that a bound pod may be given on a host, or on one NUMA node; none for other pods."""
+    wanted, free = everywhere(table, 0), everywhere(table, 0)
+    for policy in BindPolicy:
+        concerned = _thinned_to(table, request, policy)
+        if concerned.any():
+            column = free_cpus(policy) if place is None else numa_free_cpus(policy, place)
+            if concerned.all():
+                return Asked(CORE_CLASS, everywhere(table, request.need), table[column])
+            wanted[concerned] = min(MOST, request.need)
+            free[concerned] = table[column][concerned]
+    return Asked(CORE_CLASS, wanted, free)
+
+
+def _thinned_to(table: NodeTable, request: PodRequest, policy: BindPolicy) -> Mask:
+    """Return the nodes on which a bound pod can only have the CPUs that this policy leaves."""
+    return table.where_kind(lambda kind: thinning(request, kind) is policy)
+
+
+def is_aligned(table: NodeTable, request: PodRequest) -> Mask:
+    """Return the nodes on which a pod has a NUMA policy, because of itself or because of the host."""
+    policy = request.numa.policy
+    return table.where_kind(lambda kind: {kind.numa_policy, policy} != {NumaPolicy.NONE})
+
+
+def on_all_numa_nodes(table: NodeTable, request: PodRequest) -> Iterator[Asked]:
+    """Yield what all NUMA nodes of a host together must have, of resources that are reported there."""
+    for resource, amount in request.amounts.items():
+        free = everywhere(table, 0)
+        for place in range(table.numa_nodes):
+            free += numa_left(table, resource, place)
+        yield _on_numa_nodes(table, resource, amount, free)
+
+
+def on_numa_node(table: NodeTable, request: PodRequest, place: int) -> Iterator[Asked]:
+    """Yield what one NUMA node must have to serve the whole pod, as far as resources are reported there."""
+    for resource, amount in request.amounts.items():
+        yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
+        if resource == "cpu":
+            cpus = own_cpus(table, request, place)
+            yield cpus._replace(wanted=cpus.wanted * table[reported("cpu")])
+
+
+def _on_numa_nodes(table: NodeTable, resource: str, amount: int, free: Amounts) -> Asked:
+    kind = numa_class(resource)
+    return Asked(kind.name, table[reported(resource)] * min(MOST, amount), free, kind.unit)
+
+
+def stays_on_one(table: NodeTable, request: PodRequest) -> Mask:
+    """Return the nodes on which a pod must stay on one NUMA node out of several."""
+    single = NumaPolicy.SINGLE_NUMA_NODE
+    return table.where_kind(lambda kind: effective_policy(request, kind) is single) & (table[NUMA_NODES] > 1)
+
+
+def numa_fits(table: NodeTable, request: PodRequest, place: int) -> Mask:
+    """Return the nodes on which a NUMA node has room for the whole pod, as far as it reports resources."""
+    return (table[NUMA_NODES] > place) & fits_all(table, on_numa_node(table, request, place))
+
+
+def numa_left(table: NodeTable, resource: str, place: int) -> Amounts:
+    """Return what is left of a resource on one NUMA node."""
+    left: Amounts = table[numa_capacity(resource, place)] - table[numa_requested(resource, place)]
+    return np.maximum(left, np.int64(0))

@@ -1,6 +1,6 @@
 """The scheduling cycle of a pod: snapshot -> filter -> score -> the nodes one by one, best first.
 
-Columns say for all nodes at once where a pod may fit and how well at most (`column_filter`, `column_score`).
+Columns say for all nodes at once where a pod may fit and how well at most (`rules`, `column_score`).
 Nodes are then looked at in that order, as long as something better may come. The results are kept for pods
 of one shape, so that an unchanged node answers as before.
 """
@@ -21,18 +21,45 @@ from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.cpuset import mask_of
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
-from placement.engine.scoring.order import Order
 from placement.engine.scoring.rule import BEST
-from placement.pods.column_filter import may_fit
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.host import counted_holding
-from placement.pods.koordinator.pod import PodRequest
 from placement.pods.koordinator.records import RecordedPod
-from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.manifests.selection import NodeSelection
-from placement.pods.node_filter import FilterResult, Fit, NodeFilter, lacking
 from placement.pods.node_info import NodeInfo
+from placement.pods.rules import HOST, RULES, SELECTION
+from placement.pods.rules.amounts import lacking
+from placement.pods.rules.numa import answer_of
+from placement.pods.rules.rule import Fit, IncomingPod, PodShape, Rule, concerned, may_pass
 from placement.pods.snapshot import NodeColumns, NodeMarks
+
+# What a node answers to a pod, rule by rule.
+
+
+class FilterResult(NamedTuple):
+    """A pod fits on a host with a score of 0 to 100, or it is refused.
+
+    `missed`: how much of what the pod prefers it does not get there, 0 if nothing.
+    """
+
+    answer: Fit | Refusal
+    score: int = 0
+    missed: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the pod can go there."""
+        return isinstance(self.answer, Fit)
+
+
+def judged(rules: Iterable[Rule], node: NodeInfo, pod: IncomingPod) -> FilterResult:
+    """Return the first refusal by rules that concern the pod, or how well the node suits it."""
+    for rule in rules:
+        refusal = rule.refuse(node, pod)
+        if refusal is not None:
+            return FilterResult(refusal)
+    found = pod.answers.get(node.host) or answer_of(node.host, pod)
+    return FilterResult(found.answer, found.score(node.totals), found.missed)
+
 
 # How pods of one shape stand with the reservations of nodes, remembered until a node changes.
 
@@ -71,10 +98,10 @@ class ReservationLooks:
     Threads share it: all threads would note equal results of a node, and each note is a single step.
     """
 
-    def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Order) -> None:
-        self._request = request
-        self._selection = selection
-        self._judge = NodeFilter(request, scoring)
+    def __init__(self, shape: PodShape) -> None:
+        self._request = shape.request
+        self._pod = shape.incoming()
+        self._selecting, self._of_host = concerned(SELECTION, self._pod), concerned(HOST, self._pod)
         self._looks: dict[int, dict[tuple[frozenset[str], bool], ReservationMatch]] = {}
         self._opened: tuple[NodeColumns, NodeColumns] | None = None
 
@@ -110,9 +137,10 @@ class ReservationLooks:
             self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
 
     def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> ReservationMatch:
-        refusal = self._selection.refusal(node.attributes)
-        if refusal is not None:
-            return ReservationMatch(FilterResult(refusal))
+        for rule in self._selecting:
+            refusal = rule.refuse(node, self._pod)
+            if refusal is not None:
+                return ReservationMatch(FilterResult(refusal))
         lacks = [self._lacks(node, kept) for kept in matched]
         usable = [kept for kept, lack in zip(matched, lacks, strict=True) if lack is None]
         if usable:
@@ -146,7 +174,8 @@ class ReservationLooks:
             HostReservations(alone, required=True),
             HostReservations(seen, required=required),
         ):
-            result = self._judge.judge(node.host, node.totals, reservations)
+            pod = replace(self._pod, reservations=reservations, answers={})
+            result = judged(self._of_host, node, pod)
             if not isinstance(result.answer, Refusal) and result.answer.nominated is not None:
                 kept = usable[result.answer.nominated]
                 return ReservationMatch(result, reservations, kept, self._preference(kept))
@@ -192,15 +221,6 @@ _CHANGES_KEPT = 20
 _FEW = 4
 # Most walks end early, so this many nodes are converted at a time.
 _AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PodShape:
-    """A shape of pods: all that decides on which nodes a pod fits, and how well."""
-
-    request: PodRequest | None
-    selection: NodeSelection
-    settings: SchedulerSettings
 
 
 class Ranked(NamedTuple):
@@ -252,8 +272,9 @@ class ShapeRanking:
         self.shape = shape
         self._estimates: Estimates | None = None
         self._looked: Evaluation | None = None
-        self._judge = NodeFilter(shape.request, shape.settings.host_scoring)
-        self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
+        self._pod = shape.incoming()
+        self._rules = concerned(RULES, self._pod)
+        self.on_reservations = ReservationLooks(shape)
         self._results: dict[int, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
@@ -284,9 +305,7 @@ class ShapeRanking:
         """Return how the pod stands with one node, for certain."""
         result = self._results.get(node.serial)
         if result is None:
-            refusal = self._screen(node)
-            result = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
-            self._results[node.serial] = result
+            result = self._results[node.serial] = judged(self._rules, node, self._pod)
         return result
 
     def ranked_on(self, node: NodeInfo) -> Ranked:
@@ -304,7 +323,7 @@ class ShapeRanking:
             # A pod that ignores reservations sees nodes without them.
             seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
             self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
-            self._judge = NodeFilter(self.shape.request, self.shape.settings.host_scoring)
+            self._pod = self.shape.incoming()
 
     @property
     def _ignores(self) -> bool:
@@ -386,23 +405,13 @@ class ShapeRanking:
 
     def _made(self, columns: NodeColumns) -> Estimates:
         shape = self.shape
-        fits = may_fit(columns, shape.selection, shape.request)
+        fits = may_pass(self._rules, columns, self._pod)
         rows = np.flatnonzero(fits)
         table = columns.table.rows(rows)
         missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
         missed[rows] = least_missed(table, shape.request, shape.settings)
         highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
         return Estimates(columns.order, columns.marks, fits, missed, highest)
-
-    def _screen(self, node: NodeInfo) -> Refusal | None:
-        """Return the refusal of the pod by the name, labels, taints and totals of a node, if there is one."""
-        refusal = self.shape.selection.refusal(node.attributes)
-        if refusal is not None:
-            return refusal
-        request = self.shape.request
-        amounts = {} if request is None else request.amounts
-        bound = request is not None and node.host.bind.binds(request)
-        return lacking(node.offers, node.free, node.left, amounts, bound=bound)
 
 
 def _ranked(columns: NodeColumns, missed: int, height: int, row: int, fit: Fit) -> Ranked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, is_numa_only, numa_class
 from placement.common.pod_identity import canonical_uid
-from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.alignment import Alignment
 from placement.engine.numa.amounts import NumaAmounts, amplified
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import CpuSet, mask_of
 from placement.engine.numa.demand import (
-    INVALID_TOPOLOGY,
     BindPolicy,
     CpuDemand,
     Distribution,
@@ -29,14 +27,13 @@ from placement.engine.numa.demand import (
     PickRules,
     PodDemand,
     PodRefused,
-    RefusalClass,
 )
 from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.pods.koordinator.annotations import merged_numa_policy
 from placement.pods.koordinator.host_cpus import KubeletPod
 from placement.pods.koordinator.node import NodeImport
-from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.pods.koordinator.pod import PodRequest
 from placement.pods.koordinator.policies import HostBindPolicy, HostPolicies, pod_bind_policy
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import SchedulerSettings
@@ -425,11 +422,6 @@ def _rounded_up(resource: str, amount: int) -> int:
 # What a pod asks of one host in particular, where the policies of both meet.
 
 
-BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
-UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
-
-
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
     """Return what a pod asks of a host.
 
@@ -451,38 +443,47 @@ def alignment_on(host: Host, request: PodRequest) -> Alignment:
     )
 
 
-def check_whole_cpus(host: Host, request: PodRequest) -> None:
-    """Raise PodRefused if a host binds every pod and this one does not request whole CPUs.
+def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
+    """Return what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
 
-    Source: koordinator.md, "Filter".
+    Source: koordinator.md, "Hardware", "Warnings and remarks".
     """
-    if host.bind.binds_all(request) and request.is_fractional:
-        raise PodRefused(
-            CPUS_MUST_BE_INTEGER,
-            status=RefusalClass.UNRESOLVABLE,
-            obstacle=Obstacle(ConditionKind.WHOLE_CPUS),
-        )
+    return (*_on_binding(host, request), *_on_amplification(host, request), *_on_alignment(host, request))
 
 
-def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
-    """Raise PodRefused if a host would have to bind CPUs for this pod, but never can.
-
-    Source: koordinator.md, "Filter", "Recovery from pods".
-    """
-    cpus, layout = demand.cpus, host.state.layout
+def _on_binding(host: Host, request: PodRequest) -> Iterator[str]:
+    cpus, policy = demand_on(host, request).cpus, host.bind.policy
     if cpus is None:
         return
-    if not layout.cpus:
-        raise _unbindable(INVALID_TOPOLOGY)
-    if host.unreadable_pods:
-        names = ", ".join(host.unreadable_pods)
-        raise _unbindable(f"{UNREADABLE_PODS}: {names}")
-    required = host.bind.required(request)
-    if required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
-        raise _unbindable(BIND_CONFLICT)
-    if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
-        raise _unbindable(NOT_WHOLE_CORES)
+    if not request.bound:
+        yield f"the host's bind policy {policy} gives CPUs of their own to all pods that request CPUs"
+    if request.preferred_bind and cpus.strict and cpus.bind is not request.preferred_bind:
+        yield f"the preferred bind policy {request.preferred_bind} gives way to the required {cpus.bind}"
+    if host.bind.whole_cores_only:
+        if BindPolicy.SPREAD_BY_PCPUS in (request.required_bind, request.preferred_bind):
+            yield "SpreadByPCPUs has no effect on ARM, which knows FullPCPUs only"
+        if request.exclusive is ExclusiveLevel.PCPU_LEVEL:
+            yield "PCPULevel has no effect on ARM, which knows NUMANodeLevel only"
+    elif host.state.layout.threads == 1:
+        if cpus.bind is BindPolicy.SPREAD_BY_PCPUS:
+            yield "cores have one thread: SpreadByPCPUs chooses as FullPCPUs does"
+        if cpus.exclusive is ExclusiveLevel.PCPU_LEVEL:
+            yield "cores have one thread: PCPULevel has no neighbours to avoid"
 
 
-def _unbindable(words: str) -> PodRefused:
-    return PodRefused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.CPU_BINDING))
+def _on_amplification(host: Host, request: PodRequest) -> Iterator[str]:
+    ratio = float(host.state.cpu_ratio)
+    if ratio > 1 and demand_on(host, request).cpus is not None:
+        yield f"the host advertises more CPUs than it has: each bound CPU costs {ratio:g}"
+
+
+def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
+    try:
+        policy = alignment_on(host, request).policy
+    except PodRefused:
+        return
+    distributes = host.state.rules.distribution is Distribution.OVER_ALL
+    if distributes and policy is NumaPolicy.SINGLE_NUMA_NODE and demand_on(host, request).cpus is not None:
+        yield "DistributeEvenly gives way to the NUMA policy SingleNUMANode: the pod stays on one NUMA node"
+    if policy is NumaPolicy.SINGLE_NUMA_NODE and len(host.state.capacity) == 1:
+        yield "the host has one NUMA node: aligned pods are not accounted for there"

@@ -21,18 +21,20 @@ from placement.engine.domain.explanation import Explanation
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import PodRefused, Refusal
 from placement.pods.accounts import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
-from placement.pods.cycle import PodShape, Ranked
+from placement.pods.cycle import Ranked
 from placement.pods.documents import PodDocument
-from placement.pods.explanation import explain_pod, remarks_on
-from placement.pods.host import foreign_cpus, ledger_of
+from placement.pods.explanation import explain_pod
+from placement.pods.host import foreign_cpus, ledger_of, remarks_on
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import PodSpec, reading_of
 from placement.pods.koordinator.records import RecordedPod, pool_class
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import NO_AFFINITY
-from placement.pods.node_filter import allocate_on_host, loose_amounts
 from placement.pods.node_info import NodeInfo
 from placement.pods.rows import PodAnswer, answer_of, using
+from placement.pods.rules.amounts import loose_amounts
+from placement.pods.rules.numa import allocate_on_host
+from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements.pods import PodHead, StoredPod
 from placement.pods.writer import PodPlacement

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain import request_scope
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.cycle import PodShape, ShapeRanking
+from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.pod import reading_of
-from placement.pods.node_filter import Fit
 from placement.pods.node_info import NodeInfo
+from placement.pods.rules.rule import Fit, PodShape
 from placement.pods.statements import pods
 from placement.storage.database import Database
 

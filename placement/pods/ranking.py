@@ -15,19 +15,14 @@ from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.reservations import NO_MATCH, PREFIX, HostReservations
 from placement.engine.scoring.rule import BEST
-from placement.pods.cycle import Estimates, PodShape, Ranked, ReservationMatch, ShapeRanking, as_seen, kept_on
+from placement.pods.cycle import Estimates, Ranked, ReservationMatch, ShapeRanking, as_seen, kept_on
 from placement.pods.koordinator.pod import PodSpec
 from placement.pods.koordinator.records import RecordedPod
-from placement.pods.manifests.affinity import PodRules, WeightedTerm
-from placement.pods.node_filter import Fit
+from placement.pods.manifests.affinity import PodRules
 from placement.pods.node_info import NodeInfo
-from placement.pods.rules.between_pods import (
-    PlacedPods,
-    affinity_scores,
-    refused_by_affinity,
-    refused_by_spread,
-    spread_scores,
-)
+from placement.pods.rules import BETWEEN_PODS
+from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
+from placement.pods.rules.rule import Fit, PodShape, may_pass
 from placement.pods.snapshot import NodeColumns
 
 # Pods and the reservations of nodes: which one a pod would use, and where that makes it go.
@@ -192,9 +187,15 @@ class RuledRanking:
 
     def __init__(self, ranking: PodRanking, rules: PodRules, placed: PlacedPods, whole: NodeColumns) -> None:
         self._ranking = ranking
-        self._rules = rules
-        self._placed = placed
-        self._whole = whole
+        shape = ranking.shape
+        self._pod = PodAmongOthers(
+            shape.request,
+            shape.selection,
+            shape.settings.host_scoring,
+            rules=rules,
+            placed=placed,
+            whole=whole,
+        )
 
     @property
     def shape(self) -> PodShape:
@@ -203,14 +204,14 @@ class RuledRanking:
 
     def allows(self, name: str) -> bool:
         """Return whether no rule keeps the pod off this node. Raises KeyError."""
-        return not self._refused[self._whole.row_of(name)]
+        return bool(self._allowed[self._pod.whole.row_of(name)])
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
         """Yield the nodes on which the pod fits; its preferences about other pods count for the score.
 
         Nodes come first where it uses a reservation, or misses least of its preferences about CPUs.
         """
-        unscored = self._ranking.best_first(columns, ~self._refused[self._rows(columns)])
+        unscored = self._ranking.best_first(columns, self._allowed[self._pod.rows(columns)])
         if not self._may_prefer:
             yield from unscored
             return
@@ -227,62 +228,34 @@ class RuledRanking:
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Return why the pod does not fit, by name of node; rules count where nothing else refuses it."""
         found = dict(self._ranking.refusals(columns))
-        rows = self._rows(columns)
-        for at in np.flatnonzero(self._refused[rows]).tolist():
-            name = columns.nodes[at].name
-            if name not in found:
-                found[name] = self._reason(int(rows[at]))
+        for row in np.flatnonzero(~self._allowed[self._pod.rows(columns)]).tolist():
+            node = columns.nodes[row]
+            if node.name not in found:
+                reasons = (rule.refuse(node, self._pod) for rule in BETWEEN_PODS)
+                found[node.name] = next(refusal for refusal in reasons if refusal is not None)
         return found
 
     def standings(self, columns: NodeColumns) -> Estimates:
         """Return on which nodes the pod fits, what it misses there and its scores."""
-        found, rows = self._ranking.standings(columns), self._rows(columns)
-        fits, scores = found.fits & ~self._refused[rows], found.highest.copy()
+        found, rows = self._ranking.standings(columns), self._pod.rows(columns)
+        fits, scores = found.fits & self._allowed[rows], found.highest.copy()
         if self._may_prefer:
             fitting = np.flatnonzero(fits)
             scores[fitting] = self._with_rules(scores[fitting], rows[fitting])
         return replace(found, fits=fits, highest=scores)
 
-    def _rows(self, columns: NodeColumns) -> Rows:
-        """Return the rows that the nodes in `columns` have among all nodes."""
-        if columns.order is self._whole.order:
-            return np.arange(len(columns.nodes))
-        return np.array([self._whole.row_of(node.name) for node in columns.nodes], np.intp)
-
     @cached_property
-    def _judged(self) -> list[tuple[Mask, Refusal]]:
-        selection = self._ranking.shape.selection
-        return [
-            *refused_by_spread(self._whole, self._rules, selection, self._placed),
-            *refused_by_affinity(self._whole, self._rules, self._placed),
-        ]
-
-    @cached_property
-    def _refused(self) -> Mask:
-        refused = np.zeros(len(self._whole.nodes), np.bool_)
-        for mask, _ in self._judged:
-            refused |= mask
-        return refused
-
-    def _reason(self, row: int) -> Refusal:
-        return next(refusal for mask, refusal in self._judged if mask[row])
+    def _allowed(self) -> Mask:
+        """Return the nodes of the whole cluster that no rule refuses."""
+        return may_pass(BETWEEN_PODS, self._pod.whole, self._pod)
 
     @cached_property
     def _may_prefer(self) -> bool:
-        affinity = self._rules.affinity
-        if affinity.rather_near or affinity.rather_apart:
-            return True
-        if not all(each.is_required for each in self._rules.spread):
-            return True
-        wishes = self._placed.wishes_about(self._whole, self._rules.bearer)
-        return any(isinstance(wish, WeightedTerm) for wish in wishes)
+        return any(rule.prefers(self._pod) for rule in BETWEEN_PODS)
 
     def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
         """Return these scores of nodes in some rows of all, combined with preferences about other pods."""
-        given = [
-            affinity_scores(self._whole, self._rules, self._placed, rows),
-            spread_scores(self._whole, self._rules, self.shape.selection, self._placed, rows),
-        ]
+        given = [rule.scores(self._pod, rows) for rule in BETWEEN_PODS]
         by_rules = [each for each in given if each is not None]
         if not by_rules:
             return scores

@@ -30,11 +30,11 @@ from placement.pods.koordinator.records import (
     unknown_cpus_warning,
 )
 from placement.pods.manifests.affinity import may_keep_off
-from placement.pods.node_filter import loose_amounts
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts
 from placement.pods.placing import as_of_now, same_pod
 from placement.pods.rows import PodAnswer, answer_of
+from placement.pods.rules.amounts import loose_amounts
 from placement.pods.statements import pods
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodReport, PodWriter

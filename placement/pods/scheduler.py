@@ -19,7 +19,7 @@ from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.demand import Refusal
 from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.cycle import PodShape, ShapeRankings
+from placement.pods.cycle import ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.gangs import GangWaits, overdue, standing_with, waiting_there
@@ -36,6 +36,7 @@ from placement.pods.placing import (
 from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
 from placement.pods.reservation_ends import due_on
 from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
+from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodInsert, StoredPod

@@ -11,7 +11,7 @@ from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import PodRefused, Refusal
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.engine.numa.reservations import ReservedPlacing
-from placement.pods.host import Host, demand_on
+from placement.pods.host import Host, alignment_on, demand_on
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import (
     ResourceSpec,
@@ -22,9 +22,11 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.pod import PodRequest, interpret_pod
 from placement.pods.koordinator.policies import KubeletPolicy, host_bind_policy, pod_bind_policy
-from placement.pods.node_filter import Fit, NodeFilter, PodAllocation, allocate_on_host, rate_host
+from placement.pods.rules.numa import PodAllocation, allocate_on_host, rate_host
+from placement.pods.rules.rule import Fit, IncomingPod
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
+from tests.unit.pods.koordinator.pods import judge
 
 Outcome = Mapping[str, Any]
 
@@ -60,7 +62,8 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
     if request is not None and not (request.amounts or request.bound or request.designated):
         request = None  # the service does not make a request of a pod that asks for nothing
-    result = NodeFilter(request).judge(host, totals, read.reservations(given.get("reservations")))
+    pod = IncomingPod(request, reservations=read.reservations(given.get("reservations")))
+    result = judge(pod, host, totals)
     if isinstance(result.answer, Refusal):
         raise PodRefused(*result.answer.reasons, status=result.answer.status)
     return result.answer
@@ -152,25 +155,22 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     """The score of one host, aligned as the case says."""
     settings = read.settings(profile, given)
     host = read.host(given["host"], _ledger(given), settings)
-    rating = rate_host(
-        host,
-        read.request(given["request"]),
-        _given_fit(given),
-        settings.host_scoring,
-        read.reservations(given.get("reservations")),
-    )
-    return {"score": rating.scorer(_totals(given["host"]))}
+    request = read.request(given["request"])
+    reservations = read.reservations(given.get("reservations"))
+    pod = IncomingPod(request, scoring=settings.host_scoring, reservations=reservations)
+    demand, alignment = demand_on(host, request), alignment_on(host, request)
+    return {"score": rate_host(host, pod, _given_fit(given), demand, alignment).score(_totals(given["host"]))}
 
 
 def score_hosts(given: Json, profile: Profile) -> Outcome:
     """The scores of several hosts, each filtered before."""
     settings = read.settings(profile, given)
     request = interpret_pod(read.pod(given["pod"] or {}), settings)
-    judge, scores = NodeFilter(request, settings.host_scoring), {}
+    pod, scores = IncomingPod(request, scoring=settings.host_scoring), {}
     for described in given["hosts"]:
         existing = [*(described.get("existing") or ()), *(described.get("existing_pods") or ())]
         host = read.host(described, read.ledger(existing), settings)
-        scores[described["name"]] = judge.judge(host, _totals(described)).score
+        scores[described["name"]] = judge(pod, host, _totals(described)).score
     return {"scores": scores}
 
 

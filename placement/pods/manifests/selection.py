@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from placement.common.manifest import Field, ManifestReport
-from placement.engine.domain.explanation import ConditionKind, Obstacle
-from placement.engine.numa.demand import Refusal, RefusalClass
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
-UNSCHEDULABLE = "node(s) were unschedulable"
-UNTOLERATED = "node(s) had untolerated taint"
-NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -169,31 +164,6 @@ class NodeSelection:
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
-
-    def refusal(self, attributes: NodeAttributes) -> Refusal | None:
-        """Return why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
-        guarded = self.guard_refusal(attributes.taints, attributes.unschedulable)
-        if guarded is not None:
-            return guarded
-        for key, value in self.selector:
-            if attributes.labels.get(key) != value:
-                return _refusal(NOT_SELECTED, ConditionKind.LABELS, key)
-        if self.terms is not None and not any(term.holds(attributes) for term in self.terms):
-            return _refusal(NOT_SELECTED, ConditionKind.AFFINITY)
-        return None
-
-    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
-        """Return why the pod may not go to nodes with these taints; None if it tolerates them."""
-        if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
-            return _refusal(UNSCHEDULABLE, ConditionKind.CORDON)
-        taint = next(untolerated(taints, self.tolerations), None) if taints else None
-        if taint is None:
-            return None
-        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", ConditionKind.TAINTS)
-
-
-def _refusal(words: str, kind: ConditionKind, of: str = "") -> Refusal:
-    return Refusal((words,), RefusalClass.UNRESOLVABLE, Obstacle(kind, of))
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

@@ -1,4 +1,4 @@
-"""Affinity and anti-affinity between pods, of incoming pods and of placed pods.
+"""Rules between pods: affinity, anti-affinity and spread, of incoming pods and of placed pods.
 
 Source: kube-scheduler, plugin InterPodAffinity.
 """
@@ -6,16 +6,16 @@ Source: kube-scheduler, plugin InterPodAffinity.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from placement.engine.domain.explanation import ConditionKind, Obstacle
+from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.engine.scoring.rule import BEST
-from placement.pods.column_filter import labelled
 from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import (
     Bearer,
@@ -27,6 +27,9 @@ from placement.pods.manifests.affinity import (
 )
 from placement.pods.manifests.selection import NodeSelection
 from placement.pods.node_info import NodeInfo
+from placement.pods.rules.labels import labelled
+from placement.pods.rules.rule import IncomingPod, Rule, Stated
+from placement.pods.rules.taints import guard_refusal
 from placement.pods.snapshot import LabelKey, NodeColumns, NodeRows
 
 # Which pods are placed where, counted by what others ask of them; a node that changed costs one node.
@@ -193,30 +196,150 @@ def in_rows(rows: Mapping[int, int], length: int) -> Amounts:
     return column
 
 
+# What both rules have in common: they refuse rows of the whole cluster, and score the rows that are left.
+
+
+Refused = list[tuple[Mask, Refusal]]
+"""Nodes of the whole cluster that are refused, and why, in the order in which that counts."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PodAmongOthers(IncomingPod):
+    """An incoming pod that has rules about other pods, or that rules of other pods concern.
+
+    `whole` are all nodes of the cluster: all pods there count. `refused` remembers what each rule refuses.
+    """
+
+    rules: PodRules
+    placed: PlacedPods
+    whole: NodeColumns
+    refused: dict[BetweenPods, Refused] = field(default_factory=dict)
+
+    def rows(self, columns: NodeColumns) -> Rows:
+        """Return the rows that the nodes in `columns` have among all nodes."""
+        if columns.order is self.whole.order:
+            return np.arange(len(columns.nodes))
+        return np.array([self.whole.row_of(node.name) for node in columns.nodes], np.intp)
+
+
+class BetweenPods(Rule):
+    """A rule about other pods; `words` has the kinds of obstacles of which it makes stages."""
+
+    words: ClassVar[Mapping[ConditionKind, str]]
+
+    def concerns(self, pod: IncomingPod) -> bool:
+        """Return whether other pods matter."""
+        return isinstance(pod, PodAmongOthers)
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return exactly the nodes that it does not refuse."""
+        assert isinstance(pod, PodAmongOthers)
+        mask = np.ones(len(pod.whole.nodes), np.bool_)
+        for refused, _ in self._refused(pod):
+            mask &= ~refused
+        return mask[pod.rows(columns)]
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return the first reason for which it refuses the node. Raises KeyError."""
+        assert isinstance(pod, PodAmongOthers)
+        row = pod.whole.row_of(node.name)
+        return next((refusal for refused, refusal in self._refused(pod) if refused[row]), None)
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield the stages that nodes failed; the obstacle names the term."""
+        for kind, words in self.words.items():
+            for obstacle in failed:
+                if obstacle.kind is kind:
+                    yield obstacle, Condition(kind, f"{words}: {obstacle.of}")
+
+    def refusing(self, pod: PodAmongOthers) -> Iterator[tuple[Mask, Refusal]]:
+        """Yield the nodes of the whole cluster that it refuses, and why, in the order that counts."""
+        raise NotImplementedError
+
+    def prefers(self, pod: PodAmongOthers) -> bool:
+        """Return whether it may score nodes differently."""
+        raise NotImplementedError
+
+    def scores(self, pod: PodAmongOthers, rows: Rows) -> Amounts | None:
+        """Return the scores of nodes in these rows, 0 to 100; None if it prefers none."""
+        raise NotImplementedError
+
+    def _refused(self, pod: PodAmongOthers) -> Refused:
+        found = pod.refused.get(self)
+        if found is None:
+            found = pod.refused[self] = list(self.refusing(pod))
+        return found
+
+
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
 KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-def refused_by_affinity(
-    columns: NodeColumns, rules: PodRules, placed: PlacedPods
-) -> Iterator[tuple[Mask, Refusal]]:
-    """Yield the nodes that required terms keep a pod off, and why, in the order in which that counts."""
-    affinity = rules.affinity
-    if affinity.near:
-        far = ~_near(columns, rules, placed)
-        of = " and ".join(map(str, affinity.near))
-        yield far, Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(ConditionKind.POD_AFFINITY, of))
-    for term in affinity.apart:
-        there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
-        yield there > 0, Refusal((NOT_APART,), obstacle=Obstacle(ConditionKind.POD_ANTI_AFFINITY, str(term)))
-    for wish, rows in placed.wishes_about(columns, rules.bearer).items():
-        if isinstance(wish, PodTerm):
-            having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
+class Affinity(BetweenPods):
+    """A rule of required and preferred terms, of the pod itself and of placed pods about it."""
+
+    words: ClassVar = {
+        ConditionKind.POD_AFFINITY: "pod affinity",
+        ConditionKind.POD_ANTI_AFFINITY: "pod anti-affinity",
+        ConditionKind.PLACED_ANTI_AFFINITY: "anti-affinity of placed pods",
+    }
+
+    def refusing(self, pod: PodAmongOthers) -> Iterator[tuple[Mask, Refusal]]:
+        """Yield the nodes that required terms keep the pod off, and why."""
+        columns, placed, affinity = pod.whole, pod.placed, pod.rules.affinity
+        if affinity.near:
+            far = ~_near(columns, pod.rules, placed)
+            of = " and ".join(map(str, affinity.near))
             yield (
-                having > 0,
-                Refusal((KEPT_OFF,), obstacle=Obstacle(ConditionKind.PLACED_ANTI_AFFINITY, str(wish))),
+                far,
+                Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(ConditionKind.POD_AFFINITY, of)),
             )
+        for term in affinity.apart:
+            there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
+            yield (
+                there > 0,
+                Refusal((NOT_APART,), obstacle=Obstacle(ConditionKind.POD_ANTI_AFFINITY, str(term))),
+            )
+        for wish, rows in placed.wishes_about(columns, pod.rules.bearer).items():
+            if isinstance(wish, PodTerm):
+                having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
+                obstacle = Obstacle(ConditionKind.PLACED_ANTI_AFFINITY, str(wish))
+                yield having > 0, Refusal((KEPT_OFF,), obstacle=obstacle)
+
+    def prefers(self, pod: PodAmongOthers) -> bool:
+        """Return whether the pod or placed pods have preferred terms."""
+        affinity = pod.rules.affinity
+        if affinity.rather_near or affinity.rather_apart:
+            return True
+        wishes = pod.placed.wishes_about(pod.whole, pod.rules.bearer)
+        return any(isinstance(wish, WeightedTerm) for wish in wishes)
+
+    def scores(self, pod: PodAmongOthers, rows: Rows) -> Amounts | None:
+        """Return the scores of nodes in these rows by preferred terms, 0 to 100; None if all are equal.
+
+        The pod's own terms count, terms of placed pods, and required affinity of placed pods a little.
+        """
+        columns, placed = pod.whole, pod.placed
+        total = np.zeros(len(columns.nodes), np.int64)
+        affinity = pod.rules.affinity
+        own = [
+            *affinity.rather_near,
+            *(WeightedTerm(-weight, term) for weight, term in affinity.rather_apart),
+        ]
+        for weight, term in own:
+            counts = placed.matching(columns, (term.pods,))
+            total += weight * per_place(places(columns, term.topology_key), counts)
+        for wish, having in placed.wishes_about(columns, pod.rules.bearer).items():
+            if isinstance(wish, WeightedTerm):
+                counts = in_rows(having, len(columns.nodes))
+                total += wish.weight * per_place(places(columns, wish.term.topology_key), counts)
+        asked = total[rows]
+        if not len(rows) or asked.min() == asked.max():
+            return None
+        least, most = int(asked.min()), int(asked.max())
+        scores: Amounts = BEST * (asked - least) // (most - least)
+        return scores
 
 
 def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
@@ -245,32 +368,6 @@ def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
     return labelled if is_first else labelled & near
 
 
-def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, rows: Rows) -> Amounts | None:
-    """Return the scores of nodes in these rows by preferred terms, 0 to 100; None if all are equal.
-
-    The pod's own terms count, terms of placed pods, and required affinity of placed pods a little.
-    """
-    total = np.zeros(len(columns.nodes), np.int64)
-    affinity = rules.affinity
-    own = [
-        *affinity.rather_near,
-        *(WeightedTerm(-weight, term) for weight, term in affinity.rather_apart),
-    ]
-    for weight, term in own:
-        counts = placed.matching(columns, (term.pods,))
-        total += weight * per_place(places(columns, term.topology_key), counts)
-    for wish, having in placed.wishes_about(columns, rules.bearer).items():
-        if isinstance(wish, WeightedTerm):
-            counts = in_rows(having, len(columns.nodes))
-            total += wish.weight * per_place(places(columns, wish.term.topology_key), counts)
-    asked = total[rows]
-    if not len(rows) or asked.min() == asked.max():
-        return None
-    least, most = int(asked.min()), int(asked.max())
-    scores: Amounts = BEST * (asked - least) // (most - least)
-    return scores
-
-
 # How pods are spread over places that have a label in common.
 #
 # Source: kube-scheduler, plugin PodTopologySpread.
@@ -282,24 +379,60 @@ NOT_LABELLED = f"{UNEVEN} (missing required label)"
 _HOSTNAME = "kubernetes.io/hostname"
 
 
-def refused_by_spread(
-    columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods
-) -> Iterator[tuple[Mask, Refusal]]:
-    """Yield the nodes that required constraints keep a pod off, and why."""
-    constraints = [each for each in rules.spread if each.is_required]
-    everywhere = _with_all_keys(columns, constraints)
-    for each in constraints:
-        obstacle = Obstacle(ConditionKind.TOPOLOGY_SPREAD, str(each))
-        at = places(columns, each.topology_key)
-        yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle)
-        counting = everywhere & _counts(columns, each, selection)
-        counts = placed.matching(columns, (each.pods,), staying=True)
-        there = per_place(at, np.where(counting, counts, 0))
-        least = int(there[counting].min(initial=np.iinfo(np.int64).max))
-        if len(np.unique(at[counting])) < each.min_domains:
-            least = 0
-        with_pod = there + each.pods.selects(rules.bearer)
-        yield with_pod - least > each.max_skew, Refusal((UNEVEN,), obstacle=obstacle)
+class TopologySpread(BetweenPods):
+    """A rule that pods with the same labels are spread evenly over places."""
+
+    words: ClassVar = {ConditionKind.TOPOLOGY_SPREAD: "topology spread"}
+
+    def refusing(self, pod: PodAmongOthers) -> Iterator[tuple[Mask, Refusal]]:
+        """Yield the nodes that required constraints keep a pod off, and why."""
+        columns, selection, placed = pod.whole, pod.selection, pod.placed
+        constraints = [each for each in pod.rules.spread if each.is_required]
+        everywhere = _with_all_keys(columns, constraints)
+        for each in constraints:
+            obstacle = Obstacle(ConditionKind.TOPOLOGY_SPREAD, str(each))
+            at = places(columns, each.topology_key)
+            yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle)
+            counting = everywhere & _counts(columns, each, selection)
+            counts = placed.matching(columns, (each.pods,), staying=True)
+            there = per_place(at, np.where(counting, counts, 0))
+            least = int(there[counting].min(initial=np.iinfo(np.int64).max))
+            if len(np.unique(at[counting])) < each.min_domains:
+                least = 0
+            with_pod = there + each.pods.selects(pod.rules.bearer)
+            yield with_pod - least > each.max_skew, Refusal((UNEVEN,), obstacle=obstacle)
+
+    def prefers(self, pod: PodAmongOthers) -> bool:
+        """Return whether any constraint is only preferred."""
+        return not all(each.is_required for each in pod.rules.spread)
+
+    def scores(self, pod: PodAmongOthers, rows: Rows) -> Amounts | None:
+        """Return the scores of nodes for a pod that is to be spread, 0 to 100; None if it is not.
+
+        Nodes without all the labels have 0. The more places there are, the more a pod in one of them counts.
+        """
+        columns, selection, placed = pod.whole, pod.selection, pod.placed
+        constraints = [each for each in pod.rules.spread if not each.is_required]
+        if not constraints or not len(rows):
+            return None
+        everywhere = _with_all_keys(columns, constraints)
+        is_known = everywhere[rows]
+        uneven = np.zeros(len(rows))
+        for each in constraints:
+            at = places(columns, each.topology_key)
+            counts = placed.matching(columns, (each.pods,), staying=True)
+            if each.topology_key == _HOSTNAME:
+                there, size = counts, int(is_known.sum())
+            else:
+                there = per_place(at, np.where(everywhere & _counts(columns, each, selection), counts, 0))
+                size = len(np.unique(at[rows][is_known]))
+            uneven += there[rows] * np.log(size + 2) + (each.max_skew - 1)
+        raw = np.floor(uneven + 0.5).astype(np.int64)
+        scores = np.zeros(len(rows), np.int64)
+        if is_known.any():
+            least, most = int(raw[is_known].min()), int(raw[is_known].max())
+            scores[is_known] = BEST * (most + least - raw[is_known]) // most if most else BEST
+        return scores
 
 
 def _with_all_keys(columns: NodeColumns, constraints: Sequence[SpreadConstraint]) -> Mask:
@@ -316,36 +449,6 @@ def _counts(columns: NodeColumns, constraint: SpreadConstraint, selection: NodeS
         mask &= labelled(columns, selection)
     if constraint.honors_taints:
         mask &= columns.table.where_guard(
-            lambda guard: selection.guard_refusal(guard.taints, unschedulable=False) is None
+            lambda guard: guard_refusal(guard._replace(unschedulable=False), selection) is None
         )
     return mask
-
-
-def spread_scores(
-    columns: NodeColumns, rules: PodRules, selection: NodeSelection, placed: PlacedPods, rows: Rows
-) -> Amounts | None:
-    """Return the scores of nodes in these rows for a pod that is to be spread, 0 to 100; None if it is not.
-
-    Nodes without all the labels have 0. The more places there are, the more a pod in one of them counts.
-    """
-    constraints = [each for each in rules.spread if not each.is_required]
-    if not constraints or not len(rows):
-        return None
-    everywhere = _with_all_keys(columns, constraints)
-    is_known = everywhere[rows]
-    uneven = np.zeros(len(rows))
-    for each in constraints:
-        at = places(columns, each.topology_key)
-        counts = placed.matching(columns, (each.pods,), staying=True)
-        if each.topology_key == _HOSTNAME:
-            there, size = counts, int(is_known.sum())
-        else:
-            there = per_place(at, np.where(everywhere & _counts(columns, each, selection), counts, 0))
-            size = len(np.unique(at[rows][is_known]))
-        uneven += there[rows] * np.log(size + 2) + (each.max_skew - 1)
-    raw = np.floor(uneven + 0.5).astype(np.int64)
-    scores = np.zeros(len(rows), np.int64)
-    if is_known.any():
-        least, most = int(raw[is_known].min()), int(raw[is_known].max())
-        scores[is_known] = BEST * (most + least - raw[is_known]) // most if most else BEST
-    return scores

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.pods.cycle import Ranked
-from placement.pods.node_filter import Fit
 from placement.pods.placing import ActivePlacements
+from placement.pods.rules.rule import Fit
 
 
 def ranked(*scores: int) -> list[Ranked]:

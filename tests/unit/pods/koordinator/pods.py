@@ -1,6 +1,7 @@
 """Pods and hosts of a small cluster, built from the few things a test is about."""
 
 import json
+from types import SimpleNamespace
 
 from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestReport, Profile
@@ -8,12 +9,15 @@ from placement.engine.numa.amounts import NumaAmounts, summed
 from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
+from placement.pods.cycle import judged as judged_by
 from placement.pods.host import host_of
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import import_pod, interpret_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import read_pod
-from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host, fit_host
+from placement.pods.rules import HOST
+from placement.pods.rules.numa import allocate_on_host, answer_of
+from placement.pods.rules.rule import Fit, IncomingPod, concerned
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 
 QOS = "koordinator.sh/qosClass"
@@ -146,9 +150,19 @@ def totals(*requests, **node):
     return host_totals(imported_node(**node), requests)
 
 
+def judge(pod, place, total):
+    """The verdict of a host with these totals about an incoming pod."""
+    return judged_by(concerned(HOST, pod), SimpleNamespace(host=place, totals=total), pod)
+
+
+def fit_host(place, request):
+    """The answer of the CPUs and NUMA nodes of a host."""
+    return answer_of(place, IncomingPod(request)).answer
+
+
 def judged(place, document, settings=DESIGN, **options):
     """The verdict about a pod on an otherwise empty host."""
-    return NodeFilter(request_of(document, settings)).judge(place, totals(), **options)
+    return judge(IncomingPod(request_of(document, settings), **options), place, totals())
 
 
 def cpus_of(place, document, settings=DESIGN):

@@ -22,7 +22,8 @@ from placement.pods.koordinator.policies import (
 )
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import pod_limit, pod_requests
-from placement.pods.node_filter import Fit, allocate_on_host
+from placement.pods.rules.numa import allocate_on_host
+from placement.pods.rules.rule import Fit
 from tests.unit.pods.koordinator.pods import admitted, build_pod, held, host, judged, read, request_of
 
 CASES = json.loads((Path(__file__).parents[3] / "data" / "pod-readings.json").read_text())["cases"]

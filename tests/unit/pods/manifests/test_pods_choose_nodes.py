@@ -1,15 +1,15 @@
 """Names, labels and taints decide where a pod may go as they do in Kubernetes."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from placement.common.manifest import Field, ManifestReport
-from placement.pods.manifests.selection import (
-    NOT_SELECTED,
-    UNSCHEDULABLE,
-    UNTOLERATED,
-    read_attributes,
-    read_node_selection,
-)
+from placement.pods.manifests.selection import read_attributes, read_node_selection
+from placement.pods.rules import SELECTION
+from placement.pods.rules.labels import NOT_SELECTED
+from placement.pods.rules.rule import IncomingPod
+from placement.pods.rules.taints import UNSCHEDULABLE, UNTOLERATED
 
 GPU = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 
@@ -23,8 +23,9 @@ def refused(spec, labels=(), taints=(), **node_spec):
         "metadata": {"name": "node-1", "labels": dict(labels)},
         "spec": {"taints": list(taints), **node_spec},
     }
-    refusal = selection.refusal(read_attributes(node))
-    return None if refusal is None else refusal.reasons[0]
+    pod, attributes = IncomingPod(None, selection), SimpleNamespace(attributes=read_attributes(node))
+    refusals = (rule.refuse(attributes, pod) for rule in SELECTION)
+    return next((refusal.reasons[0] for refusal in refusals if refusal is not None), None)
 
 
 def affinity(*terms):

@@ -14,7 +14,6 @@ from placement.engine.numa.host import HostTotals
 from placement.engine.scoring.order import Order, Strategy
 from placement.engine.scoring.rule import LARGE_SCALE, Shape, Weighted
 from placement.pods.accounts import Accountant, host_room
-from placement.pods.cycle import PodShape
 from placement.pods.host import Host, NodeOffers, Place, occupied_host, offers_of
 from placement.pods.koordinator.node import NodeImport, import_node
 from placement.pods.koordinator.pod import import_pod
@@ -22,6 +21,7 @@ from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import Bearer
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
+from placement.pods.rules.rule import PodShape
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.engine.numa.demand import NumaPolicy
-from placement.pods.column_filter import may_fit, selected
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.columns import GUARD, KIND, NodeNumbers
 from placement.pods.cycle import ShapeRanking
 from placement.pods.manifests.selection import NodeAttributes
 from placement.pods.ranking import priorities
+from placement.pods.rules import RULES, SELECTION
+from placement.pods.rules.rule import concerned, may_pass
 from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
@@ -66,13 +67,16 @@ def test_the_order_of_nodes_is_that_of_their_exact_scores(cluster):
 def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
     _, found, shape = cluster
     columns = columns_of(found)
-    admitted = selected(columns, shape.selection)
-    possible = may_fit(columns, shape.selection, shape.request)
+    pod = shape.incoming()
+    admitted = may_pass(SELECTION, columns, pod)
+    possible = may_pass(RULES, columns, pod)
     highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
     least = least_missed(columns.table, shape.request, shape.settings)
     verdicts = looked_at(shape, found)
     for row, node in enumerate(columns.nodes):
-        assert admitted[row] == (shape.selection.refusal(node.attributes) is None)
+        assert admitted[row] == all(rule.refuse(node, pod) is None for rule in SELECTION)
+        for rule in concerned(RULES, pod):
+            assert rule.mask(columns, pod)[row] or rule.refuse(node, pod) is not None, rule
         verdict = verdicts[node.name]
         if not verdict.fits:
             continue
@@ -215,7 +219,7 @@ def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
     alone = built_node("node-0", labels={pods.NUMA: "SingleNUMANode"})
     shape = shape_of(build(pods.container(cpu=cpu, memory="16Gi")))
     columns = columns_of([alone])
-    assert may_fit(columns, shape.selection, shape.request).tolist() == [fits]
+    assert may_pass(RULES, columns, shape.incoming()).tolist() == [fits]
     assert looked_at(shape, [alone])["node-0"].fits is fits
     assert len(list(ShapeRanking(shape).best_first(columns))) == fits
 
@@ -225,5 +229,5 @@ def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
 def test_a_host_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
     alone = built_node("node-0")
     shape = shape_of(build(pods.container(cpu=cpu, memory="32Gi")))
-    assert may_fit(columns_of([alone]), shape.selection, shape.request).tolist() == [fits]
+    assert may_pass(RULES, columns_of([alone]), shape.incoming()).tolist() == [fits]
     assert looked_at(shape, [alone])["node-0"].fits is fits

@@ -3,7 +3,8 @@
 from placement.engine.numa.cpuset import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
 from placement.engine.numa.reservations import HostReservations, Reservation
-from placement.pods.node_filter import NodeFilter, allocate_on_host
+from placement.pods.rules.numa import allocate_on_host
+from placement.pods.rules.rule import IncomingPod
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
     KOORD,
@@ -12,6 +13,7 @@ from tests.unit.pods.koordinator.pods import (
     container,
     held,
     host,
+    judge,
     judged,
     lsr,
     request_of,
@@ -30,10 +32,10 @@ def given(place, document, settings):
 def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
     place = host(held("0-7"), annotations={RATIO: {"cpu": 2}})
     used = HostTotals({"cpu": 32000}, {"cpu": 16000})
-    owner = NodeFilter(request_of(lsr(container(cpu="8", memory="1"))))
+    request = request_of(lsr(container(cpu="8", memory="1")))
     reserved = HostReservations((Reservation(mask_of(range(8))),), nominated=0)
-    assert owner.judge(place, used).answer.reasons == ("Insufficient amplified cpu",)
-    assert owner.judge(place, used, reserved).fits
+    assert judge(IncomingPod(request), place, used).answer.reasons == ("Insufficient amplified cpu",)
+    assert judge(IncomingPod(request, reservations=reserved), place, used).fits
 
 
 def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
@@ -42,7 +44,7 @@ def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
     reservations = HostReservations(
         (Reservation(mask_of((8, 9)), restricted=True), Reservation(mask_of(range(8))))
     )
-    fit = NodeFilter(request).judge(place, totals(), reservations).answer
+    fit = judge(IncomingPod(request, reservations=reservations), place, totals()).answer
     assert fit.nominated == 1
     assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
 
@@ -56,7 +58,7 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
     both = held("0-1"), held("8-9")
     scores = {
         settings.profile: [
-            NodeFilter(request_of(pod, settings)).judge(host(*holdings, settings=settings), totals()).score
+            judge(IncomingPod(request_of(pod, settings)), host(*holdings, settings=settings), totals()).score
             for holdings in ((), both)
         ]
         for settings in (DESIGN, KOORD)

@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.pods.cycle import PodShape, ShapeRanking
+from placement.pods.cycle import ShapeRanking
 from placement.pods.koordinator.pod import PodSpec, import_pod
 from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.affinity import Bearer, PodSelector
 from placement.pods.ranking import RuledRanking, priorities
-from placement.pods.rules.between_pods import (
-    PlacedPods,
-    affinity_scores,
-    refused_by_affinity,
-    refused_by_spread,
-    spread_scores,
-)
+from placement.pods.rules import BETWEEN_PODS
+from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
+from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from tests import naive_pod_rules as naive
 from tests.pod_rules import ruled_pod
@@ -124,24 +120,25 @@ def check(
     manifest: dict[str, Any], columns: NodeColumns, placed: PlacedPods, nodes: list[naive.Node]
 ) -> None:
     incoming = import_pod(manifest, SETTINGS)
-    rules, selection = incoming.rules, incoming.selection
+    pod = PodAmongOthers(
+        incoming.request, incoming.selection, rules=incoming.rules, placed=placed, whole=columns
+    )
     found: dict[str, str] = {}
-    for mask, refusal in (
-        *refused_by_spread(columns, rules, selection, placed),
-        *refused_by_affinity(columns, rules, placed),
-    ):
-        for row in np.flatnonzero(mask):
-            found.setdefault(columns.nodes[int(row)].name, refusal.reasons[0])
+    for rule in BETWEEN_PODS:
+        for admitted, node in zip(rule.mask(columns, pod), columns.nodes, strict=True):
+            refusal = rule.refuse(node, pod)
+            assert admitted == (refusal is None)
+            if refusal is not None:
+                found.setdefault(node.name, refusal.reasons[0])
     expected = {node.name: naive.refusal(manifest, node, nodes) for node in nodes}
     assert found == {name: reason for name, reason in expected.items() if reason}
     check_order(incoming, columns, placed, set(found))
     rows = np.array([row for row, node in enumerate(columns.nodes) if node.name not in found], np.intp)
     fitting = [nodes[row] for row in rows]
     if fitting:
-        scores = affinity_scores(columns, rules, placed, rows)
+        spread, scores = (rule.scores(pod, rows) for rule in BETWEEN_PODS)
         said = [0] * len(rows) if scores is None else scores.tolist()
         assert said == naive.affinity_scores(manifest, fitting, nodes)
-        spread = spread_scores(columns, rules, selection, placed, rows)
         if spread is not None:
             assert spread.tolist() == naive.spread_scores(manifest, fitting, nodes)
 

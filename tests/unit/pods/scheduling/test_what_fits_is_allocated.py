@@ -7,12 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.explanation import remarks_on
+from placement.pods.host import remarks_on
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.node_filter import Fit, NodeFilter, allocate_on_host
-from tests.unit.pods.koordinator.pods import BIND, NUMA, STRATEGY, build_pod, container, held, host, totals
+from placement.pods.rules.numa import allocate_on_host
+from placement.pods.rules.rule import Fit, IncomingPod
+from tests.unit.pods.koordinator.pods import (
+    BIND,
+    NUMA,
+    STRATEGY,
+    build_pod,
+    container,
+    held,
+    host,
+    judge,
+    totals,
+)
 
 HOSTS = st.fixed_dictionaries(
     {
@@ -82,7 +93,7 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
         return
     pod = import_pod(document, chosen)
     place = host(*neighbours, settings=chosen, **node)
-    result = NodeFilter(pod.request).judge(place, totals())
+    result = judge(IncomingPod(pod.request), place, totals())
     assert all(remarks_on(place, pod.request))
     if not isinstance(result.answer, Fit):
         assert result.answer.reasons

@@ -1,0 +1,192 @@
+"""Amounts of the host as a whole: what a pod requests must be free, bound CPUs at their cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from placement.allocations.kubernetes_resources import host_class, numa_class
+from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
+from placement.engine.forest.arrays import Mask
+from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, host_cpu_requested
+from placement.engine.numa.demand import Refusal
+from placement.engine.numa.host import FACE_VALUE
+from placement.engine.numa.reservations import HostReservations, Reservation
+from placement.engine.search.shortages import amount
+from placement.pods.columns import (
+    CPU_REQUESTED,
+    VAST,
+    Asked,
+    NodeTable,
+    allocatable,
+    cpu_cost,
+    everywhere,
+    fits_all,
+    room,
+)
+from placement.pods.host import PODS_CLASS, NodeOffers, Place
+from placement.pods.koordinator.pod import PodRequest
+from placement.pods.node_info import NodeInfo
+from placement.pods.rules.rule import IncomingPod, Rule, Stated
+from placement.pods.snapshot import NodeColumns
+
+TOO_MANY_PODS = "Too many pods"
+AMPLIFIED = "Insufficient amplified cpu"
+_AMPLIFIED_CPU = Obstacle(ConditionKind.AMPLIFIED_CPU)
+Left = Callable[[Place], int]
+"""The units that are left at a place."""
+
+
+class HostAmounts(Rule):
+    """A rule that the host has what a pod requests, and may have one more pod."""
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return the nodes that have enough of everything, compared exactly."""
+        table = columns.table
+        return fits_all(table, host_amounts(table, pod.request)) | (table[VAST] > 0)
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return all that the host has too little of."""
+        request = pod.request
+        amounts = {} if request is None else request.amounts
+        bound = request is not None and node.host.bind.binds(request)
+        return lacking(node.offers, node.free, node.left, amounts, bound=bound)
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield a stage for the number of pods, then one for each requested class."""
+        yield Obstacle(ConditionKind.AMOUNT, PODS_CLASS), amount(PODS_CLASS, 1)
+        for resource, base in pod.request.amounts.items() if pod.request else ():
+            kind = host_class(resource)
+            yield Obstacle(ConditionKind.AMOUNT, kind.name), amount(kind.name, -(-base // kind.unit))
+
+    def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
+        """Return all amounts that the host must have."""
+        return list(host_amounts(table, pod.request)) if kind is ConditionKind.AMOUNT else []
+
+
+def host_amounts(table: NodeTable, request: PodRequest | None) -> Iterator[Asked]:
+    """Yield what the host as a whole must have, with bound CPUs at their cost."""
+    yield Asked(PODS_CLASS, everywhere(table, 1), table[room(PODS_CLASS)])
+    if request is None:
+        return
+    for resource, base in request.amounts.items():
+        kind = host_class(resource)
+        wanted = everywhere(table, -(-base // kind.unit))
+        if resource == "cpu":
+            wanted = np.maximum(wanted, table.by_kind(partial(cpu_cost, request)))
+        yield Asked(kind.name, wanted, table[room(kind.name)])
+
+
+def lacking(
+    offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, *, bound: bool
+) -> Refusal | None:
+    """Return all that a host has too little of for a pod, None if it fits; the first lack is the obstacle.
+
+    `free` has the units left of each class of the host itself. `left` returns the units left on its NUMA
+    nodes, which count for what the host as a whole does not offer. The claim makes the same comparison.
+    `bound`: the pod would get CPUs of its own, each of which costs the ratio of the host.
+    """
+    # The class of each amount that is too large, and the message for it.
+    lacks = [(PODS_CLASS, TOO_MANY_PODS)] if free.get(PODS_CLASS, 0) < 1 else []
+    for resource, base in requests.items():
+        kind = host_class(resource)
+        units = free.get(kind.name)
+        if units is None:
+            units = sum(left(place) for place in _below(offers, resource).values())
+        if -(-base // kind.unit) > units:
+            lacks.append((kind.name, f"Insufficient {resource}"))
+        elif resource == "cpu" and bound and bound_cost(base, offers.ratio) > units:
+            lacks.append((kind.name, AMPLIFIED))
+    if not lacks:
+        return None
+    return Refusal(tuple(words for _, words in lacks), obstacle=Obstacle(ConditionKind.AMOUNT, lacks[0][0]))
+
+
+def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: NumaAmounts) -> NumaAmounts:
+    """Return where to count requests that only NUMA nodes offer, of a pod that no alignment covers for them.
+
+    NUMA nodes give what they have left, lowest ids first; together less than the request if they lack it.
+    """
+    given: dict[int, dict[str, int]] = {}
+    for resource, base in requests.items():
+        if any(resource in row for row in aligned.values()):
+            continue
+        unit = numa_class(resource).unit
+        for numa, place in _below(offers, resource).items():
+            share = min(base, left(place) * unit)
+            if share:
+                given.setdefault(numa, {})[resource] = share
+                base -= share
+    return NumaAmounts(given)
+
+
+def _below(offers: NodeOffers, resource: str) -> dict[int, Place]:
+    """Return the places on NUMA nodes that offer what the host could offer in this class, but does not."""
+    if host_class(resource) != numa_class(resource) or offers.host(resource) is not None:
+        return {}
+    return offers.on_numa_nodes(resource)
+
+
+class AmplifiedCpu(Rule):
+    """A rule that hosts that advertise more CPUs than they have keep enough for what bound CPUs cost.
+
+    Source: koordinator.md, "CPU amplification".
+    """
+
+    def concerns(self, pod: IncomingPod) -> bool:
+        """Return whether the pod requests something, and no other scheduler gave it its CPUs."""
+        return pod.request is not None and pod.request.designated is None
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return the nodes that have enough, compared exactly."""
+        assert pod.request is not None
+        return amplified_cpu(columns.table, pod.request).fits | (columns.table[VAST] > 0)
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return that CPU is missing; CPUs that the pod may take out of reservations are returned first."""
+        host, totals, request = node.host, node.totals, pod.request
+        ratio = host.state.cpu_ratio
+        if ratio <= FACE_VALUE or request is None:
+            return None
+        milli = request.amounts.get("cpu", 0)
+        cost = bound_cost(milli, ratio) if host.bind.binds(request) else milli
+        cpus_back, milli_back = _returned(pod.reservations)
+        requested = host_cpu_requested(
+            totals.requested.get("cpu", 0) - milli_back, host.state.use.held.bit_count() - cpus_back, ratio
+        )
+        enough = cost <= totals.allocatable.get("cpu", 0) - requested
+        return None if enough else Refusal((AMPLIFIED,), obstacle=_AMPLIFIED_CPU)
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield the stage where nodes failed it."""
+        if _AMPLIFIED_CPU in failed:
+            cpu = host_class("cpu").name
+            text = f"{cpu} free at the ratio of the node"
+            yield _AMPLIFIED_CPU, Condition(ConditionKind.AMPLIFIED_CPU, text, cpu)
+
+    def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
+        """Return the cost of the pod's CPU."""
+        is_meant = kind is ConditionKind.AMPLIFIED_CPU and pod.request is not None
+        return [amplified_cpu(table, pod.request)] if is_meant and pod.request else []
+
+
+def amplified_cpu(table: NodeTable, request: PodRequest) -> Asked:
+    """Return the CPU that a pod costs on amplified hosts, counted as for the score; 0 on other hosts."""
+    name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
+    if not amplified.any():
+        return Asked(name, everywhere(table, 0), everywhere(table, 0))
+    cost = np.where(amplified, table.by_kind(partial(cpu_cost, request)), 0)
+    free = np.where(amplified, table[allocatable("cpu")] - table[CPU_REQUESTED], 0)
+    return Asked(name, cost, free)
+
+
+def _returned(reservations: HostReservations) -> tuple[int, int]:
+    """Return the CPUs and the millicores of the host as a whole that reservations give back to a pod."""
+    return max(map(_size, reservations.matched), default=(0, 0))
+
+
+def _size(reservation: Reservation) -> tuple[int, int]:
+    cpus = reservation.cpus.bit_count()
+    return cpus, max(reservation.milli_cpus, 1000 * cpus)

@@ -1,0 +1,488 @@
+"""The CPUs and NUMA nodes of a host: the policies, and one decision on which of them a pod gets.
+
+Bound CPUs, NUMA alignment, reservations and shared pools depend on each other, so one rule decides on them.
+What it admits can be allocated, and the score is that of the allocation. Equal hosts answer once.
+Source: koordinator.md, "Filter", "Score", "Reserve".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from placement.allocations.kubernetes_resources import CORE_CLASS
+from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
+from placement.engine.forest.arrays import Amounts, Indices, Mask
+from placement.engine.numa.alignment import Alignment, choose_affinity, favour_idle
+from placement.engine.numa.allocator import Allocation, allocate_designated
+from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.cpuset import mask_of, members_of
+from placement.engine.numa.demand import (
+    INVALID_TOPOLOGY,
+    NOT_ENOUGH_CPUS,
+    BindPolicy,
+    CpuDemand,
+    ExclusiveLevel,
+    NumaPolicy,
+    PodDemand,
+    PodRefused,
+    Refusal,
+    RefusalClass,
+)
+from placement.engine.numa.hints import Fits
+from placement.engine.numa.host import (
+    MISSED,
+    Holding,
+    HostState,
+    Scorer,
+    host_scorer,
+    missed,
+    score_on_numa_nodes,
+)
+from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations, ReservedPlacing
+from placement.engine.scoring.order import Order
+from placement.pods.columns import (
+    NUMA_NODES,
+    VAST,
+    Asked,
+    NodeTable,
+    effective_policy,
+    fits_all,
+    is_aligned,
+    numa_fits,
+    on_all_numa_nodes,
+    on_numa_node,
+    own_cpus,
+    stays_on_one,
+)
+from placement.pods.host import Host, alignment_on, demand_on
+from placement.pods.koordinator.annotations import (
+    NOTHING_GIVEN,
+    ResourceSpec,
+    ResourceStatus,
+    completed_spec,
+    status_document,
+)
+from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.pods.koordinator.policies import QosClass, pod_bind_policy
+from placement.pods.node_info import NodeInfo
+from placement.pods.rules.rule import Fit, HostAnswer, IncomingPod, Rule, Stated
+from placement.pods.snapshot import NodeColumns
+
+BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
+UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
+POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
+_POLICY, _WHOLE = Obstacle(ConditionKind.NUMA_POLICY), Obstacle(ConditionKind.WHOLE_CPUS)
+_BINDING, _NUMA = Obstacle(ConditionKind.CPU_BINDING), Obstacle(ConditionKind.NUMA)
+_CPUS, _POOL = Obstacle(ConditionKind.CPUS), Obstacle(ConditionKind.SHARED_POOL)
+
+
+class MatchingPolicies(Rule):
+    """A rule that the policies of pod and host agree, before CPUs are looked at."""
+
+    def concerns(self, pod: IncomingPod) -> bool:
+        """Return whether the pod requests anything."""
+        return pod.request is not None
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return the nodes with the NUMA policy of the pod, or where one of both has none."""
+        request = pod.request
+        return columns.table.where_kind(
+            lambda kind: request is None or effective_policy(request, kind) is not None
+        )
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return what the policies of the host forbid."""
+        found = answer_of(node.host, pod)
+        return found.answer if found.by_policies and isinstance(found.answer, Refusal) else None
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield what the pod states itself, and what nodes failed."""
+        if pod.request is None:
+            return
+        policy = pod.request.numa.policy
+        if policy is not NumaPolicy.NONE or _POLICY in failed:
+            yield _POLICY, Condition(_POLICY.kind, f"NUMA policy {policy}, or none")
+        if _WHOLE in failed:
+            yield _WHOLE, Condition(_WHOLE.kind, "whole CPUs, where nodes give all pods CPUs of their own")
+
+
+class CpusAndNumaNodes(Rule):
+    """A rule that the host has the CPUs of a bound pod, and NUMA nodes to which an aligned pod can go."""
+
+    def concerns(self, pod: IncomingPod) -> bool:
+        """Return whether the pod requests anything."""
+        return pod.request is not None
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return the nodes with as many free CPUs and amounts; which of them the pod gets, is not tried."""
+        table, request = columns.table, pod.request
+        if request is None or request.designated is not None:
+            return np.ones(len(table), np.bool_)
+        mask = own_cpus(table, request).fits
+        rows = np.flatnonzero(is_aligned(table, request))
+        if len(rows):
+            mask[rows] &= _aligned_room(table.rows(rows), request)
+        return mask | (table[VAST] > 0)
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return why the pod gets no CPUs, or no NUMA nodes."""
+        answer = answer_of(node.host, pod).answer
+        return answer if isinstance(answer, Refusal) else None
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield what the pod states itself, and what nodes failed."""
+        request = pod.request
+        if request is None:
+            return
+        if request.bound or _BINDING in failed:
+            yield _BINDING, Condition(_BINDING.kind, "CPUs that can be bound as pod and node require")
+        if request.numa.policy is not NumaPolicy.NONE or _NUMA in failed:
+            yield _NUMA, Condition(_NUMA.kind, "NUMA nodes to which the pod can be aligned")
+        need, pool = request.need, request.burst_limit
+        if request.bound or _CPUS in failed:
+            yield _CPUS, Condition(_CPUS.kind, f"{need} free CPUs under the bind policy", CORE_CLASS, need)
+        if pool is not None or _POOL in failed:
+            yield _POOL, Condition(_POOL.kind, f"a shared pool of {pool} millicores", wanted=pool)
+
+    def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
+        """Return the CPUs, or the amounts on NUMA nodes."""
+        if pod.request is None:
+            return []
+        if kind is ConditionKind.CPUS:
+            return [own_cpus(table, pod.request)]
+        return _of_numa_nodes(table, pod.request) if kind is ConditionKind.NUMA else []
+
+
+def _aligned_room(table: NodeTable, request: PodRequest) -> Mask:
+    """Return the nodes with NUMA nodes, all together or a single one, that have room for an aligned pod."""
+    mask = (table[NUMA_NODES] > 0) & fits_all(table, on_all_numa_nodes(table, request))
+    single = stays_on_one(table, request)
+    if single.any():
+        fitting = [numa_fits(table, request, place) for place in range(table.numa_nodes)]
+        mask &= ~single | np.logical_or.reduce(fitting)
+    return mask
+
+
+def _of_numa_nodes(table: NodeTable, request: PodRequest) -> list[Asked]:
+    """Return what all NUMA nodes are asked for; where one must do, what is asked of the one lacking least."""
+    asked = [*on_all_numa_nodes(table, request), own_cpus(table, request)]
+    single = stays_on_one(table, request)
+    if not single.any():
+        return asked
+    places = [list(on_numa_node(table, request, place)) for place in range(table.numa_nodes)]
+    gaps = np.array([np.sum([each.gap for each in place], axis=0) for place in places])
+    for place in range(len(places)):
+        gaps[place][table[NUMA_NODES] <= place] = np.inf
+    nearest = np.argmin(gaps, axis=0)
+    return [
+        *(each._replace(wanted=np.where(single, 0, each.wanted)) for each in asked),
+        *(
+            alike[0]._replace(
+                wanted=np.where(single, _chosen([each.wanted for each in alike], nearest), 0),
+                free=_chosen([each.free for each in alike], nearest),
+            )
+            for alike in zip(*places, strict=True)
+        ),
+    ]
+
+
+def _chosen(by_place: Sequence[Amounts], place: Indices) -> Amounts:
+    """Return for each node the number at one of its places."""
+    return np.stack(by_place)[place, np.arange(len(place))]
+
+
+# The fit of a pod on a host: the NUMA nodes to which it is aligned, and its shared pool.
+
+
+def answer_of(host: Host, pod: IncomingPod) -> HostAnswer:
+    """Return the answer of a host to a pod, remembered for equal hosts."""
+    found = pod.answers.get(host)
+    if found is None:
+        found = pod.answers[host] = _answer(host, pod)
+    return found
+
+
+def _answer(host: Host, pod: IncomingPod) -> HostAnswer:
+    request, by_policies = pod.request, True
+    if request is None:
+        return HostAnswer(Fit(nominated=0 if pod.reservations.matched else None))
+    demand = demand_on(host, request)
+    try:
+        alignment = alignment_on(host, request)
+        if request.designated is not None:
+            fit = Fit(designated=_designated(host, request.designated, demand))
+        else:
+            _check_whole_cpus(host, request)
+            by_policies = False
+            fit = fit_host(host, request, demand, alignment, pod.reservations)
+    except PodRefused as refused:
+        return HostAnswer(refused.refusal, by_policies)
+    return rate_host(host, pod, fit, demand, alignment)
+
+
+def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:
+    return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
+
+
+def fit_host(
+    host: Host,
+    request: PodRequest,
+    demand: PodDemand,
+    alignment: Alignment,
+    reservations: HostReservations,
+) -> Fit:
+    """Return how a pod fits on the CPUs and NUMA nodes of a host; the host's totals are not looked at.
+
+    What fits can be allocated (`allocate_on_host`). Raises PodRefused. Source: koordinator.md, "Filter".
+    """
+    _check_binding(host, request, demand)
+    placing = ReservedPlacing(host.state, demand, reservations)
+    limit = request.burst_limit if demand.cpus is None else None
+    affinity = nominated = None
+    if alignment.policy is not NumaPolicy.NONE:
+        fits = placing.fits if limit is None else _covering(host, limit, placing)
+        affinity = choose_affinity(placing.widest_allocator, alignment, fits)
+        nominated = placing.explore(affinity).reservation
+    elif demand.cpus is not None:
+        nominated = _explore_free_cpus(demand.cpus, placing, reservations)
+    elif reservations.matched:
+        # The pod takes only of the host as a whole, where every matched reservation has enough.
+        nominated = 0
+    if limit is not None:
+        choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
+    return Fit(affinity, nominated=nominated)
+
+
+def _check_whole_cpus(host: Host, request: PodRequest) -> None:
+    """Raise PodRefused if a host binds every pod and this one does not request whole CPUs.
+
+    Source: koordinator.md, "Filter".
+    """
+    if host.bind.binds_all(request) and request.is_fractional:
+        raise PodRefused(
+            CPUS_MUST_BE_INTEGER,
+            status=RefusalClass.UNRESOLVABLE,
+            obstacle=Obstacle(ConditionKind.WHOLE_CPUS),
+        )
+
+
+def _check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
+    """Raise PodRefused if a host would have to bind CPUs for this pod, but never can.
+
+    Source: koordinator.md, "Filter", "Recovery from pods".
+    """
+    cpus, layout = demand.cpus, host.state.layout
+    if cpus is None:
+        return
+    if not layout.cpus:
+        raise _unbindable(INVALID_TOPOLOGY)
+    if host.unreadable_pods:
+        names = ", ".join(host.unreadable_pods)
+        raise _unbindable(f"{UNREADABLE_PODS}: {names}")
+    required = host.bind.required(request)
+    if required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
+        raise _unbindable(BIND_CONFLICT)
+    if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
+        raise _unbindable(NOT_WHOLE_CORES)
+
+
+def _unbindable(words: str) -> PodRefused:
+    return PodRefused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.CPU_BINDING))
+
+
+def _explore_free_cpus(
+    cpus: CpuDemand, placing: ReservedPlacing, reservations: HostReservations
+) -> int | None:
+    """Try a strict policy; otherwise count, as any free CPU is good enough. Raises PodRefused."""
+    if cpus.strict or reservations != NO_RESERVATIONS:
+        return placing.explore(None).reservation
+    if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
+        raise PodRefused(NOT_ENOUGH_CPUS)
+    return None
+
+
+def _covering(host: Host, limit: int, placing: ReservedPlacing) -> Fits:
+    """Return a check that a pod fits on NUMA nodes, one of them with a shared pool that covers its limit."""
+    return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
+
+
+def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
+    """Return whether the LS pool of any of these NUMA nodes has that many millicores.
+
+    Source: koordinator.md, "ConstrainedBurst".
+    """
+    return any(_pool_size(host, numa) >= limit for numa in numa_ids)
+
+
+def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
+    """Return the NUMA node with the smallest, or by strategy the largest, LS pool that covers the limit.
+
+    Raises PodRefused if there is none. Source: koordinator.md, "ConstrainedBurst".
+    """
+    sign = 1 if host.rules.fullest_first else -1
+    sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))
+    chosen = min(sizes, default=None)
+    if chosen is None:
+        raise PodRefused(POOLS_TOO_SMALL, obstacle=Obstacle(ConditionKind.SHARED_POOL))
+    return chosen[1]
+
+
+def _pool_size(host: HostState, numa: int) -> int:
+    return 1000 * (host.shared_pool & host.layout.numa_nodes.get(numa, 0)).bit_count()
+
+
+# The place of a pod on a host, and how it is written down.
+
+
+_POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocation:
+    """An allocation of a pod on a host, and the bind policy under which its CPUs were chosen.
+
+    `bind` is NONE for pods that are not bound; `strict` if the policy had to be kept.
+    """
+
+    status: ResourceStatus = NOTHING_GIVEN
+    bind: BindPolicy = BindPolicy.NONE
+    strict: bool = False
+    level: ExclusiveLevel = ExclusiveLevel.NONE
+    group: str = ""
+
+    def holding(self, qos: QosClass) -> Holding:
+        """Return what to record for the pod; its label names the class `qos`."""
+        return self.status.holding(self.level, qos, self.group)
+
+    def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the pod's resource-status, empty if it was given nothing, and its completed resource-spec.
+
+        Source: koordinator.md, "What is written".
+        """
+        return status_document(self.status), completed_spec(spec, self.bind, self.strict)
+
+
+def allocate_on_host(
+    host: Host,
+    request: PodRequest | None,
+    fit: Fit,
+    reservations: HostReservations = NO_RESERVATIONS,
+) -> PodAllocation:
+    """Return what a pod gets on a host on which it fits; nothing if nothing has to be remembered.
+
+    Raises PodRefused if it does not fit after all. Source: koordinator.md, "Reserve".
+    """
+    if request is None:
+        return PodAllocation()
+    demand = demand_on(host, request)
+    if fit.designated is not None:
+        return _written(host, request, demand, fit.designated, ())
+    alignment = alignment_on(host, request)
+    allocation = try_allocate(host, demand, alignment, fit, reservations)
+    pools = _pools(host, request, alignment, allocation.amounts) if demand.cpus is None else ()
+    return _written(host, request, demand, allocation, pools)
+
+
+def try_allocate(
+    host: Host, demand: PodDemand, alignment: Alignment, fit: Fit, reservations: HostReservations
+) -> Allocation:
+    """Return the allocation of the pod, and nothing to write about it. Raises PodRefused."""
+    if alignment.policy is NumaPolicy.NONE and demand.cpus is None:
+        return Allocation()
+    if reservations.nominated is None:
+        reservations = replace(reservations, nominated=fit.nominated)
+    placing = ReservedPlacing(host.state, demand, reservations)
+    affinity = fit.affinity
+    if alignment.policy is NumaPolicy.BEST_EFFORT and affinity is None:
+        affinity = choose_affinity(placing.widest_allocator, alignment, placing.fits)
+    return placing.allocate(affinity)
+
+
+def _written(
+    host: Host,
+    request: PodRequest,
+    demand: PodDemand,
+    allocation: Allocation,
+    numa_ids: tuple[int, ...],
+) -> PodAllocation:
+    sockets = host.state.layout.socket_of_numa
+    pools = tuple((sockets[numa], numa) for numa in numa_ids if numa in sockets)
+    status = ResourceStatus(frozenset(members_of(allocation.cpus)), allocation.amounts, pools)
+    if demand.cpus is None:
+        return PodAllocation(status)
+    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
+
+
+def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts) -> tuple[int, ...]:
+    """Return the NUMA nodes with LS pools that an unbound pod must not leave (koordinator.md, "Profiles")."""
+    if request.burst_limit is not None:
+        numa_ids = amounts or host.state.layout.numa_nodes
+        return (choose_pool(host.state, numa_ids, request.burst_limit),)
+    if not request.uses_ls_pools or alignment.policy not in _POOL_POLICIES:
+        return ()
+    if not amounts and len(host.state.capacity) == 1 and request.milli_cpus:
+        # The pod is aligned to the only NUMA node, without accounts there.
+        return tuple(host.state.capacity)
+    return tuple(numa for numa, given in amounts.items() if "cpu" in given)
+
+
+# How well a host suits a pod.
+
+
+AVOIDED = 2 * MISSED + 1
+"""The amount that a host misses if a pod should avoid it, whatever else it offers."""
+
+
+def rate_host(host: Host, pod: IncomingPod, fit: Fit, demand: PodDemand, alignment: Alignment) -> HostAnswer:
+    """Return the answer of a host on which a pod fits: with a score of 0 if it cannot be allocated there.
+
+    Where a pod has a NUMA policy, only the NUMA nodes that it would use count, whatever the totals are.
+    Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
+    """
+    assert pod.request is not None
+    state, scoring = host.state, pod.scoring
+    if demand.cpus is not None and not state.has_cpus:
+        return HostAnswer(fit)
+    isolates = demand.cpus is not None and state.rules.isolation_first
+    aligned = alignment.policy is not NumaPolicy.NONE
+    if not isolates and not aligned:
+        return HostAnswer(fit, score=host_scorer(state, demand, scoring))
+    try:
+        allocation = fit.designated or try_allocate(host, demand, alignment, fit, pod.reservations)
+    except PodRefused:
+        return HostAnswer(fit)
+    score = (
+        _score_aligned(host, demand, alignment, allocation, scoring)
+        if aligned
+        else host_scorer(state, demand, scoring)
+    )
+    return HostAnswer(fit, score=score, missed=_missed_on(host, pod.request, allocation) if isolates else 0)
+
+
+def _missed_on(host: Host, request: PodRequest, allocation: Allocation) -> int:
+    """Return how much a pod misses of what it prefers on these CPUs (koordinator.md, "Isolation")."""
+    if host.bind.is_avoided(request):
+        return AVOIDED
+    return missed(host.state, allocation.cpus, host.bind.preference(request))
+
+
+def _score_aligned(
+    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Order
+) -> Scorer:
+    state = host.state
+    numa_ids = allocation.amounts or state.capacity
+
+    def idle_counted(score: int) -> int:
+        idle_counts, best = alignment.idle_counts, scoring.max_score
+        return favour_idle(score, mask_of(numa_ids), state.neighbours, best) if idle_counts else score
+
+    if allocation.amounts:
+        score = idle_counted(score_on_numa_nodes(state, demand, scoring, numa_ids))
+        return lambda totals: score
+    score_host = host_scorer(state, demand, scoring, is_aligned=True)
+    return lambda totals: idle_counted(score_host(totals))
