@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from placement.allocations.best_fit import BestFit
-from placement.allocations.candidates import Candidates, SearchSettings
+from placement.allocations.candidates import CandidateSearch, SearchSettings
 from placement.allocations.claims import Claims
 from placement.allocations.group_rules import GroupPlacer
 from placement.allocations.holdings import Holdings, Listings
@@ -221,7 +221,7 @@ class UseCases:
         self.host_views = HostViews(database, self.cluster_cache.loader)
         self.finder = Finder(database)
         self.closed_nodes = ClosedNodes(self.cluster_cache)
-        self.candidates = Candidates(database, self.forest, search_settings)
+        self.candidates = CandidateSearch(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)
         self.ruled = GroupPlacer(database, self.candidates, self.holdings)

@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from placement.allocations.candidates import Candidates
+from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import Claims
 from placement.engine.domain.errors import CapacityExceeded, SearchTimeout, Unavailable
 from placement.metrics.catalog import CLAIMS
@@ -40,13 +40,13 @@ class Callers(Crowd):
         # What happens just before those gathered are claimed for, and after it.
         self.meanwhile: Callable[[], None] = lambda: None
         self.afterwards: Callable[[], None] = lambda: None
-        real_replace, real_together = Claims.replace, Claims.take_together
+        real_replace, real_together = Claims.replace, Claims.claim_together
 
         def replace(claims: Claims, *given: Any, **more: Any) -> None:
             self.work()
             real_replace(claims, *given, **more)
 
-        def take_together(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
+        def claim_together(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
             self.meanwhile()
             taken = real_together(claims, wanted, initiators)
             self.served.append((len(wanted), taken))
@@ -54,7 +54,7 @@ class Callers(Crowd):
             return taken
 
         monkeypatch.setattr(Claims, "replace", replace)
-        monkeypatch.setattr(Claims, "take_together", take_together)
+        monkeypatch.setattr(Claims, "claim_together", claim_together)
 
     def claim(self, consumer: str, query: str = "resources=VCPU:1", **owner: str) -> TestResponse:
         body = {"consumer_uuid": consumer, **OWNER, "query": query, **owner}
@@ -192,15 +192,15 @@ def test_a_search_that_takes_too_long_is_not_repeated_for_each_who_waits(api, ca
 def counted_searches(monkeypatch: pytest.MonkeyPatch, failing_after: int | None = None) -> list[None]:
     """The searches from now on; those after so many take too long."""
     searches: list[None] = []
-    real = Candidates.find_in
+    real = CandidateSearch.find_in
 
-    def find_in(candidates: Candidates, *given: Any) -> Any:
+    def find_in(candidates: CandidateSearch, *given: Any) -> Any:
         searches.append(None)
         if failing_after is not None and len(searches) > failing_after:
             raise SearchTimeout("too long")
         return real(candidates, *given)
 
-    monkeypatch.setattr(Candidates, "find_in", find_in)
+    monkeypatch.setattr(CandidateSearch, "find_in", find_in)
     return searches
 
 

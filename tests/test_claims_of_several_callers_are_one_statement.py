@@ -29,7 +29,7 @@ class Callers(Crowd):
         self.written: list[tuple[int, bool]] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.afterwards: Callable[[], None] = lambda: None
-        real = Claims._take_place_at_once
+        real = Claims._claim_at_once
 
         def take_place_at_once(claims: Claims, wanted: Sequence[Any], *others: Any, **options: Any) -> bool:
             if len(wanted) == 1:
@@ -41,7 +41,7 @@ class Callers(Crowd):
             self.afterwards()
             return taken
 
-        monkeypatch.setattr(Claims, "_take_place_at_once", take_place_at_once)
+        monkeypatch.setattr(Claims, "_claim_at_once", take_place_at_once)
 
     def claim(self, consumer: str, resources: Mapping[str, dict[str, int]]) -> TestResponse:
         api = Client(self.application.test_client(), headers=(("X-OpenStack-Request-Id", f"req-{consumer}"),))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from placement.allocations.candidates import Candidates, SearchSettings
+from placement.allocations.candidates import CandidateSearch, SearchSettings
 from placement.engine.domain import request_scope
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
@@ -77,14 +77,14 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     with application_on("sqlite") as application:
         client = Client(application.test_client())
         fill(client)
-        real = Candidates.view
+        real = CandidateSearch.view
 
-        def view(candidates: Candidates) -> Any:
+        def view(candidates: CandidateSearch) -> Any:
             found = real(candidates)
             request_scope.until(time.monotonic())
             return found
 
-        monkeypatch.setattr(Candidates, "view", view)
+        monkeypatch.setattr(CandidateSearch, "view", view)
         yield client
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from placement.allocations.candidates import Candidates
+from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import generation_after
 from placement.allocations.holdings import ConsumerHoldings
 from placement.allocations.shortlists import ClaimQuery, Proposal, Resources
@@ -93,7 +93,10 @@ def fitted(applicant: Claimant, claim: ConsumerClaim, proposal: Proposal) -> Cla
 
 
 def held_already(
-    candidates: Candidates, application: ClaimApplication, held: ConsumerHoldings, inside: Collection[str]
+    candidates: CandidateSearch,
+    application: ClaimApplication,
+    held: ConsumerHoldings,
+    inside: Collection[str],
 ) -> Outcome | None:
     """Return what an existing consumer holds, or why it may not claim; None if it may.
 

@@ -25,7 +25,7 @@ from placement.allocations.applications import (
     fitted,
     held_already,
 )
-from placement.allocations.candidates import Candidates
+from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import Claims, Terms, count_refused, count_repeated, count_won
 from placement.allocations.group_rules import (
     ConsumersSnapshot,
@@ -271,7 +271,7 @@ class BestFit:
     """A use case that claims the best candidates of queries."""
 
     def __init__(
-        self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: GroupPlacer
+        self, candidates: CandidateSearch, claims: Claims, holdings: Holdings, ruled: GroupPlacer
     ) -> None:
         self._candidates = candidates
         self._claims = claims

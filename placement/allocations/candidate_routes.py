@@ -13,7 +13,7 @@ from placement.allocations.candidate_schemas import (
     ListedCandidatesSchema,
     ScoredCandidatesSchema,
 )
-from placement.allocations.candidates import Search, SearchOptions
+from placement.allocations.candidates import SearchOptions, SearchResult
 from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
 from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.common.microversions import Feature
@@ -104,6 +104,6 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
     return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
 
 
-def _scores(search: Search, options: SearchOptions) -> Pieces | None:
+def _scores(search: SearchResult, options: SearchOptions) -> Pieces | None:
     table = search.answer.scores()
     return None if table is None else score_members(table, options.preferences)

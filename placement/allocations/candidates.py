@@ -197,7 +197,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchResult:
     """One finished search; its explanation names providers only if it was asked for."""
 
     answer: Answer
@@ -205,7 +205,7 @@ class Search:
     explanation: Explanation | None = None
 
 
-class Candidates:
+class CandidateSearch:
     """A use case that finds where a request fits."""
 
     def __init__(self, database: Database, keeper: ForestKeeper, settings: SearchSettings) -> None:
@@ -218,13 +218,13 @@ class Candidates:
         with STAGE_SECONDS.labels("catch_up").time():
             return self._keeper.current()
 
-    def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
+    def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> SearchResult:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         return self.find_in(self.view(), query, options)
 
     def find_in(
         self, view: View, query: CandidateQuery, options: SearchOptions, among: Mask | None = None
-    ) -> Search:
+    ) -> SearchResult:
         """Search a view from before; `among`: the rows that may be roots, None for all. Raises as `find`."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(view, query, options)
@@ -236,7 +236,7 @@ class Candidates:
             found = self._find_jointly(view, query, wanted, options, aggregates)
         else:
             candidates, why = self._search(view, query, wanted, options, aggregates)
-            found = Search(Answer(view.forest, candidates), view.names, why)
+            found = SearchResult(Answer(view.forest, candidates), view.names, why)
         count = len(found.answer)
         SEARCHES.labels("found" if count else "empty").inc()
         CANDIDATES.observe(count)
@@ -263,7 +263,7 @@ class Candidates:
         others = replace(wanted, tree_kind=replace(is_core, wanted=False))
         return others, replace(on_cores, tree_kind=is_core)
 
-    def is_cut(self, search: Search, query: CandidateQuery) -> bool:
+    def is_cut(self, search: SearchResult, query: CandidateQuery) -> bool:
         """Return whether a search may have left out candidates."""
         most = min(query.limit or 2**31, self._settings.maximum or 2**31)
         return len(search.answer) >= most
@@ -284,7 +284,7 @@ class Candidates:
         wanted: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
-    ) -> Search:
+    ) -> SearchResult:
         """Search trees without cores and core trees, and join the answers.
 
         The explanation is that of the core trees, unless only the others have candidates.
@@ -300,7 +300,7 @@ class Candidates:
         # In the order of `queries_of`.
         answer = JointAnswer(view.forest, (flat, cored), min(wanted.maximum, query.limit or wanted.maximum))
         only_flat = len(flat.candidates) and not len(cored.candidates)
-        return Search(answer, view.names, why if only_flat else core_why)
+        return SearchResult(answer, view.names, why if only_flat else core_why)
 
     def _search(
         self,

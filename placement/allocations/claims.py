@@ -39,7 +39,7 @@ from placement.engine.domain.request_scope import Initiator, initiator
 from placement.metrics.catalog import CLAIMS
 from placement.providers.statements import contents, providers
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Database, Transaction, attempt, ensure
+from placement.storage.database import Database, Transaction, retry, run_in_transaction
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 
 # Replacing what consumers hold, inside a transaction that a use case has opened.
@@ -381,7 +381,7 @@ class Claims:
         self._attributes = attributes
         self._class_ids = ClassIds(database.history)
         self._gathering: RequestCoalescer[tuple[ConsumerClaim, Initiator], bool | OutcomeUnknown] = (
-            RequestCoalescer(self._taken_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS)
+            RequestCoalescer(self._claim_batch, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS)
         )
 
     def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str | None) -> None:
@@ -390,7 +390,9 @@ class Claims:
         Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
-        attempt(self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus))
+        run_in_transaction(
+            self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus)
+        )
 
     @counted("consumer")
     def put(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
@@ -406,8 +408,8 @@ class Claims:
         standing that has changed, CapacityExceeded when something does not fit, Unavailable.
         """
         attributes = attributes_of(claims)
-        ensure(self._database, lambda: self._attributes.register(attributes))
-        if terms is None and self._take_place_soon(claims):
+        retry(self._database, lambda: self._attributes.register(attributes))
+        if terms is None and self._claim_batched(claims):
             return
 
         def work(transaction: Transaction) -> None:
@@ -428,27 +430,25 @@ class Claims:
                 for uuid, cpus in terms.dedicated_cpus.items():
                     _record_cpus(transaction, uuid, cpus)
 
-        attempt(self._database, work, before=lambda: self._attributes.register(attributes))
+        run_in_transaction(self._database, work, before=lambda: self._attributes.register(attributes))
 
-    def _take_place_soon(self, claims: Sequence[ConsumerClaim]) -> bool:
-        """Do as `_take_place_at_once`; a claim of one consumer goes together with claims of other callers."""
+    def _claim_batched(self, claims: Sequence[ConsumerClaim]) -> bool:
+        """Claim in one statement; a claim of one consumer joins the claims of callers that wait, too."""
         actor = initiator()
-        if len(claims) != 1 or not self.may_be_gathered or not all(_is_fresh(claim) for claim in claims):
-            return self._take_place_at_once(claims, [actor] * len(claims), of_one_request=True)
-        found = self._gathering.ask(
-            None, (claims[0], actor), lambda: self._take_place_at_once(claims, [actor])
-        )
+        if len(claims) != 1 or not self.can_batch or not all(_is_fresh(claim) for claim in claims):
+            return self._claim_at_once(claims, [actor] * len(claims), of_one_request=True)
+        found = self._gathering.ask(None, (claims[0], actor), lambda: self._claim_at_once(claims, [actor]))
         if isinstance(found, OutcomeUnknown):
             raise found
         return found
 
-    def _taken_together(
+    def _claim_batch(
         self, asked: Sequence[tuple[ConsumerClaim, Initiator]]
     ) -> Sequence[bool | OutcomeUnknown | None]:
         """Return True for all claims, or None for all, or OutcomeUnknown for all if that is not known."""
         try:
             with request_scope.within(_COMMON_SECONDS):
-                taken = self._take_place_at_once([claim for claim, _ in asked], [actor for _, actor in asked])
+                taken = self._claim_at_once([claim for claim, _ in asked], [actor for _, actor in asked])
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
         except Unavailable:
@@ -457,23 +457,23 @@ class Claims:
         return [taken or None] * len(asked)
 
     @property
-    def may_be_gathered(self) -> bool:
-        """Return whether the database has the statement with which `take_together` claims."""
+    def can_batch(self) -> bool:
+        """Return whether the database has the statement with which `claim_together` claims."""
         return self._database.backend.has_claim_statement
 
-    def take_together(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
+    def claim_together(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
         """Let consumers that must be new hold what they claim, each for a caller of its own.
 
         Returns False, and writes nothing, if any of them cannot. Raises TryAgain, OutcomeUnknown,
         Unavailable.
         """
         self._attributes.register(attributes_of(claims))
-        taken = self._take_place_at_once(claims, initiators)
+        taken = self._claim_at_once(claims, initiators)
         if taken:
             count_won("consumer", len(claims))
         return taken
 
-    def _take_place_at_once(
+    def _claim_at_once(
         self,
         claims: Sequence[ConsumerClaim],
         initiators: Sequence[Initiator],
@@ -484,7 +484,7 @@ class Claims:
 
         Unless they are `of_one_request`, each of the claims raises the generations of its providers.
         """
-        if not self.may_be_gathered or not claims or not all(_is_fresh(claim) for claim in claims):
+        if not self.can_batch or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         amounts = [
             InventoryAmount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
@@ -529,7 +529,7 @@ class Claims:
                     Action.UPDATE, TargetKind.ALLOCATIONS, uuid, after={"group": group}, consumer=uuid
                 )
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
     def release(self, consumer_uuid: str) -> None:
         """Delete everything a consumer holds, whatever its generation; no provider generation changes.
@@ -560,7 +560,7 @@ class Claims:
                 consumer=consumer_uuid,
             )
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
 
 def generation_after(claim: ConsumerClaim) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
-from placement.allocations.candidates import Candidates
+from placement.allocations.candidates import CandidateSearch
 from placement.allocations.holdings import Holdings, held_by
 from placement.allocations.shortlists import ClaimQuery, NoCandidate, Proposal, proposal_of, reason_of
 from placement.allocations.statements import consumers
@@ -86,7 +86,7 @@ class ConsumersSnapshot:
 def standing_of(
     database: Database,
     holdings: Holdings,
-    candidates: Candidates,
+    candidates: CandidateSearch,
     named: Collection[str],
     groups: Collection[str],
 ) -> ConsumersSnapshot:
@@ -239,7 +239,7 @@ class Decision(NamedTuple):
 class GroupPlacer:
     """A use case that decides for members under rules, and writes nothing."""
 
-    def __init__(self, database: Database, candidates: Candidates, holdings: Holdings) -> None:
+    def __init__(self, database: Database, candidates: CandidateSearch, holdings: Holdings) -> None:
         self._database = database
         self._candidates = candidates
         self._holdings = holdings
@@ -295,7 +295,7 @@ def _with_promised(view: View, holding: Sequence[MemberHolding]) -> View:
 
 
 def kind_of(
-    candidates: Candidates, base: View, view: View, wish: ClaimQuery, rules: tuple[int, ...] = ()
+    candidates: CandidateSearch, base: View, view: View, wish: ClaimQuery, rules: tuple[int, ...] = ()
 ) -> MemberKind:
     """Return members with one wish under rules, given by number, on a view of what is left of a base."""
     splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
@@ -312,7 +312,9 @@ def kind_of(
     return MemberKind(find, room, rules)
 
 
-def placed_together(candidates: Candidates, view: View, wish: ClaimQuery, count: int, budget: Budget) -> int:
+def placed_together(
+    candidates: CandidateSearch, view: View, wish: ClaimQuery, count: int, budget: Budget
+) -> int:
     """Return how many of `count` members with equal wishes one claim would place.
 
     Raises SearchEnded, BadRequest for names that are not known.
@@ -327,7 +329,7 @@ def placed_together(candidates: Candidates, view: View, wish: ClaimQuery, count:
 class _Deciding:
     def __init__(
         self,
-        candidates: Candidates,
+        candidates: CandidateSearch,
         view: View,
         rules: Sequence[MemberRule],
         resolved: Sequence[ResolvedRule],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from placement.allocations.applications import ClaimApplication, Outcome, claim_of, fitted
-from placement.allocations.candidates import Candidates
+from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import Claims
 from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.holdings import Holdings
@@ -31,7 +31,7 @@ Asked = tuple[ClaimApplication, Initiator]
 class ClaimCoalescer:
     """A gathering of claims that have one query."""
 
-    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
+    def __init__(self, candidates: CandidateSearch, claims: Claims, holdings: Holdings) -> None:
         self._candidates = candidates
         self._claims = claims
         self._holdings = holdings
@@ -44,7 +44,7 @@ class ClaimCoalescer:
         wish = application.wish
         # A claim that says more, as a member of many may, is served by itself.
         is_plain = application == ClaimApplication(application.applicant, wish)
-        if not is_plain or not self._claims.may_be_gathered:
+        if not is_plain or not self._claims.can_batch:
             return alone()
         # One caller searches for all and sees what it may see itself, so the scope is in the key.
         key = wish.query.identity, wish.options, request_scope.seen()
@@ -66,7 +66,7 @@ class ClaimCoalescer:
             for (application, _), proposal in zip(asked, proposals, strict=False)
         ]
         initiators = [actor for _, actor in asked[: len(claims)]]
-        if claims and not self._claims.take_together(claims, initiators):
+        if claims and not self._claims.claim_together(claims, initiators):
             return [None] * len(asked)
         given = [
             fitted(application.applicant, claim, proposal)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from placement.allocations.candidates import Search, SoftCondition
+from placement.allocations.candidates import SearchResult, SoftCondition
 from placement.common.microversions import Feature, Microversion
 from placement.engine.domain.explanation import (
     Condition,
@@ -67,7 +67,7 @@ class CandidatesRenderer:
 
     def body(
         self,
-        search: Search,
+        search: SearchResult,
         version: Microversion,
         *,
         scores: Pieces | None = None,
@@ -87,12 +87,12 @@ class CandidatesRenderer:
             yield b",".join(_contributors(search, version))
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
-    def elements(self, search: Search, version: Microversion, scores: Pieces | None = None) -> bytes:
+    def elements(self, search: SearchResult, version: Microversion, scores: Pieces | None = None) -> bytes:
         """Return the candidates alone, as a JSON list."""
         note_candidates(len(search.answer))
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
 
-    def _whole_trees(self, search: Search) -> Iterator[list[bytes]]:
+    def _whole_trees(self, search: SearchResult) -> Iterator[list[bytes]]:
         names, kept = self._kept
         if names is not search.names:
             kept = SummaryCache(_CACHE_BYTES)
@@ -111,7 +111,7 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
         comma = b","
 
 
-def _elements(search: Search, version: Microversion, scores: Pieces | None) -> Iterator[bytes]:
+def _elements(search: SearchResult, version: Microversion, scores: Pieces | None) -> Iterator[bytes]:
     """Yield all candidates, separated by commas."""
     if search.answer.splits:
         yield from _split_elements(search, scores)
@@ -125,7 +125,7 @@ def _elements(search: Search, version: Microversion, scores: Pieces | None) -> I
         yield text[:-1] if done == count else text
 
 
-def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
+def _split_elements(search: SearchResult, scores: Pieces | None) -> Iterator[bytes]:
     """Yield candidates that differ in how many providers serve a group, one by one, separated by commas."""
     classes = search.names.classes
     added = repeat(b"") if scores is None else (b"," + text for text in lines(scores.whole))
@@ -143,7 +143,7 @@ def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
 class _ElementWriter:
     """A writer of the elements of one answer, a batch of candidates at a time."""
 
-    def __init__(self, search: Search, version: Microversion) -> None:
+    def __init__(self, search: SearchResult, version: Microversion) -> None:
         self._slots = search.answer.slots
         self._classes = search.names.classes
         self._answer = search.answer
@@ -239,7 +239,7 @@ class _ElementWriter:
             yield after
 
 
-def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
+def _contributors(search: SearchResult, version: Microversion) -> Iterable[bytes]:
     """Yield the summaries before 1.29: only providers in use, in the fields of the version."""
     answer: Answer = search.answer
     if not len(answer):
@@ -257,7 +257,7 @@ def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
         yield orjson.dumps(member.uuid) + b":" + orjson.dumps(summary)
 
 
-def _summary(member: ProviderSummary, search: Search) -> bytes:
+def _summary(member: ProviderSummary, search: SearchResult) -> bytes:
     summary = {
         "resources": _resources(member.resources, search),
         "traits": _traits(member, search),
@@ -267,12 +267,12 @@ def _summary(member: ProviderSummary, search: Search) -> bytes:
     return b'"%b":%b' % (member.uuid.encode(), orjson.dumps(summary))
 
 
-def _resources(offered: Iterable[tuple[int, int, int]], search: Search) -> dict[str, dict[str, int]]:
+def _resources(offered: Iterable[tuple[int, int, int]], search: SearchResult) -> dict[str, dict[str, int]]:
     classes = search.names.classes
     return {classes[id_]: {"capacity": capacity, "used": used} for id_, capacity, used in offered}
 
 
-def _traits(member: ProviderSummary, search: Search) -> list[str]:
+def _traits(member: ProviderSummary, search: SearchResult) -> list[str]:
     # By id, so standard ones come first and custom ones in the order of their creation.
     return [search.names.traits[trait] for trait in sorted(member.trait_ids)]
 
@@ -342,7 +342,7 @@ def _class_template(part: ClassParts, at: int, figures: list[ScoreFigure]) -> by
 # Explanations as members of bodies: of candidates, of flavors and of pods alike.
 
 
-def explanation_member(search: Search) -> dict[str, Any]:
+def explanation_member(search: SearchResult) -> dict[str, Any]:
     """Return the explanation of a search that was asked for one, as a member."""
     assert search.explanation is not None
     return {"explanation": explanation_body(search.explanation)}

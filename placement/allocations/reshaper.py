@@ -16,7 +16,7 @@ from placement.engine.domain.inventories import ConsumerClaim, Inventory, Provid
 from placement.providers.inventories import check_capacity, in_use, record_inventories
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.providers import LockedProvider
-from placement.storage.database import Database, Transaction, attempt
+from placement.storage.database import Database, Transaction, run_in_transaction
 
 Key = tuple[int, int]
 
@@ -40,7 +40,7 @@ class Reshaper:
         def work(transaction: Transaction) -> None:
             _Reshape(transaction, wanted, Replacement(transaction, claims)).run()
 
-        attempt(self._database, work, before=lambda: self._attributes.register(attributes))
+        run_in_transaction(self._database, work, before=lambda: self._attributes.register(attributes))
 
 
 @dataclass(slots=True)

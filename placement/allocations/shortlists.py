@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from placement.allocations.candidates import Candidates, Search, SearchOptions, queries_of
+from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult, queries_of
 from placement.engine.domain import groups
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import first_obstacle
@@ -112,7 +112,7 @@ class CandidateQueue:
 
     def __init__(
         self,
-        candidates: Candidates,
+        candidates: CandidateSearch,
         promises: Promises,
         wish: ClaimQuery,
         count: int,
@@ -160,7 +160,7 @@ class CandidateQueue:
 class _Found:
     """The result of one search of the forest; scores follow what is promised since."""
 
-    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: Forest) -> None:
+    def __init__(self, search: SearchResult, query: CandidateQuery, most: int, forest: Forest) -> None:
         self._search, self._query = search, query
         self._answer = search.answer
         self._scores = self._answer.present_scores().tolist()
@@ -269,6 +269,6 @@ def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Propos
     return Proposal(resources, settled(asked, element.mappings))
 
 
-def reason_of(search: Search) -> str:
+def reason_of(search: SearchResult) -> str:
     """Return why a search found nothing."""
     return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

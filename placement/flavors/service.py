@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate
 from placement.allocations.best_fit import BestFit
-from placement.allocations.candidates import Candidates, Search, SearchOptions
+from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult
 from placement.allocations.claims import Claims
 from placement.allocations.shortlists import ClaimQuery
 from placement.engine.domain.errors import BadRequest, Conflict
@@ -33,7 +33,7 @@ class FlavorSearch:
     """
 
     translation: Translation
-    search: Search
+    search: SearchResult
     query_used: Literal["querystring", "fallback_querystring"]
     explained: bool = False
 
@@ -61,7 +61,9 @@ class FlavorClaim:
 class Flavors:
     """A service that translates flavors and finds where they fit."""
 
-    def __init__(self, clusters: Clusters, candidates: Candidates, best_fit: BestFit, claims: Claims) -> None:
+    def __init__(
+        self, clusters: Clusters, candidates: CandidateSearch, best_fit: BestFit, claims: Claims
+    ) -> None:
         self._clusters = clusters
         self._candidates = candidates
         self._best_fit = best_fit

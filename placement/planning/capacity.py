@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.allocations.candidates import Candidates, Search, SearchOptions
+from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult
 from placement.allocations.group_rules import placed_together
 from placement.allocations.shortlists import ClaimQuery
 from placement.allocations.world import NOTHING_DIFFERENT, ImaginedForest, WorldRequest, imagined, imagining
@@ -68,7 +68,7 @@ class Planning:
     _database: Database
     _keeper: ForestKeeper
     _cluster_cache: ClusterCache
-    _candidates: Candidates
+    _candidates: CandidateSearch
     _seconds: float
 
     def capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
@@ -103,7 +103,7 @@ class Planning:
                 raise self._timeout(question.place(name), ended) from ended
         return rooms
 
-    def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Search:
+    def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> SearchResult:
         """Return where a query would fit. Raises BadRequest naming the world's member, as Candidates.find."""
         with imagining(world):
             view, budget = self._keeper.current(), self._candidates.budget()

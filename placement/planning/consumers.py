@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.allocations.candidates import Candidates, SearchOptions
+from placement.allocations.candidates import CandidateSearch, SearchOptions
 from placement.common.manifest import ManifestError
 from placement.engine.domain import groups
 from placement.engine.domain.errors import BadRequest
@@ -231,7 +231,9 @@ _STATIC = "kubernetes.io/config.mirror"
 class Wishes:
     """A factory that makes wishes of queries and pods; equal ones share what is known about them."""
 
-    def __init__(self, view: View, candidates: Candidates, ground: SearchedForest, budget: Budget) -> None:
+    def __init__(
+        self, view: View, candidates: CandidateSearch, ground: SearchedForest, budget: Budget
+    ) -> None:
         self._view, self._candidates, self._ground, self._budget = view, candidates, ground, budget
         self._shared = frozenset(ground.shared_classes())
         self._known: dict[object, QueryWish] = {}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from placement.allocations.candidates import Candidates, SearchOptions
+from placement.allocations.candidates import CandidateSearch, SearchOptions
 from placement.allocations.world import host_uuids
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, SearchTimeout
@@ -208,7 +208,7 @@ class Plans:
     _database: Database
     _keeper: ForestKeeper
     _cluster_cache: ClusterCache
-    _candidates: Candidates
+    _candidates: CandidateSearch
     _seconds: float
 
     def make(self, request: PlanRequest, parse: ParseQuery) -> Plan:
@@ -311,7 +311,7 @@ class _Making:
     def __init__(
         self,
         database: Database,
-        candidates: Candidates,
+        candidates: CandidateSearch,
         scene: Scene,
         request: PlanRequest,
         parse: ParseQuery,

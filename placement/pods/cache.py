@@ -196,8 +196,8 @@ class ClusterCache(Follower):
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """Note that a transaction of this process turned one state of a node into another.
 
-        What was read since stands. The next look reads the node again if a provider was written between the
-        last look and that transaction, because the stamp of the transaction hides that write.
+        A node that was read since stays as it was read. The cached node also stays if a provider was written
+        between the last look and that transaction, whose stamp hides that write: the next look reads it.
         """
         root_id = before.root_id
         # The pod is placed and its caller waits: if a thread loads nodes just now, the next look must do.

@@ -35,7 +35,14 @@ from placement.providers.statements.clusters import NAME, Cluster, Node, found, 
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
 from placement.providers.trees import TreeChange
-from placement.storage.database import Database, Executor, Transaction, attempt, ensure, patiently
+from placement.storage.database import (
+    Database,
+    Executor,
+    Transaction,
+    retry,
+    retry_until_deadline,
+    run_in_transaction,
+)
 from placement.storage.failures import TryAgain
 
 # Importing nodes and deleting them, with what their pods hold.
@@ -145,7 +152,7 @@ class NodeImports:
 
         while True:
             try:
-                return patiently(once)
+                return retry_until_deadline(once)
             except NodeStopped as stopped:
                 # The transaction undid what was written of the node, so the others begin again without it.
                 if len(described) == 1:
@@ -187,7 +194,7 @@ class NodeImports:
                 transaction.record(Action.DELETE, TargetKind.NODE, f"{name}/{node_name}", before=host)
                 catalog.remove_unused_classes(transaction)
 
-        patiently(once)
+        retry_until_deadline(once)
 
     def import_again(self, transaction: Transaction, former: Cluster, attributes: PodAttributes) -> None:
         """Import all nodes of a cluster from the manifests that are stored, under its new settings.
@@ -383,7 +390,7 @@ class Clusters:
                 transaction.record(Action.CREATE, TargetKind.CLUSTER, name, after=checked)
             return id_ is None, found(transaction, name)
 
-        return ensure(self._database, once)
+        return retry(self._database, once)
 
     def delete(self, name: str) -> None:
         """Delete a cluster without nodes. Raises NotFound, Conflict."""
@@ -396,7 +403,7 @@ class Clusters:
             clusters.delete(transaction, cluster.id)
             transaction.record(Action.DELETE, TargetKind.CLUSTER, name, before=cluster.settings)
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
     def nodes(self, name: str) -> list[tuple[str, str]]:
         """Return (name, uuid of the host provider) of all nodes. Raises NotFound."""

@@ -47,7 +47,7 @@ from placement.pods.writer import (
     Waiting,
 )
 from placement.providers.statements import clusters
-from placement.storage.database import Database, Transaction, patiently
+from placement.storage.database import Database, Transaction, retry_until_deadline
 
 # Pods that are reported where they are already and hold what they held: many of them in one transaction.
 #
@@ -75,7 +75,7 @@ class RepeatedPods:
             if document.host in view.by_name
             and not self._cluster_cache.may_be_new(view, (document.namespace, document.name))
         }
-        return patiently(lambda: self._recorded(view, known)) if known else {}
+        return retry_until_deadline(lambda: self._recorded(view, known)) if known else {}
 
     def _recorded(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
@@ -222,7 +222,7 @@ class ManyPods:
         The result has, by uid, why each node refuses the member; nothing is claimed. It is empty if the gang
         would be whole, or if too few members are given to tell. Raises NotFound for the cluster, Unavailable.
         """
-        view, trial = self._ends.current(cluster), self._trial
+        view, trial = self._ends.expire_and_view(cluster), self._trial
         if (
             trial is None
             or trial.columns is not view.columns
@@ -256,7 +256,7 @@ class ManyPods:
         """Put some pods, and note the outcome of each as soon as it is known."""
         view = None
         if reported := reported_once(documents):
-            view = self._ends.current(cluster)
+            view = self._ends.expire_and_view(cluster)
             outcomes |= self._repeated.record(view, reported)
             documents = {number: each for number, each in documents.items() if number not in outcomes}
         units = list(placed_together(documents))
@@ -293,7 +293,7 @@ class ManyPods:
 
         def once() -> dict[int, PodOutcome]:
             try:
-                now = looks.pop() if looks else self._ends.current(cluster)
+                now = looks.pop() if looks else self._ends.expire_and_view(cluster)
                 return self._together(now, documents, refusing)
             except NodeChanged as changed:
                 if next(tries) == most:
@@ -302,7 +302,7 @@ class ManyPods:
 
         # A node or a consumer refused: placing each pod alone finds out which pod that concerns.
         with suppress(Conflict):
-            outcomes |= patiently(once)
+            outcomes |= retry_until_deadline(once)
 
     def _together(
         self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing

@@ -18,7 +18,7 @@ from placement.pods.node_info import NodeInfo
 from placement.pods.writer import Ending, PodWriter
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
-from placement.storage.database import Database, patiently, utcnow
+from placement.storage.database import Database, retry_until_deadline, utcnow
 
 FAILED, EXPIRED = "Failed", "expired"
 
@@ -79,18 +79,18 @@ class ReservationEnds:
         self._cluster_cache = cluster_cache
         self._writer = writer
 
-    def current(self, cluster: str) -> ClusterSnapshot:
+    def expire_and_view(self, cluster: str) -> ClusterSnapshot:
         """Return the cluster as it is now: nothing in it has expired, no pod waits too long for its gang.
 
         Raises NotFound, Unavailable.
         """
         view = self._cluster_cache.view(cluster)
         if view.waiting and overdue(view.waiting):
-            patiently(lambda: self._give_up(cluster))
+            retry_until_deadline(lambda: self._give_up(cluster))
             view = self._cluster_cache.view(cluster)
         if not view.reserved or not due_on(view.reserved):
             return view
-        patiently(lambda: self._release(self._cluster_cache.view(cluster)))
+        retry_until_deadline(lambda: self._release(self._cluster_cache.view(cluster)))
         return self._cluster_cache.view(cluster)
 
     def _give_up(self, cluster: str) -> None:
@@ -105,7 +105,7 @@ class ReservationEnds:
             waiting = standing_of(view.columns, gang).waiting if view.waiting else ()
             give_up(self._database, self._writer, view, waiting)
 
-        patiently(once)
+        retry_until_deadline(once)
 
     def _release(self, view: ClusterSnapshot) -> None:
         due = due_on(view.reserved)

@@ -25,7 +25,7 @@ from placement.pods.statements.pods import PodFilter, StoredPod
 from placement.pods.writer import AVAILABLE, PodKey, PodWriter
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_pod
-from placement.storage.database import Database, patiently, utcnow
+from placement.storage.database import Database, retry_until_deadline, utcnow
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Reservations:
         """
 
         def once() -> tuple[bool, ReservationAnswer]:
-            view = self._ends.current(cluster)
+            view = self._ends.expire_and_view(cluster)
             check_name("name", name)
             known = {row.uid: row for row in self._rows(view, name)}
             document, node, warnings = _read(view, known, name, manifest)
@@ -115,7 +115,7 @@ class Reservations:
             pod = replace(answer.pod, warnings=(*warnings, *answer.pod.warnings))
             return taken.is_new, replace(answer, pod=pod)
 
-        return patiently(once)
+        return retry_until_deadline(once)
 
     def delete(self, cluster: str, name: str) -> None:
         """Release what a reservation has left, and forget it; its owners keep what they have.

@@ -165,7 +165,7 @@ class Refusing(set[NodeInfo]):
 class _Choice(NamedTuple):
     """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
 
-    `alone`: its requirements are about other pods, so it is to be placed while no other pod can come.
+    `alone`: it has requirements about other pods, or a gang, so it is placed under the cluster's own lock.
     """
 
     place: PodPlacement | None

@@ -30,7 +30,7 @@ from placement.pods.statements import pods
 from placement.pods.statements.pods import PodFilter, PodHead, StoredPod
 from placement.pods.writer import PodKey, PodWriter, Precondition
 from placement.providers.statements.clusters import Cluster, found, unknown_pod
-from placement.storage.database import Database, patiently
+from placement.storage.database import Database, retry_until_deadline
 
 ANY_POD = Precondition()
 
@@ -220,7 +220,7 @@ class Pods:
                     unreserves=precondition.changed_at is not None,
                 )
 
-        patiently(once)
+        retry_until_deadline(once)
 
     def release_gang(self, cluster: str, gang: Gang) -> None:
         """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
@@ -238,16 +238,16 @@ class Pods:
         refusing = Refusing()
 
         def once() -> PlacementResult:
-            view = self._ends.current(cluster)
+            view = self._ends.expire_and_view(cluster)
             return self._scheduler.place(view, document, node, refusing, may_wait=may_wait)
 
         if document.host or document.has_ended:
-            return patiently(lambda: self._record(cluster, document))
+            return retry_until_deadline(lambda: self._record(cluster, document))
         kind = "pod" if document.keeps is None else "reservation"
-        return attempted(kind, lambda: patiently(once), lambda taken: not taken.is_placed)
+        return attempted(kind, lambda: retry_until_deadline(once), lambda taken: not taken.is_placed)
 
     def _record(self, cluster: str, document: PodDocument) -> PlacementResult:
-        view = self._ends.current(cluster)
+        view = self._ends.expire_and_view(cluster)
         attributes = self._writer.attributes(view.facts, [document.namespace])
         with self._database.write() as transaction:
             is_new, answer = record(transaction, self._writer, view, document, attributes)

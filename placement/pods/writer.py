@@ -387,8 +387,8 @@ class PodWriter(NodeWriter):
     ) -> LockedNodes:
         """Lock nodes that must be as they are in the view. Raises NodeChanged.
 
-        Their pods are the known ones, but less may be held than what is due. Only then what is stored is
-        read, owners of CPUs included: no consumer ever holds more, so sums tell. `checks_rules`: a pod comes
+        Stored allocations and owners of CPUs are read only of nodes where the sum of `used` is below what is
+        due to their pods; no consumer ever holds more than its due. `checks_rules`: a pod comes
         and the cluster is not locked, so no pod with required anti-affinity may have come since.
         """
         generation = view.rules_generation if checks_rules else None

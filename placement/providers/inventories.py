@@ -13,7 +13,7 @@ from placement.providers.service import lock, missing
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Offer, Stored
 from placement.providers.statements.providers import LockedProvider
-from placement.storage.database import Database, Transaction, attempt
+from placement.storage.database import Database, Transaction, run_in_transaction
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Inventories:
             record_inventories(transaction, uuid, (), {class_name: inventory}, Action.CREATE)
             return _raise_generation(transaction, locked)
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def replace_all(
         self, uuid: str, generation: int, wanted: Mapping[str, Inventory], *, zero_capacity: bool
@@ -85,7 +85,7 @@ class Inventories:
             record_inventories(transaction, uuid, former, wanted)
             return _raise_generation(transaction, locked)
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def replace(
         self, uuid: str, class_name: str, generation: int, inventory: Inventory, *, zero_capacity: bool
@@ -114,7 +114,7 @@ class Inventories:
             record_inventories(transaction, uuid, [records[class_id]], {class_name: inventory})
             return _raise_generation(transaction, locked)
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def delete(self, uuid: str, class_name: str) -> None:
         """Delete the record of one class. Raises NotFound, ConcurrentUpdate if it is in use."""
@@ -133,7 +133,7 @@ class Inventories:
             record_inventories(transaction, uuid, chosen, {}, Action.DELETE)
             _raise_generation(transaction, locked)
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
     def delete_all(self, uuid: str) -> None:
         """Delete all records. Raises NotFound, InventoryInUse."""
@@ -144,7 +144,7 @@ class Inventories:
             record_inventories(transaction, uuid, former, {}, Action.DELETE)
             _raise_generation(transaction, locked)
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
 
 def check_generation(locked: LockedProvider, generation: int) -> None:

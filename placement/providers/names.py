@@ -11,7 +11,7 @@ from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.providers.statements import names
 from placement.providers.statements.names import KnownName
-from placement.storage.database import Database, Transaction, attempt
+from placement.storage.database import Database, Transaction, run_in_transaction
 
 
 class ResourceClasses:
@@ -32,7 +32,7 @@ class ResourceClasses:
 
     def create(self, name: str) -> bool:
         """Make sure the class exists; return False if it did before."""
-        return attempt(self._database, lambda transaction: names.create_class(transaction, name))
+        return run_in_transaction(self._database, lambda transaction: names.create_class(transaction, name))
 
     def rename(self, name: str, new: str) -> None:
         """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
@@ -48,7 +48,7 @@ class ResourceClasses:
                     Action.UPDATE, TargetKind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
                 )
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
     def delete(self, name: str) -> None:
         """Delete a custom class that no inventory uses. Raises NotFound, BadRequest, Conflict."""
@@ -62,7 +62,7 @@ class ResourceClasses:
                 raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
             transaction.record(Action.DELETE, TargetKind.RESOURCE_CLASS, name)
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
 
 def is_standard_class(name: str) -> bool:
@@ -117,7 +117,7 @@ class Traits:
             entry = names.find_trait(transaction, name)
             return created, entry.created_at if entry else transaction.now
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def delete(self, name: str) -> None:
         """Delete a custom trait that no provider carries. Raises NotFound, BadRequest, Conflict."""
@@ -132,4 +132,4 @@ class Traits:
                 raise Conflict(f"The trait {name} is in use by a resource provider.")
             transaction.record(Action.DELETE, TargetKind.TRAIT, name)
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)

@@ -14,7 +14,7 @@ from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.providers import LockedProvider, Provider
 from placement.providers.view import ForestKeeper, group_aggregates, resolve_group
-from placement.storage.database import Database, Transaction, attempt
+from placement.storage.database import Database, Transaction, run_in_transaction
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
 _CREATE = "Object action create failed because: "
@@ -97,7 +97,7 @@ class Providers:
             transaction.record(Action.CREATE, TargetKind.PROVIDER, uuid, after=_described(created))
             return created
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
         """Rename a provider and, if `parent` is given, move it there with its whole subtree.
@@ -126,7 +126,7 @@ class Providers:
             )
             return updated
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def delete(self, uuid: str) -> None:
         """Delete a leaf without allocations that no import of a node made. Raises NotFound, Conflict."""
@@ -155,7 +155,7 @@ class Providers:
                 )
             providers.delete(transaction, [locked.id])
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
 
 def _described(provider: Provider) -> dict[str, str | None]:
@@ -276,7 +276,7 @@ class ProviderMemberships:
                 _record(transaction, TargetKind.TRAITS, uuid, replaced, wanted)
             return self._present(contents.traits_of(transaction, uuid), uuid)
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def clear_traits(self, uuid: str) -> None:
         """Take all traits from a provider. Raises NotFound."""
@@ -288,7 +288,7 @@ class ProviderMemberships:
                 providers.touch(transaction, [locked.id])
                 _record(transaction, TargetKind.TRAITS, uuid, replaced, ())
 
-        attempt(self._database, work)
+        run_in_transaction(self._database, work)
 
     def replace_aggregates(self, uuid: str, wanted: Collection[str], generation: int | None) -> int:
         """Make these the provider's aggregates; return its generation afterwards.
@@ -307,7 +307,7 @@ class ProviderMemberships:
             providers.touch(transaction, raised, [] if raised else [locked.id])
             return locked.generation + len(raised)
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
 
 def _record(

@@ -102,7 +102,7 @@ _RELOAD_ABOVE = 20_000
 _MANY = 200
 # The most providers that one statement reads, so that it never reads all of a large fleet.
 _AT_ONCE = 20_000
-# Longer than a look; a caller that accepts less than the present does not wait for a load.
+# Bounds the wait of readers of figures: a look is shorter, a full load is longer, and they take stale data.
 _SHORTLY_SECONDS = 1.0
 
 

@@ -17,7 +17,7 @@ from placement.providers.statements.clusters import Cluster
 from placement.server import checks, schema
 from placement.server.checks import InvariantViolation
 from placement.server.online_migrations import MigrationOwner
-from placement.storage.database import Database, Executor, Transaction, attempt
+from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 from placement.storage.records import NodeRow
 
 # Whether what is stored of a node's pods is what follows from them.
@@ -131,4 +131,4 @@ def repair(connection: str, owner: MigrationOwner) -> None:
 
     with schema.opened(connection) as database:
         schema.require(database)
-        attempt(database, work)
+        run_in_transaction(database, work)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from placement.engine.domain.audit import Action, TargetKind
 from placement.providers.statements import names
 from placement.storage import tables
-from placement.storage.database import Database, Executor, Transaction, attempt
+from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
 # Statements that bring old rows up to what the code relies on, a batch at a time.
 
@@ -143,7 +143,7 @@ class OnlineMigrations:
                 transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
             return completed
 
-        return attempt(self._database, work)
+        return run_in_transaction(self._database, work)
 
     def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
         owner = self._owner

@@ -123,7 +123,7 @@ class Transaction:
     """A write transaction that executes statements and knows its stamp."""
 
     def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
-        """Take `doubt`, which has all caches of the process forget; call it where one proves to be wrong."""
+        """Store `doubt`, which empties every cache of the process; call it where a cache proves to be stale."""
         self.connection = connection
         self.backend = backend
         self.now = utcnow()
@@ -493,7 +493,7 @@ class Attempts:
 _PATIENTLY = RetryPolicy()
 
 
-def attempt(
+def run_in_transaction(
     database: Database, work: Callable[[Transaction], Result], before: Callable[[], object] | None = None
 ) -> Result:
     """Run `work` in a transaction, repeating it a bounded number of times and seconds with jitter.
@@ -508,18 +508,18 @@ def attempt(
         with database.write() as transaction:
             return work(transaction)
 
-    return ensure(database, once)
+    return retry(database, once)
 
 
-def ensure(database: Database, once: Callable[[], Result]) -> Result:
-    """Do something that is a transaction of its own, as often and as long as `attempt` would try.
+def retry(database: Database, once: Callable[[], Result]) -> Result:
+    """Do something that is a transaction of its own, as often and as long as `run_in_transaction` would try.
 
     Raises Unavailable when the attempts or the time are used up; nothing was changed then.
     """
     return _repeated(once, RetryPolicy(attempts=database.attempts))
 
 
-def patiently(once: Callable[[], Result]) -> Result:
+def retry_until_deadline(once: Callable[[], Result]) -> Result:
     """Do something again while other writers get in its way, with jitter and for a bounded time.
 
     Raises Unavailable when time is up; nothing was changed then.

@@ -287,9 +287,9 @@ audit_records = sa.Table(
 # SQL for what may have changed of a provider, and for the fit of a claim.
 #
 # Every write stamps `revision`. A claim changes use only, and marks this: it stamps `usage_revision`, too,
-# and keeps in `content_revision` the stamp of the last write without this mark. So a writer that knows
-# nothing of this, like the previous release, needs to do nothing but stamp. Only where one transaction does
-# both, claims first, the other write has to clear `usage_revision`.
+# and keeps in `content_revision` the stamp of the last write without this mark. So a writer of
+# the previous release only stamps. A transaction that changes inventories, traits or aggregates after a claim
+# clears `usage_revision`.
 
 
 CONTENT = (

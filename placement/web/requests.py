@@ -11,7 +11,7 @@ import orjson
 from flask import Blueprint, Response, current_app
 
 from placement.allocations import candidate_query
-from placement.allocations.candidates import NO_OPTIONS, Search, SearchOptions
+from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchResult
 from placement.allocations.rendering import explanation_body, score_members
 from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
 from placement.common.manifest_lists import pod_manifest
@@ -241,7 +241,7 @@ def _pairs(what: str, text: str) -> dict[str, str]:
     return found
 
 
-def _searched(search: Search, options: SearchOptions) -> dict[str, Any]:
+def _searched(search: SearchResult, options: SearchOptions) -> dict[str, Any]:
     """Return a search as the API answers it, with names, and without the summaries of trees."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     table = search.answer.scores()

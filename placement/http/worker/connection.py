@@ -19,11 +19,11 @@ from placement.http.worker import exchange
 from placement.http.worker.exchange import (
     BadChunks,
     Chunks,
+    Exchange,
     HttpRefusal,
     Length,
     RequestBuffer,
     RequestRefused,
-    RequestTask,
     framing_of,
 )
 from placement.http.worker.lanes import WorkerLimits
@@ -62,7 +62,7 @@ class Connection:
         self.server_address = server_address
         self.phase = Phase.IDLE
         self.deadline = time.monotonic() + limits.head_seconds
-        self.exchange: RequestTask | None = None
+        self.exchange: Exchange | None = None
         self.request: Request | None = None
         self.received: RequestBuffer | None = None
         self.ended = False

@@ -17,7 +17,7 @@ from placement.common.probes import METHODS, PATHS, Probe
 from placement.http.gate import Callers, KnownCredentials
 from placement.http.worker import exchange as refusals
 from placement.http.worker.connection import Connection, Phase
-from placement.http.worker.exchange import HttpRefusal, RequestRefused, RequestTask, State
+from placement.http.worker.exchange import Exchange, HttpRefusal, RequestRefused, State
 from placement.http.worker.lanes import Lanes, WorkerLimits, room_for_connections
 from placement.http.worker.tls import Tls
 from placement.metrics.catalog import CONNECTIONS, REFUSED
@@ -143,7 +143,7 @@ class EventLoop:
         self._paused: list[Any] = []
         self._callers = Callers(limits.requests_per_caller)
         self._known = KnownCredentials()
-        self._reports: deque[tuple[RequestTask, State]] = deque()
+        self._reports: deque[tuple[Exchange, State]] = deque()
         self._woken = False
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
@@ -276,7 +276,7 @@ class EventLoop:
 
     def _look_at_deadlines(self, now: float) -> None:
         for job in self._lanes.overdue(now):
-            assert isinstance(job, RequestTask)
+            assert isinstance(job, Exchange)
             with self._alone(job.connection):
                 self._release(job)
                 self._refuse(job.connection, refusals.TOO_LATE)
@@ -399,7 +399,7 @@ class EventLoop:
         if self._probes is not None and request.path in PATHS and request.method in METHODS:
             self._answer_probe(connection, request, self._probes)
             return
-        exchange = RequestTask(
+        exchange = Exchange(
             connection,
             request,
             connection.received,
@@ -435,7 +435,7 @@ class EventLoop:
         connection.deadline = float("inf")
         self._register.note(connection)
 
-    def _report(self, exchange: RequestTask, state: State) -> None:
+    def _report(self, exchange: Exchange, state: State) -> None:
         """Let the event loop go on with the connection; called by the threads of the lanes."""
         self._reports.append((exchange, state))
         if not self._woken:
@@ -452,7 +452,7 @@ class EventLoop:
             with self._alone(exchange.connection):
                 self._go_on(exchange, state)
 
-    def _go_on(self, exchange: RequestTask, state: State) -> None:
+    def _go_on(self, exchange: Exchange, state: State) -> None:
         connection = exchange.connection
         if state is State.BLOCKED and exchange.abandoned:
             self._resume(exchange)
@@ -473,7 +473,7 @@ class EventLoop:
             # The next request may be here already.
             self._received(connection)
 
-    def _release(self, exchange: RequestTask) -> None:
+    def _release(self, exchange: Exchange) -> None:
         exchange.connection.exchange = None
         if exchange.is_counted:
             self._callers.leave(exchange.counts_for)
@@ -498,7 +498,7 @@ class EventLoop:
         exchange.abandoned = True
         self._resume(exchange)
 
-    def _resume(self, exchange: RequestTask) -> None:
+    def _resume(self, exchange: Exchange) -> None:
         self._watch(exchange.connection, 0)
         self._is_busy(exchange.connection)
         exchange.lane.resume(exchange)

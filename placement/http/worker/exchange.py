@@ -30,7 +30,7 @@ from placement.common.probes import Probe
 from placement.engine.domain import request_scope
 from placement.http import gate
 from placement.http.gate import KNOWN_AS, KnownCredentials
-from placement.http.worker.lanes import RequestPool, WorkerLimits
+from placement.http.worker.lanes import Lane, WorkerLimits
 
 if TYPE_CHECKING:
     from placement.http.worker.connection import Connection
@@ -52,7 +52,7 @@ class Outgoing:
         self._buffers: deque[memoryview] = deque()
         self.waiting = 0
         self._sent = 0
-        # How long the client has let us wait before, and since when it does now.
+        # The seconds of former waits for the client, and the begin of the present one.
         self._waited = 0.0
         self._waits_since: float | None = None
 
@@ -344,7 +344,7 @@ class State(Enum):
     BROKEN = auto()
 
 
-class RequestTask:
+class Exchange:
     """A complete request in work. A thread may leave it while the client reads slowly; another continues."""
 
     def __init__(
@@ -355,7 +355,7 @@ class RequestTask:
         limits: WorkerLimits,
         known: KnownCredentials,
         application: Application,
-        report: Callable[[RequestTask, State], None],
+        report: Callable[[Exchange, State], None],
     ) -> None:
         self.connection = connection
         self.request = request
@@ -375,7 +375,7 @@ class RequestTask:
         self.keep_alive = True
         self.abandoned = False
         # The lane where it waits for threads; set when it is handed over.
-        self.lane: RequestPool
+        self.lane: Lane
         self._application = application
         self._report = report
         self._context = contextvars.copy_context()

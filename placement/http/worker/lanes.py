@@ -106,7 +106,7 @@ class Job(Protocol):
         """Do it; never raises."""
 
 
-class RequestPool:
+class Lane:
     """A group of threads and the jobs that wait for them; callers take turns.
 
     One caller never gets the last quarter of the threads, which others find free.
@@ -215,14 +215,14 @@ class Lanes:
 
     def __init__(self, limits: WorkerLimits) -> None:
         most = limits.most_waiting
-        self.status = RequestPool("status", limits.status_threads, most)
-        self._reads = RequestPool("reads", limits.read_threads, most)
-        self._writes = RequestPool("writes", limits.write_threads, most)
-        self.events = RequestPool("events", limits.event_threads, most)
-        self._sign_ins = RequestPool("sign_ins", limits.sign_in_threads, most)
+        self.status = Lane("status", limits.status_threads, most)
+        self._reads = Lane("reads", limits.read_threads, most)
+        self._writes = Lane("writes", limits.write_threads, most)
+        self.events = Lane("events", limits.event_threads, most)
+        self._sign_ins = Lane("sign_ins", limits.sign_in_threads, most)
         self._all = (self.status, self._reads, self._writes, self.events, self._sign_ins)
 
-    def of(self, method: str, path: str) -> RequestPool:
+    def of(self, method: str, path: str) -> Lane:
         """Return the lane of a request, by what it may have to wait for; the path may be quoted."""
         path = unquote(path)
         reading = method in _READING_METHODS

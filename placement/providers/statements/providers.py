@@ -74,7 +74,7 @@ def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("ids", expanding=True)),
     )
-    locked = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    locked = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("locked")
     raised = sa.or_(
         _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),

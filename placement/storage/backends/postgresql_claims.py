@@ -34,7 +34,7 @@ _WITH_REQUESTS = {"column": ", request", "value": ", given.request", "requests":
 _BARE = dict.fromkeys(_WITH_REQUESTS, "")
 # What the consumers get, if all of them were new; `providers` are the uuids of providers to lock and stamp.
 _AMOUNTS = f"""
-held AS (
+locked AS (
     SELECT id, uuid, revision FROM resource_providers
      WHERE uuid = ANY({{providers}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
      ORDER BY id FOR UPDATE
@@ -42,21 +42,21 @@ held AS (
     UPDATE resource_providers
        SET generation = generation + {{step}}, revision = pg_current_xact_id(), updated_at = $1,
            content_revision = {CONTENT}, usage_revision = pg_current_xact_id()
-      FROM {{steps}} WHERE resource_providers.id = held.id
+      FROM {{steps}} WHERE resource_providers.id = locked.id
 ), applied AS (
     UPDATE inventories SET used = used + wanted.delta
       FROM unnest($7, $8, $9, $10, $11, $12) AS wanted(provider, class, delta, least, most, divisor)
-      JOIN held ON held.uuid = wanted.provider
+      JOIN locked ON locked.uuid = wanted.provider
       JOIN resource_classes ON resource_classes.name = wanted.class
-     WHERE inventories.resource_provider_id = held.id
+     WHERE inventories.resource_provider_id = locked.id
        AND inventories.resource_class_id = resource_classes.id
        AND {RISE_FITS}
     RETURNING 1
 ), allocated AS (
     INSERT INTO allocations (consumer_id, resource_provider_id, resource_class_id, used, created_at)
-    SELECT given.consumer, held.id, resource_classes.id, given.amount, $1
+    SELECT given.consumer, locked.id, resource_classes.id, given.amount, $1
       FROM unnest($13, $14, $15, $16) AS given(consumer, provider, class, amount)
-      JOIN held ON held.uuid = given.provider
+      JOIN locked ON locked.uuid = given.provider
       JOIN resource_classes ON resource_classes.name = given.class
     RETURNING 1
 ), counted AS (
@@ -64,10 +64,10 @@ held AS (
 )
 """
 # By how much generations rise. A statement may hold the claims of several requests, and each counts.
-_BY_ONE = {"step": "1", "steps": "held"}
+_BY_ONE = {"step": "1", "steps": "locked"}
 _BY_STEPS = {
     "step": "given.step",
-    "steps": "held JOIN unnest($25, $26) AS given(provider, step) ON given.provider = held.uuid",
+    "steps": "locked JOIN unnest($25, $26) AS given(provider, step) ON given.provider = locked.uuid",
 }
 # The types of the columns about the initiator, in the order of storage.audit.
 _WHO_TYPES = "text, text, text, varchar, varchar, text"
@@ -86,7 +86,8 @@ _BY_MANY = {
     "by": ", $18, $19, $20, $21, $22, $23",
     "of": ", person, project, roles, request, global_request, address",
 }
-# The time, and the columns of three kinds of rows: consumers, rises of use, amounts.
+# $1 is the time. $2 to $6 are consumers: uuid, project, user, type, cluster. $7 to $12 are rises of use: provider,
+# class, delta, least, most, divisor. $13 to $16 are amounts: consumer, provider, class, amount.
 _CLAIM_TYPES = (
     "timestamp, varchar[], varchar[], varchar[], varchar[], integer[], "
     "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
@@ -113,8 +114,9 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 
 # -- a pod on a node ------------------------------------------------------------------------------------
 
-# Beside _CLAIM_TYPES: providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
-# their exclusive levels; the row of the pod; kind, name and texts of the record; the generation of the rules.
+# Behind _CLAIM_TYPES: $17 providers to stamp; $18 to $20 id and stamp of the host, units in use below it; $21, $22
+# logical CPUs and their exclusive levels; $23 to $30 the row of the pod; $31 to $39 kind, name, texts and
+# initiator of the record; $40 the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
     "integer, varchar, varchar, varchar, json, json, integer, integer, "
@@ -124,7 +126,7 @@ _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
 """
 # The stamps at the time of locking, which is later than the beginning of the statement.
-_FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
+_FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM locked)"
 _POD_ARRIVAL = f"""
 WITH cluster AS (
     SELECT id FROM clusters WHERE id = $23 AND rules_generation = $40 FOR KEY SHARE
@@ -208,7 +210,7 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> A
 
 
 def _sent(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:
-    """Return the row that the statement selects, None if it refuses."""
+    """Return the row that the statement selects, None if it refuses: then its cast to a number fails."""
     # Statements of one message are one transaction, so the limits hold for the claim and for nothing else.
     statement = f"{limits}; {_EXECUTE[name]}" if limits else _EXECUTE[name]
     try:

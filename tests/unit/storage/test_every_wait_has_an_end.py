@@ -18,7 +18,7 @@ from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import postgresql as backend
 from placement.storage.backends import sqlite
-from placement.storage.database import Database, Transaction, attempt
+from placement.storage.database import Database, Transaction, run_in_transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
 from placement.storage.feed import Feed
 from tests.server import database_url, free_port
@@ -87,7 +87,7 @@ def test_locks_and_attempts_end_with_the_request(postgresql: Database):
             request_scope.within(0.5),
             pytest.raises(Unavailable, match="Nothing was changed; try again later"),
         ):
-            attempt(postgresql, change)
+            run_in_transaction(postgresql, change)
     assert time.monotonic() - begun < _UPPER_SECONDS
 
 
@@ -168,6 +168,6 @@ def test_the_only_writer_of_a_file_is_waited_for_no_longer_than_the_request(monk
         with database.write(), request_scope.within(0.2):
             begun = time.monotonic()
             with pytest.raises(Unavailable, match="locked"):
-                attempt(database, lambda _: None)
+                run_in_transaction(database, lambda _: None)
             assert time.monotonic() - begun < _UPPER_SECONDS
         database.dispose()

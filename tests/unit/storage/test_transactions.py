@@ -29,7 +29,7 @@ def test_work_is_repeated_until_it_succeeds(database: Database):
             raise TryAgain("collided")
         return "done"
 
-    assert transactions.attempt(database, work) == "done"
+    assert transactions.run_in_transaction(database, work) == "done"
     assert len(tries) == 3
 
 
@@ -38,7 +38,7 @@ def test_giving_up_says_that_nothing_was_changed(database: Database):
         raise TryAgain("collided")
 
     with pytest.raises(Unavailable, match=r"collided Nothing was changed"):
-        transactions.attempt(database, work)
+        transactions.run_in_transaction(database, work)
 
 
 def test_other_errors_are_not_repeated_and_roll_back(database: Database):
@@ -48,7 +48,7 @@ def test_other_errors_are_not_repeated_and_roll_back(database: Database):
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011 - any will do
-        transactions.attempt(database, work)
+        transactions.run_in_transaction(database, work)
     with database.read() as connection:
         assert not connection.execute(sa.select(tables.traits.c.id).filter_by(name="CUSTOM_GONE")).first()
 
@@ -76,7 +76,7 @@ def test_a_deadlock_is_repeated_until_both_are_through(database: Database):
                     meeting.wait()
             done.append(first)
 
-        transactions.attempt(database, work)
+        transactions.run_in_transaction(database, work)
 
     threads = [
         threading.Thread(target=work_on, args=names)
