@@ -123,7 +123,7 @@ class Transaction:
     """A write transaction that executes statements and knows its stamp."""
 
     def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
-        """Store `doubt`, which empties every cache of the process; call it where a cache proves to be stale."""
+        """Store `doubt`, which empties every cache of the process; it is called where a cache is stale."""
         self.connection = connection
         self.backend = backend
         self.now = utcnow()

@@ -86,8 +86,8 @@ _BY_MANY = {
     "by": ", $18, $19, $20, $21, $22, $23",
     "of": ", person, project, roles, request, global_request, address",
 }
-# $1 is the time. $2 to $6 are consumers: uuid, project, user, type, cluster. $7 to $12 are rises of use: provider,
-# class, delta, least, most, divisor. $13 to $16 are amounts: consumer, provider, class, amount.
+# $1 is the time. $2 to $6 are consumers: uuid, project, user, type, cluster. $7 to $12 are rises of use:
+# provider, class, delta, least, most, divisor. $13 to $16 are amounts: consumer, provider, class, amount.
 _CLAIM_TYPES = (
     "timestamp, varchar[], varchar[], varchar[], varchar[], integer[], "
     "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
@@ -114,9 +114,9 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 
 # -- a pod on a node ------------------------------------------------------------------------------------
 
-# Behind _CLAIM_TYPES: $17 providers to stamp; $18 to $20 id and stamp of the host, units in use below it; $21, $22
-# logical CPUs and their exclusive levels; $23 to $30 the row of the pod; $31 to $39 kind, name, texts and
-# initiator of the record; $40 the generation of the rules.
+# Behind _CLAIM_TYPES: $17 providers to stamp; $18 to $20 id and stamp of the host, units in use below it;
+# $21, $22 logical CPUs and their exclusive levels; $23 to $30 the row of the pod; $31 to $39 kind, name, texts
+# and initiator of the record; $40 the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
     "integer, varchar, varchar, varchar, json, json, integer, integer, "
