@@ -115,8 +115,8 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 # -- a pod on a node ------------------------------------------------------------------------------------
 
 # Behind _CLAIM_TYPES: $17 providers to stamp; $18 to $20 id and stamp of the host, units in use below it;
-# $21, $22 logical CPUs and their exclusive levels; $23 to $30 the row of the pod; $31 to $39 kind, name, texts
-# and initiator of the record; $40 the generation of the rules.
+# $21, $22 logical CPUs and their exclusive levels; $23 to $30 the row of the pod; $31 to $39 kind, name,
+# texts and initiator of the record; $40 the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
     "integer, varchar, varchar, varchar, json, json, integer, integer, "
