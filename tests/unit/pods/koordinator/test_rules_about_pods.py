@@ -9,7 +9,7 @@ import pytest
 from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
-from placement.pods.explanation import remarks_on
+from placement.pods.host import remarks_on
 from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.policies import (
     KubeletPolicy,
