@@ -197,7 +197,7 @@ class ClusterCache(Follower):
         """Note that a transaction of this process turned one state of a node into another.
 
         A node that was read since stays as it was read. The cached node also stays if a provider was written
-        between the last look and that transaction, whose stamp hides that write: the next look reads it.
+        between the last look and that transaction: its stamp hides that write, and the next look reads it.
         """
         root_id = before.root_id
         # The pod is placed and its caller waits: if a thread loads nodes just now, the next look must do.
