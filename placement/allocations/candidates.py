@@ -29,10 +29,10 @@ from placement.engine.search.query import (
     Preference,
     RootIsIn,
     Trace,
+    Vocabulary,
     slots_of,
 )
 from placement.engine.search.search import FoundCandidates, search, shuffled, trace_of_nothing
-from placement.engine.search.shortages import Vocabulary
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.providers import view as scoping
 from placement.providers.statements import clusters, providers

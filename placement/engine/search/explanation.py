@@ -32,13 +32,13 @@ from placement.engine.search.query import (
     AllGroups,
     Carries,
     Combines,
-    Condition,
     Exists,
     Fits,
     ForestQuery,
     InTree,
     IsCoreTree,
     IsIn,
+    ProviderCondition,
     ProvidersPassed,
     RootCarries,
     RootIsIn,
@@ -46,9 +46,10 @@ from placement.engine.search.query import (
     Trace,
     TreeCondition,
     TreesPassed,
+    Vocabulary,
 )
 from placement.engine.search.ranking import anchors_of
-from placement.engine.search.shortages import Shortages, Vocabulary
+from placement.engine.search.shortages import Shortages
 
 # The providers or trees closest to a condition that none met, and what they lack.
 
@@ -116,7 +117,7 @@ class NearMisses:
         """
         return rows[np.argsort(self._forest.providers.id[rows], kind="stable")]
 
-    def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
+    def _failing(self, condition: ProviderCondition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
         """Yield providers that fail a condition, with the names it lacks and the names it has too much."""
         lacks = self._lacks(condition, rows)
         if isinstance(condition, IsIn) and condition.or_root:
@@ -127,12 +128,12 @@ class NearMisses:
             yield Miss(uuid, lacking=tuple(names), unwanted=tuple(others))
 
     def _lacks(
-        self, condition: Condition | TreeCondition, rows: Rows | Indices
+        self, condition: ProviderCondition | TreeCondition, rows: Rows | Indices
     ) -> list[tuple[list[str], list[str]]]:
         """Return for each row the names that it lacks and the names it has too much, part by part."""
         lacks: list[tuple[list[str], list[str]]] = [([], []) for _ in rows]
         for part in _parts(condition):
-            asked = self._words.condition(part)
+            asked = part.stated(self._words)
             failed = range(len(rows)) if isinstance(part, Together) else self._failed(part, rows)
             for at in failed:
                 lacks[at][0].extend(name for any_of in asked.required for name in any_of)
@@ -167,7 +168,7 @@ class NearMisses:
             yield Miss(uuid, lacking_groups=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
 
 
-def _parts(condition: Condition | TreeCondition) -> Iterator[_Part | Together]:
+def _parts(condition: ProviderCondition | TreeCondition) -> Iterator[_Part | Together]:
     """Yield the parts of a condition that can be lacking by themselves."""
     if isinstance(condition, Carries | IsIn | RootCarries | RootIsIn):
         yield from (
@@ -244,7 +245,7 @@ def _alternative(
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
     return Stage(
-        words.condition(passed.condition),
+        passed.condition.stated(words),
         CountedUnit.PROVIDERS,
         came=_came_to(forest, passed),
         passed=len(passed.rows),
@@ -282,5 +283,5 @@ def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabu
     came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
     for passed in trees:
         left = len(passed.roots)
-        yield Stage(words.condition(passed.condition), CountedUnit.TREES, came, left, left)
+        yield Stage(passed.condition.stated(words), CountedUnit.TREES, came, left, left)
         came = left

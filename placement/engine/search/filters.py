@@ -14,7 +14,6 @@ from placement.engine.forest.sharing import Sharing
 from placement.engine.search.query import (
     AllGroups,
     Carries,
-    Condition,
     Exists,
     Fits,
     ForestQuery,
@@ -24,6 +23,7 @@ from placement.engine.search.query import (
     IsCoreTree,
     IsIn,
     OffersClass,
+    ProviderCondition,
     ProvidersPassed,
     RootCarries,
     RootIsIn,
@@ -185,11 +185,11 @@ class _Narrowing:
         for condition in others:
             self.keep(condition)
 
-    def keep(self, condition: Condition) -> None:
+    def keep(self, condition: ProviderCondition) -> None:
         """Keep only the providers that meet the condition, too."""
         self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
 
-    def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
+    def _take(self, condition: ProviderCondition, before: Rows | None, rows: Rows) -> None:
         self.rows = rows
         if self._trace is not None:
             self._trace.providers.append(ProvidersPassed(self._group, condition, before, rows))

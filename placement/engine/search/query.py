@@ -2,16 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from placement.engine.domain.explanation import Condition, ConditionKind
 from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.arrays import Indices, Mask, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.scoring.order import Order
 from placement.engine.search.budget import Budget
+
+Ids = frozenset[int]
+
+
+# Conditions in words: ids become names, conditions sentences.
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names of ids."""
+
+    classes: Mapping[int, str]
+    traits: Mapping[int, str]
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    def resource_class(self, class_id: int) -> str:
+        """Return the name of a resource class."""
+        return self.classes.get(class_id, "of an unknown class")
+
+    def trait(self, trait_id: int) -> str:
+        """Return the name of a trait."""
+        return self.traits.get(trait_id, "an unknown trait")
+
+    def aggregate(self, aggregate_id: int) -> str:
+        """Return the name of an aggregate."""
+        return self.aggregates.get(aggregate_id, "without members")
+
+    def with_traits(
+        self, kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, form: str = "{}"
+    ) -> Condition:
+        """Return the condition to have a trait of each required set and no forbidden one."""
+        return _sets(kind, required, forbidden, self.trait, "trait", form)
+
+    def in_aggregates(
+        self, kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, form: str = "{}"
+    ) -> Condition:
+        """Return the condition to be in an aggregate of each required set and in no forbidden one."""
+        return _sets(kind, required, forbidden, self.aggregate, "aggregate", form)
+
+
+def _sets(
+    kind: ConditionKind,
+    required: Iterable[Ids],
+    forbidden: Ids,
+    name: Callable[[int], str],
+    noun: str,
+    form: str,
+) -> Condition:
+    wanted = tuple(tuple(sorted(name(id_) for id_ in any_of)) for any_of in required)
+    unwanted = tuple(sorted(name(id_) for id_ in forbidden))
+    parts = [f"{noun} {' or '.join(any_of)}" for any_of in wanted]
+    parts += [f"no {noun} {label}" for label in unwanted]
+    return Condition(kind, form.format(", ".join(parts)), required=wanted, forbidden=unwanted)
+
+
+def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:
+    """Return the condition that an amount is free."""
+    text = form.format(f"{wanted} {resource_class}")
+    return Condition(ConditionKind.AMOUNT, text, resource_class, wanted)
+
 
 # Core trees: hosts where providers below the memory providers give the dedicated CPUs.
 
@@ -50,8 +111,10 @@ class IsCoreTree:
             apart[roots[gives & passed]] = True
         return below & ~apart
 
-
-Ids = frozenset[int]
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        given = "with" if self.wanted else "without"
+        return Condition(ConditionKind.TREE_KIND, f"trees {given} cores below their memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +271,10 @@ class Fits:
         """Return which of the rows meet it."""
         return forest.column(self.class_id).among_fitting(rows, self.amount)
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return amount(words.resource_class(self.class_id), self.amount)
+
 
 @dataclass(frozen=True, slots=True)
 class GivesPart:
@@ -236,6 +303,10 @@ class GivesPart:
         met = offered & (np.minimum(room, self.amount) >= -(-least // step) * step)
         return met
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return amount(words.resource_class(self.class_id), self.amount, "a part of {} free")
+
 
 @dataclass(frozen=True, slots=True)
 class OffersClass:
@@ -253,6 +324,11 @@ class OffersClass:
         met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
         return met
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        name = words.resource_class(self.class_id)
+        return Condition(ConditionKind.RESOURCE_CLASS, name, name)
+
 
 @dataclass(frozen=True, slots=True)
 class Carries:
@@ -264,6 +340,10 @@ class Carries:
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Return which of the rows meet it."""
         return forest.traits.satisfying(rows, self.required, self.forbidden)
+
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return words.with_traits(ConditionKind.TRAITS, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +364,13 @@ class IsIn:
             met = met | forest.aggregates.satisfying(forest.roots_of(rows), self.required, self.forbidden)
         return met
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        form = "{}, itself or its root" if self.or_root else "{}"
+        return _sets(
+            ConditionKind.AGGREGATES, self.required, self.forbidden, words.aggregate, "aggregate", form
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InTree:
@@ -298,6 +385,10 @@ class InTree:
         met: Mask = forest.providers.root[rows] == root
         return met
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return Condition(ConditionKind.IN_TREE, f"in the tree of {self.uuid}", required=((self.uuid,),))
+
 
 @dataclass(frozen=True, slots=True)
 class Exists:
@@ -311,11 +402,15 @@ class Exists:
         """Return all of the rows."""
         return np.ones(len(rows), bool)
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return Condition(ConditionKind.ANY, "any provider")
 
-Condition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
+
+ProviderCondition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
 
 
-def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:
+def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[ProviderCondition]:
     """Yield the conditions of a suffixed group on its provider, beside resources."""
     if group.required or group.forbidden:
         yield from split(Carries(group.required, group.forbidden), one_by_one=one_by_one)
@@ -325,7 +420,7 @@ def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]
         yield InTree(group.in_tree)
 
 
-def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[Condition]:
+def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[ProviderCondition]:
     """Yield the condition itself, or all its parts if `one_by_one`."""
     if not one_by_one:
         yield condition
@@ -347,12 +442,22 @@ class AllGroups:
 
     suffix: str
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        suffix = self.suffix or "the unsuffixed one"
+        return Condition(ConditionKind.GROUPS, f"trees with a provider for each group up to {suffix}")
+
 
 @dataclass(frozen=True, slots=True)
 class Together:
     """A condition that some provider serving the unsuffixed group has a trait of the set."""
 
     any_of: Ids
+
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        form = "trees that can give {} between them"
+        return words.with_traits(ConditionKind.TRAITS_TOGETHER, (self.any_of,), frozenset(), form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +471,12 @@ class RootCarries:
         """Return which of the roots meet it."""
         return forest.traits.satisfying(roots, self.required, self.forbidden)
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return _sets(
+            ConditionKind.ROOT_TRAITS, self.required, self.forbidden, words.trait, "trait", "roots with {}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RootIsIn:
@@ -378,10 +489,26 @@ class RootIsIn:
         """Return which of the roots meet it."""
         return forest.aggregates.satisfying(roots, self.required, self.forbidden)
 
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        return _sets(
+            ConditionKind.ROOT_AGGREGATES,
+            self.required,
+            self.forbidden,
+            words.aggregate,
+            "aggregate",
+            "roots in {}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Combines:
     """A condition that all groups fit together: sums, group_policy and same_subtree included."""
+
+    def stated(self, words: Vocabulary) -> Condition:
+        """Return the condition in words and by names."""
+        text = "trees that serve all groups side by side (sums, group_policy, same_subtree)"
+        return Condition(ConditionKind.COMBINATION, text)
 
 
 TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Combines
@@ -392,7 +519,7 @@ class ProvidersPassed:
     """The providers left after a condition of a group; `before` is None for all there are."""
 
     group: GroupQuery
-    condition: Condition
+    condition: ProviderCondition
     before: Rows | None
     rows: Rows
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from placement.engine.domain.explanation import Condition, ConditionKind, Reason, Shortage
+from placement.engine.domain.explanation import Reason, Shortage
 from placement.engine.domain.inventories import NUMA_ROOT
 from placement.engine.forest.arrays import Indices, Rows, Shares, to_text
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search import query
 from placement.engine.search.arrangement import NO_POSITION, Lack, Want, arrange, lacks, tops_of
 from placement.engine.search.equivalence import EquivalenceClasses
 from placement.engine.search.filters import Choices, choices_of
@@ -22,129 +20,14 @@ from placement.engine.search.query import (
     Carries,
     ForestQuery,
     Ids,
-    IsCoreTree,
     OffersClass,
+    ProviderCondition,
     Slot,
     Trace,
+    Vocabulary,
     demands_of,
     slots_of,
 )
-from placement.engine.search.query import Condition as QueryCondition
-
-# The conditions of a search in words: ids become names, conditions sentences.
-
-
-_Asked = query.Condition | query.TreeCondition
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The names of ids."""
-
-    classes: Mapping[int, str]
-    traits: Mapping[int, str]
-    aggregates: Mapping[int, str] = field(default_factory=dict)
-
-    def resource_class(self, class_id: int) -> str:
-        """Return the name of a resource class."""
-        return self.classes.get(class_id, "of an unknown class")
-
-    def trait(self, trait_id: int) -> str:
-        """Return the name of a trait."""
-        return self.traits.get(trait_id, "an unknown trait")
-
-    def aggregate(self, aggregate_id: int) -> str:
-        """Return the name of an aggregate."""
-        return self.aggregates.get(aggregate_id, "without members")
-
-    def condition(self, condition: _Asked) -> Condition:
-        """Return a condition of a search in words and by names."""
-        return _IN_WORDS[type(condition)](condition, self)
-
-
-def _fits(condition: query.Fits, words: Vocabulary) -> Condition:
-    return amount(words.resource_class(condition.class_id), condition.amount)
-
-
-def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:
-    """Return the condition that an amount is free."""
-    text = form.format(f"{wanted} {resource_class}")
-    return Condition(ConditionKind.AMOUNT, text, resource_class, wanted)
-
-
-def _offers(condition: query.OffersClass, words: Vocabulary) -> Condition:
-    name = words.resource_class(condition.class_id)
-    return Condition(ConditionKind.RESOURCE_CLASS, name, name)
-
-
-def _traits(
-    kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
-) -> Condition:
-    return _sets(kind, required, forbidden, words.trait, "trait", form)
-
-
-def _aggregates(
-    kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, words: Vocabulary, form: str
-) -> Condition:
-    return _sets(kind, required, forbidden, words.aggregate, "aggregate", form)
-
-
-def _sets(
-    kind: ConditionKind,
-    required: Iterable[Ids],
-    forbidden: Ids,
-    name: Callable[[int], str],
-    noun: str,
-    form: str,
-) -> Condition:
-    wanted = tuple(tuple(sorted(name(id_) for id_ in any_of)) for any_of in required)
-    unwanted = tuple(sorted(name(id_) for id_ in forbidden))
-    parts = [f"{noun} {' or '.join(any_of)}" for any_of in wanted]
-    parts += [f"no {noun} {label}" for label in unwanted]
-    return Condition(kind, form.format(", ".join(parts)), required=wanted, forbidden=unwanted)
-
-
-_IN_WORDS: Mapping[type[query.Condition | query.TreeCondition], Callable[[Any, Vocabulary], Condition]] = {
-    query.Fits: _fits,
-    query.GivesPart: lambda it, words: amount(
-        words.resource_class(it.class_id), it.amount, "a part of {} free"
-    ),
-    query.OffersClass: _offers,
-    query.Carries: lambda it, words: _traits(ConditionKind.TRAITS, it.required, it.forbidden, words, "{}"),
-    query.IsIn: lambda it, words: _aggregates(
-        ConditionKind.AGGREGATES,
-        it.required,
-        it.forbidden,
-        words,
-        "{}, itself or its root" if it.or_root else "{}",
-    ),
-    query.InTree: lambda it, _: Condition(
-        ConditionKind.IN_TREE, f"in the tree of {it.uuid}", required=((it.uuid,),)
-    ),
-    query.Exists: lambda _it, _words: Condition(ConditionKind.ANY, "any provider"),
-    query.AllGroups: lambda it, _: Condition(
-        ConditionKind.GROUPS,
-        f"trees with a provider for each group up to {it.suffix or 'the unsuffixed one'}",
-    ),
-    query.Together: lambda it, words: _traits(
-        ConditionKind.TRAITS_TOGETHER, (it.any_of,), frozenset(), words, "trees that can give {} between them"
-    ),
-    query.RootCarries: lambda it, words: _traits(
-        ConditionKind.ROOT_TRAITS, it.required, it.forbidden, words, "roots with {}"
-    ),
-    query.RootIsIn: lambda it, words: _aggregates(
-        ConditionKind.ROOT_AGGREGATES, it.required, it.forbidden, words, "roots in {}"
-    ),
-    IsCoreTree: lambda it, _: Condition(
-        ConditionKind.TREE_KIND,
-        "trees with cores below their memory" if it.wanted else "trees without cores below their memory",
-    ),
-    query.Combines: lambda _it, _words: Condition(
-        ConditionKind.COMBINATION,
-        "trees that serve all groups side by side (sums, group_policy, same_subtree)",
-    ),
-}
-
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
 _NO_PROVIDER = 2.0
@@ -278,7 +161,7 @@ class Shortages:
             wanted=lack.wanted,
             free=lack.free,
             missing=lack.wanted - lack.free,
-            condition=self._words.condition(asked) if asked.required or asked.forbidden else None,
+            condition=asked.stated(self._words) if asked.required or asked.forbidden else None,
             is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
         )
 
@@ -305,7 +188,7 @@ class Shortages:
             return
         for any_of in self._slots[slots[0]].group.required:
             if not any(self._covers(problem, positions, rows, slot, any_of) for slot in slots):
-                condition = self._words.condition(Carries((any_of,), frozenset()))
+                condition = Carries((any_of,), frozenset()).stated(self._words)
                 yield Shortage(Reason.TOGETHER, self._groups(slots), condition=condition)
 
     def _covers(
@@ -365,7 +248,7 @@ class Shortages:
         self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
     ) -> Iterator[Shortage]:
         """Yield the slots without a provider, like slots together."""
-        alike: dict[tuple[Reason, int, QueryCondition | None], list[int]] = {}
+        alike: dict[tuple[Reason, int, ProviderCondition | None], list[int]] = {}
         for slot, position in enumerate(positions):
             if position == NO_POSITION:
                 alike.setdefault(self._why(root, slot, tops[slot]), []).append(slot)
@@ -376,10 +259,10 @@ class Shortages:
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
             else:
-                shown = None if condition is None else self._words.condition(condition)
+                shown = None if condition is None else condition.stated(self._words)
                 yield Shortage(reason, self._groups(slots), provider, condition=shown)
 
-    def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, QueryCondition | None]:
+    def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, ProviderCondition | None]:
         if top != NO_POSITION:
             return Reason.BELOW, top, None
         for passed in self._able[slot].trace.providers:

@@ -14,7 +14,7 @@ from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, host
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.host import FACE_VALUE
 from placement.engine.numa.reservations import HostReservations, Reservation
-from placement.engine.search.shortages import amount
+from placement.engine.search.query import amount
 from placement.pods.columns import (
     CPU_REQUESTED,
     VAST,

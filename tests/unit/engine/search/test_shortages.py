@@ -13,9 +13,8 @@ from placement.engine.domain.explanation import ConditionKind, Miss, Reason, Sho
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.explanation import explain
-from placement.engine.search.query import Trace
+from placement.engine.search.query import Trace, Vocabulary
 from placement.engine.search.search import search
-from placement.engine.search.shortages import Vocabulary
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
