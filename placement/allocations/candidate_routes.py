@@ -76,7 +76,6 @@ def extended_candidates() -> Response:
     "/ext/v1/allocation_candidates",
     "POST",
     "placement:allocation_candidates:list",
-    takes_json=True,
     gives_json=True,
     reads=True,
     target=cluster_of_body,

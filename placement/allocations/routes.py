@@ -108,7 +108,6 @@ def show(consumer: str) -> Response:
     _ONE,
     "PUT",
     f"{_RULE}update",
-    takes_json=True,
     described=Operation(
         {204: EMPTY},
         errors=[409],
@@ -165,7 +164,6 @@ def delete(consumer: str) -> Response:
     "POST",
     f"{_RULE}manage",
     since=Feature.POST_ALLOCATIONS,
-    takes_json=True,
     described=Operation({204: EMPTY}, errors=[409], body=_MANY),
 )
 def manage() -> Response:
@@ -265,7 +263,6 @@ reshaper_blueprint = Blueprint("reshaper", __name__)
     "POST",
     "placement:reshaper:reshape",
     since=Feature.RESHAPER,
-    takes_json=True,
     described=Operation({204: EMPTY}, errors=[409], body=ReshapeSchema),
 )
 def reshape() -> Response:

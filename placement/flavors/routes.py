@@ -43,7 +43,6 @@ _RULE = "placement:flavors:"
     "/ext/v1/flavors/translation",
     "POST",
     f"{_RULE}translate",
-    takes_json=True,
     gives_json=True,
     reads=True,
     described=Operation({200: TranslationSchema}, body=FlavorRequestSchema),
@@ -58,7 +57,6 @@ def translation() -> Response:
     "/ext/v1/flavors/candidates",
     "POST",
     f"{_RULE}candidates",
-    takes_json=True,
     gives_json=True,
     reads=True,
     target=cluster_of_body,
@@ -86,7 +84,6 @@ claims_blueprint = Blueprint("claims", __name__)
     "/ext/v1/claims",
     "POST",
     "placement:claims:create",
-    takes_json=True,
     target=cluster_of_claim,
     described=Operation(
         {200: OneOf([ClaimedSchema, ManyClaimedSchema]), 201: ClaimedSchema},

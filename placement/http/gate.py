@@ -48,7 +48,6 @@ def route(
     policy: str,
     *,
     since: Feature | None = None,
-    takes_json: bool = False,
     gives_json: bool = False,
     media_types_first: bool = False,
     missing_method_below: Feature | None = None,
@@ -60,7 +59,7 @@ def route(
     """Register a handler behind its guard.
 
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
-    `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
+    `gives_json`: the caller must accept JSON.
     `media_types_first`: these are tested before the version.
     `target`: the parts of the request that the policy rule may look at, beside the cluster in the path.
     `own_only`: the handler shows callers that are bound to clusters nothing but these clusters.
@@ -69,6 +68,7 @@ def route(
     refuse parameters that are not described.
     """
     _RULES.add(policy)
+    takes_json = described is not None and described.takes_json
     guard = RouteGuard(since, missing_method_below, takes_json, gives_json)
     refuses_query = path.startswith(OWN_PATHS) and described is not None and not described.query
 

@@ -21,7 +21,7 @@ from placement.common.documents import (
     parse_json,
     parse_yaml,
 )
-from placement.common.microversions import Feature, Microversion
+from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import context
 from placement.http.fields import MOST_KEYS, shown
@@ -135,6 +135,12 @@ class Operation:
     body_required: bool = True
     example: Any = None
     error: type[VersionedSchema] = ErrorSchema
+
+    @property
+    def takes_json(self) -> bool:
+        """Return whether it needs a body of JSON in all versions."""
+        needs_body = self.body_required and shape_at(self.body, NEWEST) is not None
+        return needs_body and tuple(self.body_types) == (JSON,)
 
 
 @dataclass(frozen=True, slots=True)

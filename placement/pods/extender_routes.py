@@ -262,7 +262,6 @@ _RULE = "placement:clusters:extender:"
     f"{_PATH}/filter",
     "POST",
     f"{_RULE}filter",
-    takes_json=True,
     gives_json=True,
     described=Operation({200: FILTER_RESULT}, body=ARGS),
 )
@@ -284,7 +283,6 @@ def filter_nodes(cluster: str) -> Response:
     f"{_PATH}/prioritize",
     "POST",
     f"{_RULE}prioritize",
-    takes_json=True,
     gives_json=True,
     reads=True,
     described=Operation({200: HOST_PRIORITIES}, errors=[409], body=ARGS),
@@ -302,7 +300,6 @@ def prioritize(cluster: str) -> Response:
     f"{_PATH}/preempt",
     "POST",
     f"{_RULE}preempt",
-    takes_json=True,
     gives_json=True,
     described=Operation({200: PREEMPTION_RESULT}, errors=[409], body=PREEMPTION_ARGS),
 )
@@ -319,7 +316,6 @@ def preempt(cluster: str) -> Response:
     f"{_PATH}/bind",
     "POST",
     f"{_RULE}bind",
-    takes_json=True,
     gives_json=True,
     described=Operation({200: BINDING_RESULT}, body=BINDING),
 )

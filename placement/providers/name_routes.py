@@ -79,7 +79,6 @@ def classes() -> Response:
     "POST",
     "placement:resource_classes:create",
     since=Feature.RESOURCE_CLASSES,
-    takes_json=True,
     described=Operation({201: EMPTY}, errors=[409], body=ResourceClassSchema),
 )
 def create_class() -> Response:

@@ -121,7 +121,6 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     "/resource_providers",
     "POST",
     f"{_RULE}create",
-    takes_json=True,
     described=Operation(
         {
             200: ByVersion({Feature.POST_PROVIDER_BODY: ProviderSchema}),
@@ -164,7 +163,6 @@ def show_provider(uuid: str) -> Response:
     _ONE,
     "PUT",
     f"{_RULE}update",
-    takes_json=True,
     described=Operation({200: ProviderSchema}, errors=[409], body=ChangedProviderSchema),
 )
 def update(uuid: str) -> Response:
@@ -224,7 +222,6 @@ def traits(uuid: str) -> Response:
     "PUT",
     f"{_RULE}traits:update",
     since=Feature.TRAITS,
-    takes_json=True,
     described=Operation({200: ProviderTraitsShownSchema}, errors=[409], body=ProviderTraitsSchema),
 )
 def replace_traits(uuid: str) -> Response:
@@ -278,7 +275,6 @@ def aggregates(uuid: str) -> Response:
     "PUT",
     f"{_RULE}aggregates:update",
     since=Feature.AGGREGATES,
-    takes_json=True,
     media_types_first=True,
     described=Operation(
         {200: ProviderAggregatesShownSchema},
@@ -346,7 +342,6 @@ def list_inventories(uuid: str) -> Response:
     _ALL,
     "POST",
     f"{_INVENTORIES_RULE}create",
-    takes_json=True,
     described=Operation({201: InventorySchema}, errors=[409], body=NewInventorySchema),
 )
 def create_inventory(uuid: str) -> Response:
@@ -364,7 +359,6 @@ def create_inventory(uuid: str) -> Response:
     _ALL,
     "PUT",
     f"{_INVENTORIES_RULE}update",
-    takes_json=True,
     described=Operation({200: InventoriesSchema}, errors=[409], body=AllInventoriesSchema),
 )
 def replace_all(uuid: str) -> Response:
@@ -412,7 +406,6 @@ def show_inventory(uuid: str, resource_class: str) -> Response:
     _INVENTORIES_ONE,
     "PUT",
     f"{_INVENTORIES_RULE}update",
-    takes_json=True,
     described=Operation({200: InventorySchema}, errors=[409], body=OneInventorySchema),
 )
 def replace(uuid: str, resource_class: str) -> Response:
