@@ -64,5 +64,5 @@ def test_a_file_without_a_connection_is_told(here: str, tmp_path: Path):
 def test_a_password_on_the_command_line_is_warned_of(here: str):
     refused = run("import", "mysql+pymysql://nova:secret@127.0.0.1:1/placement", "--database", here)
     assert refused.returncode == 1
-    assert "everybody on this machine can see its password" in refused.stderr
+    assert "any user of this machine sees its password" in refused.stderr
     assert "secret" not in refused.stderr

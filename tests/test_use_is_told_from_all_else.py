@@ -31,14 +31,14 @@ class Follower:
         self.keeper, self._database = ForestKeeper(database), database
         self.read: list[int] = []
         monkeypatch.setattr(view, "_MANY", 0)
-        altered = view.states.altered
+        altered = view.provider_states.altered
 
         def noted(*given):
             found = altered(*given)
             self.read += found
             return found
 
-        monkeypatch.setattr(view.states, "altered", noted)
+        monkeypatch.setattr(view.provider_states, "altered", noted)
 
     def agrees(self) -> bool:
         """Whether it knows the same as who loads everything anew."""

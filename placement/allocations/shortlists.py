@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-import numpy as np
-
 from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult, queries_of
 from placement.engine.domain import groups
 from placement.engine.domain.errors import Conflict
@@ -235,8 +233,7 @@ class _Found:
         """Update the scores of candidates in trees from which something was promised since."""
         if self._providers.stamp == self._seen:
             return
-        roots = np.fromiter(self._by_root, np.intp, len(self._by_root))
-        changed = roots[self._providers.tree_stamp[roots] > self._seen].tolist()
+        changed = self._providers.touched_since(self._by_root, self._seen)
         self._seen = self._providers.stamp
         for at in {at for root in changed for at in self._by_root[root]}:
             score = self._answer.present_score(at)

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.engine.domain.identifiers import normalize_uuid
@@ -135,7 +133,7 @@ class _WorldReading:
             new = forest.repeat(root, hosts.count, budget.look)
             like |= dict.fromkeys(new, self._uuids[hosts.like])
         if without:
-            forest.cut(np.unique(np.array(without, np.intp)))
+            forest.cut(without)
         return ImaginedForest(View(forest, SharingMap(), ScoreCache(), self._view.names), like)
 
     def _refuse_too_many(self, added: Sequence[tuple[int, AddedHosts]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
@@ -199,6 +199,12 @@ class ProviderColumns(Columns):
         """Note that something changed in the tree of a root, or of each of many."""
         self.stamp += 1
         self.tree_stamp[roots] = self.stamp
+
+    def touched_since(self, roots: Collection[int], stamp: int) -> list[int]:
+        """Return the roots with trees in which something changed after this stamp."""
+        rows = np.fromiter(roots, np.intp, len(roots))
+        touched: list[int] = rows[self.tree_stamp[rows] > stamp].tolist()
+        return touched
 
     def link(self, rows: Rows, roots: Indices | Rows) -> None:
         """Put providers that are in no tree into the trees of these roots; new roots are among the rows."""

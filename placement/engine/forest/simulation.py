@@ -99,9 +99,9 @@ class SimulatedForest(Forest):
         self.shape_version += 1
         return rows
 
-    def cut(self, roots: Rows) -> None:
+    def cut(self, roots: Rows | Sequence[int]) -> None:
         """Take whole trees away."""
-        rows = self.in_trees(roots)
+        rows = self.in_trees(np.unique(np.asarray(roots, np.intp)))
         for column in self.inventories.values():
             column.cut(rows)
         for memberships in (self.traits, self.aggregates):
@@ -125,7 +125,7 @@ def emptied(forest: Forest) -> Forest:
 def only(forest: Forest, roots: Sequence[int]) -> Forest:
     """Return the forest without all other trees; rows stay as they are."""
     copy = SimulatedForest(forest)
-    copy.cut(np.setdiff1d(copy.roots, np.array(roots, np.intp)).astype(np.intp))
+    copy.cut(np.setdiff1d(copy.roots, np.array(roots, np.intp)))
     return copy
 
 
