@@ -31,6 +31,7 @@ OUTSIDE = (
     "Kubernetes topologySpreadConstraints",
     "kube-scheduler, plugin InterPodAffinity",
     "kube-scheduler, plugin PodTopologySpread",
+    "Kubernetes nodeSelector, required node affinity",
     "Kubernetes nodeSelector, required node affinity, tolerations",
     "Kubernetes pod schema",
     "Kubernetes resource quantities",

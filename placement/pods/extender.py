@@ -310,7 +310,7 @@ class Extender:
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
         gang = self._strict_gang(cluster, pod)
-        releases = bool(nodes) or gang is not None
+        releases = gang is not None or (bool(nodes) and self._binders is not None)
         if gang is not None:
             refused = self._refused_of_gang(cluster, gang) if fitting else {}
             if refused or not fitting:

@@ -373,15 +373,25 @@ _REACHED = """
         FROM resource_providers AS child JOIN reached ON child.parent_provider_id = reached.id
     )
 """
+_WRONG_ROOTS = sa.text(f"""
+    {_REACHED} SELECT provider.id, provider.uuid, provider.name, root.uuid AS root, root_id
+    FROM resource_providers AS provider
+    JOIN reached ON reached.id = provider.id
+    JOIN resource_providers AS root ON root.id = root_id
+    WHERE COALESCE(provider.root_provider_id, 0) <> root_id
+    ORDER BY provider.id
+""")
 
 
 def _set_roots(transaction: Transaction, rows: Sequence[Any]) -> None:
-    """Set the roots that were found; no other transaction moves trees meanwhile."""
-    roots, ids = {row.id: row.root_id for row in rows}, tables.providers.c.id
-    transaction.execute(transaction.locked(sa.select(ids).where(ids.in_(roots)).order_by(ids)))
-    root = sa.case(roots, value=ids)
-    transaction.execute(sa.update(tables.providers).where(ids.in_(roots)).values(root_provider_id=root))
-    providers.touch(transaction, list(roots))
+    """Set the roots as they are once the rows are locked: a move may have been committed before that."""
+    wrong, ids = [row.id for row in rows], tables.providers.c.id
+    transaction.execute(transaction.locked(sa.select(ids).where(ids.in_(wrong)).order_by(ids)))
+    roots = {row.id: row.root_id for row in transaction.execute(_WRONG_ROOTS) if row.id in wrong}
+    if roots:
+        root = sa.case(roots, value=ids)
+        transaction.execute(sa.update(tables.providers).where(ids.in_(roots)).values(root_provider_id=root))
+        providers.touch(transaction, list(roots))
 
 
 TREES = (
@@ -397,14 +407,7 @@ TREES = (
     ),
     Invariant(
         "roots-are-right",
-        sa.text(f"""
-            {_REACHED} SELECT provider.id, provider.uuid, provider.name, root.uuid AS root, root_id
-            FROM resource_providers AS provider
-            JOIN reached ON reached.id = provider.id
-            JOIN resource_providers AS root ON root.id = root_id
-            WHERE COALESCE(provider.root_provider_id, 0) <> root_id
-            ORDER BY provider.id
-        """),
+        _WRONG_ROOTS,
         "provider {uuid} ({name}): its root is {root}, and its row says otherwise",
         repair=Repair("make {root} its root", _set_roots),
     ),

@@ -171,6 +171,7 @@ class Transaction:
         return self.backend.locked(statement, may_be_referred_to=may_be_referred_to)
 
 
+# Failures that only a write shows, and that last until an operator acts.
 _LASTING = (failures.FULL, failures.READ_ONLY)
 _REFUSED_SECONDS = 10.0
 

@@ -88,9 +88,6 @@ POOLER = Diagnosis(
 )
 
 
-# Failures that only a write shows, and that last until an operator acts.
-
-
 def words_of(error: BaseException) -> str:
     """Return the driver's message on one line, from the cause of the error if it has one."""
     origin = error.__cause__ or error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -31,14 +30,15 @@ class SimulatedForest(Forest):
         self._vacant = list(forest._vacant)
         # It shares arrays even after the snapshot itself is gone.
         self._snapshots.add(self)
-        self._undo: list[Callable[[], object]] = []
+        # Draws, and no bound method: a cycle would keep the copied columns until a full collection.
+        self._undo: list[Callable[[], object] | tuple[Draw, ...]] = []
 
     # -- what is held -------------------------------------------------------------------------------
 
     def take(self, draws: Collection[Draw]) -> None:
         """Hold what the draws take of existing inventories, whether there is room or not."""
         self._add(draws, 1)
-        self._undo.append(partial(self._add, draws, -1))
+        self._undo.append(tuple(draws))
 
     def mark(self) -> int:
         """Return a mark of this moment, for `back`."""
@@ -47,7 +47,11 @@ class SimulatedForest(Forest):
     def back(self, mark: int) -> None:
         """Give back all that was taken since a mark, the last first."""
         while len(self._undo) > mark:
-            self._undo.pop()()
+            undo = self._undo.pop()
+            if isinstance(undo, tuple):
+                self._add(undo, -1)
+            else:
+                undo()
 
     def on_back(self, undo: Callable[[], object]) -> None:
         """Call `undo` when `back` comes to this moment: it takes back what its caller noted beside this."""

@@ -367,9 +367,7 @@ class IsIn:
     def stated(self, words: Vocabulary) -> Condition:
         """Return the condition in words and by names."""
         form = "{}, itself or its root" if self.or_root else "{}"
-        return _sets(
-            ConditionKind.AGGREGATES, self.required, self.forbidden, words.aggregate, "aggregate", form
-        )
+        return words.in_aggregates(ConditionKind.AGGREGATES, self.required, self.forbidden, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,13 +489,8 @@ class RootIsIn:
 
     def stated(self, words: Vocabulary) -> Condition:
         """Return the condition in words and by names."""
-        return _sets(
-            ConditionKind.ROOT_AGGREGATES,
-            self.required,
-            self.forbidden,
-            words.aggregate,
-            "aggregate",
-            "roots in {}",
+        return words.in_aggregates(
+            ConditionKind.ROOT_AGGREGATES, self.required, self.forbidden, "roots in {}"
         )
 
 

@@ -21,7 +21,7 @@ _AFFINITY = Obstacle(ConditionKind.AFFINITY)
 class Labels(Rule):
     """A rule that nodes match the selector of a pod and one of its required terms.
 
-    Source: Kubernetes nodeSelector, required node affinity, tolerations.
+    Source: Kubernetes nodeSelector, required node affinity.
     """
 
     def concerns(self, pod: IncomingPod) -> bool:

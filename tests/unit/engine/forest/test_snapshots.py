@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.inventories import Draw
 from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from tests.forests import World, without
+from tests.naive import NaiveProvider
 from tests.strategies import Search, searches
 
 
@@ -107,3 +113,20 @@ def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone():
     used = forest.column(1).entries.used
     forest.apply([a_provider(2, used=3)])
     assert forest.column(1).entries.used is used
+
+
+def test_a_simulated_forest_is_gone_with_its_last_user():
+    """A cycle would keep its copied columns until a full collection, and the next write would copy more."""
+    world = World([NaiveProvider(str(UUID(int=1)), None, {"VCPU": Inventory(8)})])
+    world.load()
+    gc.disable()
+    try:
+        simulated = SimulatedForest(world.forest.snapshot())
+        class_id = world.classes["VCPU"]
+        simulated.take([Draw(int(simulated.roots[0]), class_id, 2)])
+        assert simulated.free(int(simulated.roots[0]), class_id) == 6
+        kept = weakref.ref(simulated)
+        del simulated
+        assert kept() is None
+    finally:
+        gc.enable()
