@@ -133,7 +133,7 @@ def test_a_configuration_that_only_workers_find_broken_leaves_those_of_before(
         file = tmp_path / "placement.conf"
         file.write_text(f"[DEFAULT]\nlog_config_append = /nonexistent.ini\n{file.read_text()}")
         server.process.send_signal(signal.SIGHUP)
-        until(lambda: "those of before go on" in server.log.read_text())
+        until(lambda: "the former ones go on" in server.log.read_text())
         assert set(server.workers()) == before
         assert status(server, OLD) == 200
 
