@@ -419,12 +419,7 @@ TREES = (
 
 def invariants(project: str, user: str) -> list[Invariant]:
     """Return all invariants, references first: they decide what the others can see."""
-    return [
-        *references(project, user),
-        *TREES,
-        *CLUSTERS,
-        *AMOUNTS,
-    ]
+    return [*references(project, user), *TREES, *CLUSTERS, *AMOUNTS]
 
 
 def violations(connection: Executor, project: str, user: str) -> Iterator[InvariantViolation]:

@@ -6,6 +6,7 @@ Source: kube-scheduler, plugin InterPodAffinity.
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -252,17 +253,17 @@ class BetweenPods(Rule):
                 if obstacle.kind is kind:
                     yield obstacle, Condition(kind, f"{words}: {obstacle.of}")
 
+    @abstractmethod
     def refusing(self, pod: PodAmongOthers) -> Iterator[tuple[Mask, Refusal]]:
         """Yield the nodes of the whole cluster that it refuses, and why, in the order that counts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prefers(self, pod: PodAmongOthers) -> bool:
         """Return whether it may score nodes differently."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self, pod: PodAmongOthers, rows: Rows) -> Amounts | None:
         """Return the scores of nodes in these rows, 0 to 100; None if it prefers none."""
-        raise NotImplementedError
 
     def _refused(self, pod: PodAmongOthers) -> Refused:
         found = pod.refused.get(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -86,7 +87,7 @@ class IncomingPod:
     answers: dict[Host, HostAnswer] = field(default_factory=dict)
 
 
-class Rule:
+class Rule(ABC):
     """A rule: why nodes refuse pods. Rules have no state: what they remember is kept with the pod.
 
     Nodes are asked in the order of RULES, and the first refusal counts.
@@ -100,13 +101,13 @@ class Rule:
         """Return the nodes that may pass: where it is False, `refuse` refuses."""
         return np.ones(len(columns.nodes), np.bool_)
 
+    @abstractmethod
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return why a node refuses the pod, None if it does not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
         """Yield the stages of an explanation: what the pod asks for, and what else nodes failed."""
-        raise NotImplementedError
 
     def asked(self, kind: ConditionKind, table: NodeTable, pod: IncomingPod) -> list[Asked]:
         """Return the amounts that a condition of this kind compares; none if it is not about amounts."""
