@@ -14,7 +14,7 @@ from placement.engine.domain.errors import NotFound
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import ReservationLooks, ReservationMatch, ShapeRankings
 from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import SchedulerSettings
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns

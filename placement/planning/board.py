@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from placement.engine.forest.inventories import Draw
 from placement.engine.search.simulation import Draws, SearchedForest
 from placement.pods.host import Place
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import RecordedPod
 from placement.pods.rules.rule import PodShape
 from placement.pods.statements.pods import RESERVED
 from placement.providers.statements.names import SHARING_TRAIT

@@ -15,7 +15,7 @@ from placement.planning.board import MoveSimulation, PlacedConsumer, Relocation,
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import PodSpec
+from placement.pods.model import PodSpec
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import placed
 from placement.pods.ranking import RuledRanking

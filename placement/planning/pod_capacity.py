@@ -38,8 +38,8 @@ from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.host import HOST
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
-from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.koordinator.pod import import_pod
+from placement.pods.model import HostIdentity, PodRequest, PodSpec
 from placement.pods.node_info import NodeInfo, NodeTemplate
 from placement.pods.node_loading import NodeLoader
 from placement.pods.placing import best_place, placed

@@ -28,10 +28,7 @@ from placement.pods.host import (
     numa_place,
     unknown_pods,
 )
-from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.node import NodeImport
-from placement.pods.koordinator.policies import QosClass
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import KubeletPod, NodeImport, QosClass, RecordedPod
 
 _PODS = Place(HOST, PODS_CLASS)
 

@@ -38,8 +38,7 @@ from placement.pods.columns import (
     requested,
     stays_on_one,
 )
-from placement.pods.koordinator.pod import PodRequest
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import PodRequest, SchedulerSettings
 from placement.pods.rules.numa import AVOIDED
 
 _CPU = "cpu"

@@ -16,8 +16,8 @@ from placement.engine.numa.amounts import NOTHING, bound_cost, host_cpu_requeste
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy
 from placement.engine.numa.host import FACE_VALUE, HostState, clean_cpus, numa_used
 from placement.pods.host import Host, HostBinding
-from placement.pods.koordinator.pod import PodRequest
 from placement.pods.manifests.selection import Taint
+from placement.pods.model import PodRequest
 from placement.pods.node_info import NodeInfo
 
 # What the columns say of one node, as numbers by column.

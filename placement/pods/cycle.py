@@ -24,7 +24,7 @@ from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, HostRese
 from placement.engine.scoring.rule import BEST
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.host import counted_holding
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import HOST, RULES, SELECTION
 from placement.pods.rules.amounts import lacking

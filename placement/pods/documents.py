@@ -16,7 +16,7 @@ from placement.common.pod_identity import (
     resize_status,
 )
 from placement.engine.domain.errors import BadRequest
-from placement.pods.koordinator.reservation import ReservationTerms
+from placement.pods.model import ReservationTerms
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")

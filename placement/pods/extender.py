@@ -20,8 +20,8 @@ from placement.pods.clusters import Clusters
 from placement.pods.documents import PodDocument, namespace_of
 from placement.pods.explanation import in_plain_words
 from placement.pods.gangs import GivenUpGangs
-from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import without_unknown_namespaces
+from placement.pods.model import RecordedPod
 from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.pods.rows import PodAnswer
 from placement.pods.scheduler import PlacementResult

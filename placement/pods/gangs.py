@@ -18,7 +18,7 @@ from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rows import consumer_of
 from placement.pods.snapshot import NodeColumns

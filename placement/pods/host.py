@@ -31,12 +31,16 @@ from placement.engine.numa.demand import (
 from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.pods.koordinator.annotations import merged_numa_policy
-from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.node import NodeImport
-from placement.pods.koordinator.pod import PodRequest
-from placement.pods.koordinator.policies import HostBindPolicy, HostPolicies, pod_bind_policy
-from placement.pods.koordinator.records import RecordedPod
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.policies import pod_bind_policy
+from placement.pods.model import (
+    HostBindPolicy,
+    HostPolicies,
+    KubeletPod,
+    NodeImport,
+    PodRequest,
+    RecordedPod,
+    SchedulerSettings,
+)
 
 # How a host binds the CPUs of pods, where its policy and theirs meet.
 

@@ -13,7 +13,7 @@ from placement.common.pod_identity import consumer_of
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
 from placement.pods.accounts import NodeAllocations, accounts_with, beyond_offers, counted, holders, shrunk
-from placement.pods.koordinator.node import NodeImport
+from placement.pods.model import NodeImport
 from placement.pods.node_info import NodeInfo, reported_pods
 from placement.pods.node_loading import (
     ClusterFacts,

@@ -15,13 +15,9 @@ from placement.common.pod_identity import consumer_of
 from placement.engine.numa.host import HostTotals
 from placement.pods.accounts import Accountant, NodeAllocations, accounts_with, counted, holders, host_room
 from placement.pods.host import Host, NodeOffers, Place, occupied_host, unknown_pods
-from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.node import NodeImport
-from placement.pods.koordinator.records import RecordedPod
-from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.koordinator.tree import HostIdentity
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
 from placement.pods.manifests.selection import NodeAttributes
+from placement.pods.model import HostIdentity, KubeletPod, NodeImport, RecordedPod, SchedulerSettings
 
 _serials = count()
 

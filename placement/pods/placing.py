@@ -26,10 +26,10 @@ from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.host import foreign_cpus, ledger_of, remarks_on
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.pod import PodSpec, reading_of
-from placement.pods.koordinator.records import RecordedPod, pool_class
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.pod import reading_of
+from placement.pods.koordinator.records import pool_class
 from placement.pods.manifests.affinity import NO_AFFINITY
+from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings
 from placement.pods.node_info import NodeInfo
 from placement.pods.rows import PodAnswer, answer_of, using
 from placement.pods.rules.amounts import loose_amounts

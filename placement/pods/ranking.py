@@ -16,9 +16,8 @@ from placement.engine.numa.demand import Refusal
 from placement.engine.numa.reservations import NO_MATCH, PREFIX, HostReservations
 from placement.engine.scoring.rule import BEST
 from placement.pods.cycle import Estimates, Ranked, ReservationMatch, ShapeRanking, as_seen, kept_on
-from placement.pods.koordinator.pod import PodSpec
-from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import PodRules
+from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import BETWEEN_PODS
 from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers

@@ -12,10 +12,8 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import Refusal
 from placement.pods.clusters import NodeTree
 from placement.pods.cycle import Kept
-from placement.pods.koordinator.annotations import ResourceStatus, quantities, status_document
-from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.records import RecordedPod
-from placement.pods.koordinator.reservation import AllocatePolicy
+from placement.pods.koordinator.annotations import quantities, status_document
+from placement.pods.model import AllocatePolicy, KubeletPod, RecordedPod, ResourceStatus
 from placement.pods.placing import PodPage, Preview
 from placement.pods.reservations import ReservationAnswer, ReservationPage
 from placement.pods.rows import PodAnswer

@@ -13,7 +13,7 @@ from placement.common.gang import Gang
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.gangs import give_up, overdue, standing_of
 from placement.pods.host import Place
-from placement.pods.koordinator.records import RecordedPod
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.writer import Ending, PodWriter
 from placement.providers.statements.contents import Stored

@@ -19,8 +19,8 @@ from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.records import RecordedPod, recorded_pod
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
+from placement.pods.model import RecordedPod, recorded_pod
 from placement.pods.statements.pods import RESERVED, StoredPod
 from placement.storage.records import PodRow
 

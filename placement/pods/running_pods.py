@@ -17,19 +17,15 @@ from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import (
-    NO_HOLDING,
     Entitlement,
-    PodRecord,
-    RecordedPod,
-    RunningPod,
     import_running_pod,
     may_own_cpus,
     pool_class,
     unknown_cpus_warning,
 )
 from placement.pods.manifests.affinity import may_keep_off
+from placement.pods.model import NO_HOLDING, KubeletPolicy, PodRecord, RecordedPod, RunningPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts
 from placement.pods.placing import as_of_now, same_pod

@@ -23,7 +23,8 @@ from placement.pods.cycle import ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.gangs import GangWaits, overdue, standing_with, waiting_there
-from placement.pods.koordinator.pod import PodSpec, import_pod, reading_of
+from placement.pods.koordinator.pod import import_pod, reading_of
+from placement.pods.model import PodSpec
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import (
     ActivePlacements,

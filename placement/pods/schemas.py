@@ -22,7 +22,7 @@ from placement.http.fields import (
     Uuid,
 )
 from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, texts
-from placement.pods.koordinator.policies import QosClass
+from placement.pods.model import QosClass
 from placement.providers.schemas import InventoryRecordSchema
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.

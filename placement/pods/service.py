@@ -16,8 +16,8 @@ from placement.engine.numa.demand import Refusal
 from placement.pods.cache import ClusterCache
 from placement.pods.documents import PodDocument
 from placement.pods.gangs import GangWaits
-from placement.pods.koordinator.records import RecordedPod
 from placement.pods.many_pods import ManyPods, PodOutcome
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import facts_of
 from placement.pods.placing import PodPage, Preview, next_page, placed, told

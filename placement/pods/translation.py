@@ -16,12 +16,12 @@ from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusi
 from placement.engine.numa.host import FACE_VALUE
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import PodRequest, PodSpec, import_pod
-from placement.pods.koordinator.policies import HostBindPolicy
+from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.settings import node_labels
 from placement.pods.koordinator.tree import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
 from placement.pods.manifests.affinity import PodRules
 from placement.pods.manifests.selection import NodeSelection
+from placement.pods.model import HostBindPolicy, PodRequest, PodSpec
 from placement.providers.statements import names
 from placement.providers.statements.clusters import Cluster, found
 from placement.storage.database import Database

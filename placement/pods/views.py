@@ -17,11 +17,8 @@ from placement.pods.accounts import beyond_offers, host_pools, known_cpus, pod_c
 from placement.pods.cache import ClusterCache
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.host import foreign_cpus, ledger_of
-from placement.pods.koordinator.host_cpus import KubeletPod
-from placement.pods.koordinator.node import NodeImport
-from placement.pods.koordinator.policies import Takeover
-from placement.pods.koordinator.records import RecordedPod
 from placement.pods.koordinator.settings import scheduler_settings
+from placement.pods.model import KubeletPod, NodeImport, RecordedPod, Takeover
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts, NodeLoader
 from placement.pods.reservation_ends import records_after, without_expired

@@ -22,8 +22,7 @@ from placement.engine.domain.errors import Conflict, NotFound
 from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.records import RecordedPod
-from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.model import HostIdentity, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts, NodeLoader, all_stored_accounts, facts_of
 from placement.pods.rows import (

@@ -9,7 +9,7 @@ from placement.common.manifest import ManifestError
 from placement.engine.domain.audit import Action, TargetKind
 from placement.pods.accounts import CpuOwner, NodeAllocations
 from placement.pods.host import Place
-from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.model import HostIdentity
 from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
 from placement.pods.statements import nodes
 from placement.providers.statements import clusters

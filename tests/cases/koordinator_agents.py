@@ -14,8 +14,8 @@ from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.policies import qos_with_default, raw_priority, raw_qos
 from placement.pods.koordinator.records import read_pod_record
-from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.koordinator.tree import read_reservation
+from placement.pods.model import SchedulerSettings
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count

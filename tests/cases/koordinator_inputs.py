@@ -27,12 +27,10 @@ from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
 from placement.pods.host import Host, host_of
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import NumaTopologySpec, ResourceStatus
-from placement.pods.koordinator.node import NodeImport, import_node
-from placement.pods.koordinator.pod import PodRequest
+from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.policies import label_strategy
-from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import Pod, read_pod
+from placement.pods.model import NodeImport, NumaTopologySpec, PodRequest, ResourceStatus, SchedulerSettings
 
 Json = Mapping[str, Any]
 

@@ -13,15 +13,10 @@ from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.engine.numa.reservations import ReservedPlacing
 from placement.pods.host import Host, alignment_on, demand_on
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import (
-    ResourceSpec,
-    ResourceStatus,
-    completed_spec,
-    merged_numa_policy,
-    status_document,
-)
-from placement.pods.koordinator.pod import PodRequest, interpret_pod
-from placement.pods.koordinator.policies import KubeletPolicy, host_bind_policy, pod_bind_policy
+from placement.pods.koordinator.annotations import completed_spec, merged_numa_policy, status_document
+from placement.pods.koordinator.pod import interpret_pod
+from placement.pods.koordinator.policies import host_bind_policy, pod_bind_policy
+from placement.pods.model import KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
 from placement.pods.rules.numa import PodAllocation, allocate_on_host, rate_host
 from placement.pods.rules.rule import Fit, IncomingPod
 from tests.cases import koordinator_inputs as read

@@ -10,8 +10,9 @@ from placement.engine.numa.cpus import SharedPool
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import read_resource_status
-from placement.pods.koordinator.policies import KubernetesQos, QosClass, kubernetes_qos, raw_qos
+from placement.pods.koordinator.policies import kubernetes_qos, raw_qos
 from placement.pods.manifests.pod import Pod
+from placement.pods.model import KubernetesQos, QosClass
 
 _CPU_RESOURCES = ("cpu", "kubernetes.io/batch-cpu")
 

@@ -8,9 +8,9 @@ from placement.common.manifest import Field, ManifestReport
 from placement.engine.numa.cpuset import CpuSet
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.annotations import read_resource_status
-from placement.pods.koordinator.host_cpus import KubeletPod
 from placement.pods.koordinator.policies import raw_qos
 from placement.pods.manifests.pod import Pod
+from placement.pods.model import KubeletPod
 
 
 def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:

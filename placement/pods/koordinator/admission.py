@@ -8,22 +8,10 @@ from fractions import Fraction
 from placement.common.manifest import Profile
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import (
-    CONSTRAINED_BURST,
-    DEFAULT,
-    ResourceSpec,
-    read_resource_spec,
-)
-from placement.pods.koordinator.policies import (
-    KubernetesQos,
-    PriorityClass,
-    is_bound_eligible,
-    kubernetes_qos,
-    raw_priority,
-    raw_qos,
-)
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.annotations import CONSTRAINED_BURST, DEFAULT, read_resource_spec
+from placement.pods.koordinator.policies import is_bound_eligible, kubernetes_qos, raw_priority, raw_qos
 from placement.pods.manifests.pod import Pod, names_resource, pod_limit, pod_requests
+from placement.pods.model import KubernetesQos, PriorityClass, ResourceSpec, SchedulerSettings
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field, ManifestReport
 from placement.engine.domain.explanation import ConditionKind, Obstacle
-from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
-from placement.engine.numa.host import Holding
-from placement.pods.koordinator.policies import QosClass
+from placement.engine.numa.amounts import Amounts, NumaAmounts
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
+from placement.pods.model import NumaTopologySpec, ResourceSpec, ResourceStatus
 
 DEFAULT = "Default"
 CONSTRAINED_BURST = "ConstrainedBurst"
@@ -24,25 +22,6 @@ _PREFERRED = "preferredCPUBindPolicy"
 _EXCLUSIVE = "preferredCPUExclusivePolicy"
 POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
 _Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceSpec:
-    """The policies as they are written, empty where absent; `document` is the whole annotation."""
-
-    required_bind: str = ""
-    preferred_bind: str = ""
-    exclusive: str = ""
-    document: Mapping[str, Any] = field(default_factory=dict)
-
-    def effective_bind(self, default: str) -> tuple[str, str]:
-        """Return the required and the preferred bind policy, where `Default` is replaced.
-
-        No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
-        """
-        required = default if self.required_bind == DEFAULT else self.required_bind
-        preferred = default if self.preferred_bind in ("", DEFAULT) else self.preferred_bind
-        return required, preferred
 
 
 def read_resource_spec(annotation: Field) -> ResourceSpec:
@@ -72,24 +51,6 @@ def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, 
     if bind and not completed.get(_REQUIRED) and not completed.get(_PREFERRED):
         completed[_PREFERRED] = bind
     return completed
-
-
-@dataclass(frozen=True, slots=True)
-class NumaTopologySpec:
-    """The NUMA policy a pod sets and the exclusivity it names; NONE where it says nothing."""
-
-    policy: NumaPolicy = NumaPolicy.NONE
-    exclusivity: NumaExclusivity = NumaExclusivity.NONE
-
-    @property
-    def effective_exclusivity(self) -> NumaExclusivity:
-        """Return the named exclusivity, else required exclusivity for pods that set a policy of their own.
-
-        Source: koordinator.md, "NUMA exclusivity".
-        """
-        if self.exclusivity is NumaExclusivity.NONE and self.policy is not NumaPolicy.NONE:
-            return NumaExclusivity.REQUIRED
-        return self.exclusivity
 
 
 def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
@@ -123,27 +84,6 @@ def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Cho
         field.complain(f"{text!r} is none of {', '.join(choice for choice in choices if choice)}")
         return default
     return choices(text)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceStatus:
-    """Logical CPUs of the pod's own, amounts by NUMA node, and pools of NUMA nodes, as (socket, NUMA id)."""
-
-    cpus: CpuSet = frozenset()
-    amounts: NumaAmounts = NOTHING
-    pools: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the pod was given nothing."""
-        return not (self.cpus or self.amounts)
-
-    def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
-        """Return the holding of a pod of this exclusivity group with this status; its label names `qos`."""
-        return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
-
-
-NOTHING_GIVEN = ResourceStatus()
 
 
 def read_resource_status(annotation: Field) -> ResourceStatus:

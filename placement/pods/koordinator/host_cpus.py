@@ -10,7 +10,8 @@ from placement.common.manifest import Field, Manifest, Profile
 from placement.engine.numa.cpus import CpuTopology, LogicalCpu, SharedPool, find_inconsistencies
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.pods.koordinator import policies
-from placement.pods.koordinator.policies import KubeletPolicy, Takeover, read_kubelet_policy, takeover_state
+from placement.pods.koordinator.policies import read_kubelet_policy, takeover_state
+from placement.pods.model import KubeletPod, KubeletPolicy, Takeover
 
 _KEYS = {"cpu": "id", "core": "core", "numa": "node", "socket": "socket"}
 _SPELLED_FLAGS = {"true": True, "false": False}
@@ -73,16 +74,6 @@ def _read_pool(entry: Field) -> SharedPool | None:
     socket, numa = entry.member("socket").integer(), entry.member("node").integer()
     cpus = entry.member("cpuset").cpu_list()
     return None if socket is None or numa is None or cpus is None else SharedPool(socket, numa, cpus)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletPod:
-    """A pod that is reported with logical CPUs; only CPUs of the host's topology, at least one."""
-
-    namespace: str
-    name: str
-    uid: str
-    cpus: CpuSet
 
 
 class PodAllocs(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 from placement.allocations.kubernetes_resources import ResourceNames
@@ -18,17 +17,13 @@ from placement.common.manifest import (
     read_manifest,
     shown,
 )
-from placement.engine.domain.inventories import TreeSpec
-from placement.engine.numa.cpus import MAX_NUMA_NODES, CpuTopology, SharedPool
-from placement.engine.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import MAX_NUMA_NODES
 from placement.pods.koordinator import policies as keys
-from placement.pods.koordinator.host_cpus import HostCpus, KubeletPod, read_host_cpus, read_shared_pools
-from placement.pods.koordinator.policies import HostPolicies, KubeletPolicy, Takeover, read_host_policies
+from placement.pods.koordinator.host_cpus import HostCpus, read_host_cpus, read_shared_pools
+from placement.pods.koordinator.policies import read_host_policies
 from placement.pods.koordinator.tree import (
-    HostIdentity,
     NumaSupply,
     TreeOffers,
-    Zone,
     architecture_trait,
     build_tree,
     core_inventories,
@@ -41,45 +36,17 @@ from placement.pods.koordinator.tree import (
     renamed,
 )
 from placement.pods.manifests.selection import read_attributes
+from placement.pods.model import (
+    HostIdentity,
+    HostPolicies,
+    NodeImport,
+)
 
 _NRT = "NodeResourceTopology"
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _UID = re.compile(r"[!-.0-~]{1,128}")
 _LONGEST_NAME = 200
 _LONGEST_PATH = "core-4096-4096"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeImport:
-    """A host as its two manifests describe it.
-
-    `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except in the reported pools. `withheld` CPUs are in no pool either, and
-    no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
-    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
-    `reported_pods` were given CPUs by a scheduler.
-    `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
-    """
-
-    name: str
-    tree: TreeSpec
-    topology: CpuTopology
-    unallocatable: CpuSet
-    withheld: CpuSet
-    reserved: CpuSet
-    system: CpuSet
-    kubelet: KubeletPolicy
-    kubelet_pods: tuple[KubeletPod, ...]
-    takeover: Takeover
-    policies: HostPolicies
-    amplification: Mapping[str, Fraction]
-    zones_amplified: bool
-    zones: tuple[Zone, ...]
-    resource_names: Mapping[str, str]
-    ls_pools: tuple[SharedPool, ...]
-    be_pools: tuple[SharedPool, ...]
-    reported_pods: tuple[KubeletPod, ...]
-    warnings: tuple[str, ...]
 
 
 def import_node(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from placement.common.gang import Gang, read_gang
+from placement.common.gang import read_gang
 from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
@@ -17,54 +16,31 @@ from placement.pods.koordinator.admission import admission_violations, warn_of_p
 from placement.pods.koordinator.annotations import (
     CONSTRAINED_BURST,
     DEFAULT,
-    NumaTopologySpec,
-    ResourceSpec,
-    ResourceStatus,
     read_numa_topology_spec,
     read_resource_spec,
     read_resource_status,
 )
-from placement.pods.koordinator.policies import (
-    KubernetesQos,
-    QosClass,
-    is_bound_eligible,
-    kubernetes_qos,
-    qos_with_default,
-    raw_qos,
-)
-from placement.pods.koordinator.settings import SchedulerSettings
-from placement.pods.manifests.affinity import PodRules, read_pod_rules
+from placement.pods.koordinator.policies import is_bound_eligible, kubernetes_qos, qos_with_default, raw_qos
+from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
 from placement.pods.manifests.selection import (
-    NodeAttributes,
-    NodeSelection,
-    Term,
     read_node_selection,
     read_term,
+)
+from placement.pods.model import (
+    PodRequest,
+    PodSpec,
+    QosClass,
+    ReservationAffinity,
+    ResourceSpec,
+    ResourceStatus,
+    SchedulerSettings,
 )
 
 # Pods that must use a reservation, and which ones they accept.
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationAffinity:
-    """The reservations that a pod accepts: the one of this name, else all to which the rest applies."""
-
-    name: str = ""
-    selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[Term, ...] | None = None
-
-    def accepts(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the pod accepts a reservation. Source: koordinator.md, "Reservations"."""
-        if self.name:
-            return self.name == name
-        if any(labels.get(key) != text for key, text in self.selector):
-            return False
-        attributes = NodeAttributes(name, labels)
-        return self.terms is None or any(term.holds(attributes) for term in self.terms)
 
 
 def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
@@ -88,49 +64,6 @@ def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
 
 CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"
 MECHANISM = "NodeNUMAResource"
-
-
-@dataclass(frozen=True)
-class PodRequest:
-    """A request of a pod to any host; equal requests get equal answers.
-
-    `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
-    the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
-    `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
-    of one NUMA node has to cover. `group`: pods of the same one never share a core, or a NUMA node.
-    """
-
-    amounts: Amounts
-    need: int
-    bound: bool = False
-    required_bind: BindPolicy = BindPolicy.NONE
-    preferred_bind: BindPolicy = BindPolicy.NONE
-    exclusive: ExclusiveLevel = ExclusiveLevel.NONE
-    numa: NumaTopologySpec = field(default_factory=NumaTopologySpec)
-    designated: ResourceStatus | None = None
-    ignores_reservations: bool = False
-    uses_ls_pools: bool = False
-    burst_limit: int | None = None
-    group: str = ""
-
-    @cached_property
-    def _hash(self) -> int:
-        policies = (self.bound, self.required_bind, self.preferred_bind, self.exclusive, self.numa)
-        rest = (self.designated, self.ignores_reservations, self.uses_ls_pools, self.burst_limit, self.group)
-        return hash((frozenset(self.amounts.items()), self.need, policies, rest))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @property
-    def milli_cpus(self) -> int:
-        """Return the requested millicores."""
-        return self.amounts.get("cpu", 0)
-
-    @property
-    def is_fractional(self) -> bool:
-        """Return whether the request is not a whole number of CPUs."""
-        return bool(self.milli_cpus % 1000)
 
 
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
@@ -165,8 +98,13 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 def _bind_policies(
     pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
 ) -> tuple[BindPolicy, BindPolicy]:
-    """Return the required and the preferred policy of a pod that is bound, else none."""
-    required, preferred = spec.effective_bind(settings.default_bind_policy)
+    """Return the required and the preferred policy of a pod that is bound, else none.
+
+    No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
+    """
+    default: str = settings.default_bind_policy
+    required = default if spec.required_bind == DEFAULT else spec.required_bind
+    preferred = default if spec.preferred_bind in ("", DEFAULT) else spec.preferred_bind
     effective = required or preferred
     if (
         not is_bound_eligible(pod, settings.guaranteed_qos)
@@ -233,34 +171,6 @@ def _read_designated(pod: Pod) -> ResourceStatus | None:
 
 def _names_mechanism(hint: Field) -> bool:
     return MECHANISM in hint.member("extensions").mapping()
-
-
-@dataclass(frozen=True, slots=True)
-class PodSpec:
-    """All that a manifest says about a pod that looks for a place.
-
-    `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
-    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
-    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
-    must use a reservation.
-    """
-
-    qos: QosClass
-    kubernetes_qos: KubernetesQos
-    request: PodRequest | None
-    spec: ResourceSpec
-    selection: NodeSelection
-    containers: tuple[str, ...]
-    warnings: tuple[str, ...]
-    treated_as: QosClass
-    rules: PodRules
-    gang: Gang | None = None
-    reservation_affinity: ReservationAffinity | None = None
-
-    @property
-    def amounts(self) -> Amounts:
-        """Return what it requests of its host as a whole."""
-        return {} if self.request is None else self.request.amounts
 
 
 def import_pod(

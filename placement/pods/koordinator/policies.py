@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
 from fractions import Fraction
 
 from placement.common.manifest import Field, Manifest, Profile
 from placement.engine.numa.demand import NumaPolicy, NumaStrategy
 from placement.pods.manifests.pod import Pod, pod_requests
+from placement.pods.model import (
+    HostBindPolicy,
+    HostPolicies,
+    KubeletPolicy,
+    KubernetesQos,
+    PriorityClass,
+    QosClass,
+    Takeover,
+)
 
 CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
@@ -43,38 +50,10 @@ SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 # What kubelet's own CPU and topology managers do on a host, as the node agent reports it.
 
 
-STATIC = "static"
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletPolicy:
-    """Kubelet's CPU manager policy (`static`, `none`, empty = not reported) and its options."""
-
-    policy: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_static(self) -> bool:
-        """Return whether kubelet pins CPUs itself."""
-        return self.policy == STATIC
-
-    def has_option(self, name: str) -> bool:
-        """Return whether the static policy runs with that option; other policies have none."""
-        return self.is_static and self.options.get(name) == "true"
-
-
-class Takeover(StrEnum):
-    """A state of taking the CPUs of a host over from kubelet's static CPU manager to Koordinator."""
-
-    MIXED = "mixed"
-    TAKEN_OVER = "taken over"
-    BLIND = "blind"
-
-
 def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
     """Return the policy of a parsed cpu-manager-policy annotation; unreadable parts count as not reported."""
     policy = annotation.member("policy").text() or ""
-    if policy not in (STATIC, "none", ""):
+    if policy not in ("static", "none", ""):
         annotation.member("policy").warn(f"unknown CPU manager policy {policy!r}")
     options = annotation.member("options").members()
     texts = {name: option.text() for name, option in options.items()}
@@ -97,16 +76,6 @@ def takeover_state(kubelet: KubeletPolicy, has_kubelet_pods: bool) -> Takeover:
 _COMPUTE = ("cpu", "memory")
 
 
-class PriorityClass(StrEnum):
-    """The importance of a pod; `UNSET` if the pod does not say."""
-
-    PROD = "koord-prod"
-    MID = "koord-mid"
-    BATCH = "koord-batch"
-    FREE = "koord-free"
-    UNSET = ""
-
-
 _BANDS = {
     PriorityClass.PROD: range(9000, 10000),
     PriorityClass.MID: range(7000, 8000),
@@ -125,80 +94,6 @@ def raw_priority(pod: Pod) -> PriorityClass:
         return PriorityClass(label) if label in set(PriorityClass) else PriorityClass.UNSET
     bands = (priority for priority, band in _BANDS.items() if pod.priority in band)
     return next(bands, PriorityClass.UNSET)
-
-
-class QosClass(StrEnum):
-    """A class: what a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names none.
-
-    Every rule that depends on the class is a question that the class answers.
-    Source: koordinator.md, "QoS class".
-    """
-
-    LSE = "LSE"
-    LSR = "LSR"
-    LS = "LS"
-    BE = "BE"
-    SYSTEM = "SYSTEM"
-    UNSET = ""
-
-    @property
-    def owns_cpus(self) -> bool:
-        """Return whether its pods get CPUs of their own, so that they must request whole ones."""
-        return self in (QosClass.LSE, QosClass.LSR)
-
-    @property
-    def shares_with_best_effort(self) -> bool:
-        """Return whether best-effort pods may run on the CPUs that its pods own."""
-        return self is not QosClass.LSE
-
-    @property
-    def uses_ls_pools(self) -> bool:
-        """Return whether its pods run in the pools of latency-sensitive pods."""
-        return self is QosClass.LS
-
-    @property
-    def uses_system_cpus(self) -> bool:
-        """Return whether its pods run on the CPUs that a node keeps for the system."""
-        return self is QosClass.SYSTEM
-
-    @property
-    def is_best_effort(self) -> bool:
-        """Return whether its pods run on what others leave, and may request batch resources."""
-        return self is QosClass.BE
-
-    @property
-    def default_priority(self) -> PriorityClass:
-        """Return the priority class of its pods that name none."""
-        return PriorityClass.BATCH if self.is_best_effort else PriorityClass.PROD
-
-    @property
-    def forbidden_priorities(self) -> frozenset[PriorityClass]:
-        """Return the priority classes that its pods must not have; some must name one."""
-        return _FORBIDDEN_PRIORITIES.get(self, frozenset())
-
-    @property
-    def contradicting_priorities(self) -> frozenset[PriorityClass]:
-        """Return the priority classes that its pods must not name, where the label alone selects the class.
-
-        Source: koordinator.md, "The label alone".
-        """
-        if self.owns_cpus:
-            return frozenset(PriorityClass) - {PriorityClass.PROD, PriorityClass.UNSET}
-        return self.forbidden_priorities - {PriorityClass.UNSET}
-
-
-_FORBIDDEN_PRIORITIES = {
-    QosClass.BE: frozenset({PriorityClass.UNSET, PriorityClass.PROD}),
-    QosClass.LSR: frozenset(PriorityClass) - {PriorityClass.PROD},
-}
-
-
-class KubernetesQos(StrEnum):
-    """The class Kubernetes derives from requests and limits."""
-
-    GUARANTEED = "Guaranteed"
-    BURSTABLE = "Burstable"
-    BEST_EFFORT = "BestEffort"
 
 
 def raw_qos(pod: Pod) -> QosClass:
@@ -272,14 +167,6 @@ _SUFFIXES = ("PodLevel", "ContainerLevel")
 DISTRIBUTE_OPTION = "distribute-cpus-across-numa"
 
 
-class HostBindPolicy(StrEnum):
-    """A policy by which a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
-
-    NONE = "None"
-    FULL_PCPUS_ONLY = "FullPCPUsOnly"
-    SPREAD_BY_PCPUS = "SpreadByPCPUs"
-
-
 _SPELLINGS = {"PCPUOnly": HostBindPolicy.FULL_PCPUS_ONLY}
 _POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
 
@@ -342,21 +229,6 @@ def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
     if label == NumaStrategy.DISTRIBUTE_EVENLY and profile is Profile.DESIGN:
         return NumaStrategy.DISTRIBUTE_EVENLY
     return NumaStrategy.LEAST_ALLOCATED
-
-
-@dataclass(frozen=True, slots=True)
-class HostPolicies:
-    """The effective policies of a host; a NUMA policy or strategy of None is left to the cluster's setting.
-
-    `distributes_over_numa`: kubelet splits what needs several NUMA nodes evenly over them.
-    `whole_cores_only`: no CPU policies but FullPCPUs and NUMANodeLevel have an effect.
-    """
-
-    bind: HostBindPolicy = HostBindPolicy.NONE
-    numa: NumaPolicy | None = None
-    strategy: NumaStrategy | None = None
-    distributes_over_numa: bool = False
-    whole_cores_only: bool = False
 
 
 def read_host_policies(

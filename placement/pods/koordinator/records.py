@@ -6,135 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.common.gang import Gang, Membership, read_gang, stored_membership
+from placement.common.gang import read_gang
 from placement.common.manifest import Manifest, ManifestReport
-from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.admission import admission_violations, change_violations
 from placement.pods.koordinator.annotations import read_resource_spec, read_resource_status, read_told_pools
 from placement.pods.koordinator.pod import exclusive_level, exclusivity_group
-from placement.pods.koordinator.policies import (
-    KubeletPolicy,
-    KubernetesQos,
-    QosClass,
-    kubernetes_qos,
-    raw_qos,
-    running_qos,
-)
-from placement.pods.koordinator.reservation import ReservationTerms, stored_terms
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.policies import kubernetes_qos, raw_qos, running_qos
 from placement.pods.manifests.affinity import (
-    NO_AFFINITY,
-    Labels,
-    PodAffinity,
-    PodRules,
     read_pod_rules,
-    stored_affinity,
 )
 from placement.pods.manifests.pod import Pod, occupied_amounts, read_pod, request_amounts
-
-NO_HOLDING = Holding()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPod:
-    """A pod on a node: its identity, what it requests of the node as a whole, and what it holds there.
-
-    `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
-    `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
-    `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
-    nodes of the pools in which it has to stay, if not in all. `unreadable`: findings about its
-    resource-status; while there are any, its CPUs are unknown. `reservation` is the consumer that is the
-    reservation it takes from, if it takes from one; `keeps` has the terms if it is a reservation itself,
-    which has no namespace. `slots` is how many of its node's pods it counts as. By `labels` other pods want
-    it near or apart, `affinity` is what it wants itself, `membership` is about its gang. `is_leaving`: it is
-    being deleted, and so counts for no topology spread.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    consumer: str
-    qos: str
-    requests: Amounts
-    holding: Holding = NO_HOLDING
-    loose: NumaAmounts = NOTHING
-    unreadable: tuple[str, ...] = ()
-    treated_as: str = ""
-    pools: tuple[int, ...] = ()
-    reservation: str = ""
-    keeps: ReservationTerms | None = None
-    slots: int = 1
-    labels: Labels = ()
-    affinity: PodAffinity = NO_AFFINITY
-    membership: Membership | None = None
-    is_leaving: bool = False
-
-    @property
-    def full_name(self) -> str:
-        """Return `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-    def document(self) -> dict[str, Any]:
-        """Return the pod as JSON to be stored, without names and uid."""
-        holding = self.holding
-        members: dict[str, Any] = {
-            "consumer": self.consumer,
-            "qos": self.qos,
-            "requests": dict(self.requests),
-            "cpus": format_cpu_list(holding.cpus),
-            "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
-            "amounts": _written(holding.amounts),
-            "loose": _written(self.loose),
-            "secluded": not holding.shares_with_best_effort,
-            "unreadable": list(self.unreadable),
-            "group": holding.group,
-            "treated_as": self.treated_as,
-            "pools": list(self.pools),
-            "reservation": self.reservation,
-            "keeps": None if self.keeps is None else self.keeps.document(),
-            "affinity": self.affinity.document(),
-            "membership": None if self.membership is None else self.membership.document(),
-            "leaving": self.is_leaving,
-        }
-        # Rows without labels were written by releases that stored none.
-        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
-
-
-def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """Return the pod that a stored document describes."""
-    holding = Holding(
-        cpus=parse_cpu_list(document.get("cpus", "")),
-        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
-        amounts=_read(document.get("amounts")),
-        shares_with_best_effort=not document.get("secluded", False),
-        group=document.get("group", ""),
-    )
-    keeps, membership = document.get("keeps"), document.get("membership")
-    labels = tuple(sorted(document.get("labels", {}).items()))
-    return RecordedPod(
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        consumer=document["consumer"],
-        qos=document.get("qos", ""),
-        requests=document.get("requests", {}),
-        holding=holding,
-        loose=_read(document.get("loose")),
-        unreadable=tuple(document.get("unreadable", ())),
-        treated_as=document.get("treated_as", ""),
-        pools=tuple(document.get("pools", ())),
-        reservation=document.get("reservation", ""),
-        keeps=None if keeps is None else stored_terms(keeps),
-        labels=labels,
-        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
-        membership=None if membership is None else stored_membership(membership),
-        is_leaving=document.get("leaving", False),
-    )
+from placement.pods.model import (
+    KubeletPolicy,
+    PodRecord,
+    RunningPod,
+    SchedulerSettings,
+)
 
 
 def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
@@ -142,27 +34,7 @@ def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
     return "" if holding.cpus or treated_as == qos else str(treated_as)
 
 
-def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
-    return {str(numa): dict(row) for numa, row in amounts.items()}
-
-
-def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
-    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
-
-
 # Pods that run already: what they hold according to their annotations.
-
-
-@dataclass(frozen=True, slots=True)
-class PodRecord:
-    """A record for a pod: nothing, its holding, or that its holding is unknown.
-
-    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
-    its host, as its CPUs could be handed out a second time.
-    """
-
-    holding: Holding | None = None
-    unreadable: tuple[str, ...] = ()
 
 
 def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
@@ -181,30 +53,6 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     spec = read_resource_spec(pod.manifest.annotation(policies.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
     return PodRecord(status.holding(level, raw_qos(pod), group))
-
-
-@dataclass(frozen=True, slots=True)
-class RunningPod:
-    """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
-
-    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
-    label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
-    `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
-    nodes of the shared pools in its status. Of its `rules` and its `gang`, what cannot be read has no effect.
-    """
-
-    phase: str
-    qos: QosClass
-    treated_as: QosClass
-    kubernetes_qos: KubernetesQos
-    requests: Amounts
-    record: PodRecord
-    has_status: bool
-    containers: tuple[str, ...]
-    warnings: tuple[str, ...]
-    rules: PodRules
-    gang: Gang | None = None
-    pools: tuple[int, ...] = ()
 
 
 def import_running_pod(

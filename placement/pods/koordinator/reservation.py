@@ -5,189 +5,19 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
 from placement.common.manifest_lists import RESERVATION_API_VERSION
 from placement.pods.koordinator import policies
-from placement.pods.manifests.selection import LabelSelector, read_label_selector
+from placement.pods.manifests.selection import read_owners
+from placement.pods.model import AllocatePolicy, ReservationTerms
 
 # The owners of a reservation: one pod, the pods of a controller, or pods with certain labels.
 
 
-_OBJECT = ("uid", "name", "namespace", "apiVersion")
-_REFERENCE = ("uid", "name", "kind", "apiVersion")
-_CONDITIONS = ("object", "controller", "labelSelector")
-
-Texts = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """A reference to the owner of a pod: texts that must be equal, and whether it must be its controller."""
-
-    texts: Texts
-    namespace: str = ""
-    controller: bool | None = None
-
-    def owns(self, pod: Field, namespace: str) -> bool:
-        """Return whether a pod in that namespace names such an owner."""
-        if self.namespace not in ("", namespace):
-            return False
-        return any(self._is(reference) for reference in pod.member("ownerReferences").elements())
-
-    def _is(self, reference: Field) -> bool:
-        if self.controller is not None and reference.member("controller").value is not self.controller:
-            return False
-        return all(reference.member(name).value == text for name, text in self.texts)
-
-    def document(self) -> dict[str, Any]:
-        """Return the reference as JSON."""
-        found: dict[str, Any] = dict(self.texts)
-        if self.namespace:
-            found["namespace"] = self.namespace
-        return found if self.controller is None else {**found, "controller": self.controller}
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationOwner:
-    """One kind of pods that own a reservation; all that is given must hold."""
-
-    pod: Texts | None = None
-    controller: Controller | None = None
-    selector: LabelSelector | None = None
-
-    def matches(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether a pod with this manifest is an owner. Source: koordinator.md, "Reservations"."""
-        metadata = Field("Pod", pod, ManifestReport(), soft=True).member("metadata")
-        namespace = metadata.member("namespace").text() or ""
-        if self.pod is not None:
-            found = {**metadata.mapping(), "apiVersion": pod.get("apiVersion")}
-            if any(found.get(name) != text for name, text in self.pod):
-                return False
-        if self.controller is not None and not self.controller.owns(metadata, namespace):
-            return False
-        labels = metadata.member("labels").mapping()
-        return self.selector is None or self.selector.holds(labels)
-
-    def document(self) -> dict[str, Any]:
-        """Return the owner as JSON."""
-        members = {
-            "object": None if self.pod is None else dict(self.pod),
-            "controller": None if self.controller is None else self.controller.document(),
-            "labelSelector": None if self.selector is None else self.selector.document(),
-        }
-        return {key: member for key, member in members.items() if member is not None}
-
-
-def read_owners(owners: Field) -> tuple[ReservationOwner, ...]:
-    """Return the owners in `Reservation.spec.owners`; at least one, and each says something.
-
-    Source: koordinator.md, "Reservations".
-    """
-    found = tuple(_read_owner(owner) for owner in owners.elements())
-    if not found:
-        owners.refuse("a reservation needs at least one owner")
-    return found
-
-
-def _read_owner(owner: Field) -> ReservationOwner:
-    given = {name: owner.member(name) for name in _CONDITIONS if owner.member(name).value is not None}
-    if not given:
-        owner.refuse(f"needs one of {', '.join(_CONDITIONS)}")
-    return ReservationOwner(
-        pod=_texts(given["object"], _OBJECT) if "object" in given else None,
-        controller=_read_controller(given["controller"]) if "controller" in given else None,
-        selector=read_label_selector(given["labelSelector"]) if "labelSelector" in given else None,
-    )
-
-
-def _read_controller(controller: Field) -> Controller:
-    flag = controller.member("controller")
-    return Controller(
-        _texts(controller, _REFERENCE),
-        controller.member("namespace").text() or "",
-        None if flag.value is None else flag.flag(default=False),
-    )
-
-
-def _texts(reference: Field, names: tuple[str, ...]) -> Texts:
-    texts = ((name, reference.member(name).text()) for name in names)
-    return tuple((name, text) for name, text in texts if text)
-
-
 # The terms of a reservation: its owners, how often and how much of it they may use, and until when.
-
-
-class AllocatePolicy(StrEnum):
-    """A policy on taking beyond what a reservation has left; only Restricted forbids it to owners."""
-
-    DEFAULT = ""
-    ALIGNED = "Aligned"
-    RESTRICTED = "Restricted"
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationTerms:
-    """The terms of a reservation: its owners, and how they may use it.
-
-    `allocate_once`: the first owner ends it. `order`: of several reservations on a node the lowest is used
-    first, 0 is none. `labels` belong to the Reservation: pods choose by them. An `unschedulable` one
-    takes no further owners. `since` is when it was made, `expires_at` when it ends, UTC without a zone, None
-    if never.
-    """
-
-    owners: tuple[ReservationOwner, ...]
-    since: datetime.datetime
-    allocate_once: bool = True
-    policy: AllocatePolicy = AllocatePolicy.DEFAULT
-    expires_at: datetime.datetime | None = None
-    order: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
-    unschedulable: bool = False
-
-    @property
-    def restricted(self) -> bool:
-        """Return whether owners get nothing beyond what is left of it."""
-        return self.policy is AllocatePolicy.RESTRICTED
-
-    def is_over(self, now: datetime.datetime) -> bool:
-        """Return whether it has expired."""
-        return self.expires_at is not None and self.expires_at <= now
-
-    def owned_by(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
-        return not self.unschedulable and any(owner.matches(pod) for owner in self.owners)
-
-    def document(self) -> dict[str, Any]:
-        """Return the terms as JSON to be stored."""
-        return {
-            "owners": [owner.document() for owner in self.owners],
-            "since": self.since.isoformat(),
-            "allocate_once": self.allocate_once,
-            "policy": str(self.policy),
-            "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
-            "order": self.order,
-            "labels": dict(self.labels),
-            "unschedulable": self.unschedulable,
-        }
-
-
-def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
-    """Return the terms that a stored document describes."""
-    expires_at = document.get("expires_at")
-    return ReservationTerms(
-        owners=read_owners(Field("owners", document["owners"], ManifestReport())),
-        since=datetime.datetime.fromisoformat(document["since"]),
-        allocate_once=document.get("allocate_once", True),
-        policy=AllocatePolicy(document.get("policy", "")),
-        expires_at=None if expires_at is None else datetime.datetime.fromisoformat(expires_at),
-        order=document.get("order", 0),
-        labels=document.get("labels", {}),
-        unschedulable=document.get("unschedulable", False),
-    )
 
 
 KIND = "Reservation"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -11,8 +10,8 @@ from placement.allocations.orders import FORMER, SCORING, numa_scoring, pod_scor
 from placement.common.manifest import Field, ManifestReport, Profile, shown
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
-from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
-from placement.pods.koordinator.policies import QosClass
+from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING
+from placement.pods.model import QosClass, SchedulerSettings
 
 PROFILE = "profile"
 NODE_LABELS = "nodeLabels"
@@ -39,44 +38,6 @@ SETTINGS = frozenset(
 _MOST_LABELS = 64
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Scoring = TypeVar("_Scoring")
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """The scheduler settings of a cluster (koordinator.md, "Scheduler settings", "Profiles").
-
-    `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
-    `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The
-    defaults for exclusivity and the NUMA policy only count under `design`; a NUMA strategy of None follows
-    the NUMA scoring.
-    """
-
-    profile: Profile = Profile.DESIGN
-    default_bind_policy: BindPolicy = BindPolicy.FULL_PCPUS
-    default_exclusive_level: ExclusiveLevel = ExclusiveLevel.NONE
-    default_numa_policy: NumaPolicy = NumaPolicy.NONE
-    default_numa_strategy: NumaStrategy | None = None
-    host_scoring: Order = POD_SCORING
-    numa_scoring: Strategy = DEFAULT_SCORING
-    guaranteed_qos: QosClass = QosClass.LSR
-    keeps_sub_priority: bool = True
-    share_limit: int = 1
-
-    @property
-    def follows_design(self) -> bool:
-        """Return whether what the design documents promise beats what the running scheduler does."""
-        return self.profile is Profile.DESIGN
-
-    @property
-    def numa_strategy(self) -> NumaStrategy:
-        """Return the strategy of hosts that name none."""
-        strategy = self.default_numa_strategy
-        if strategy is None:
-            fullest_first = favours_full(self.numa_scoring)
-            return NumaStrategy.MOST_ALLOCATED if fullest_first else NumaStrategy.LEAST_ALLOCATED
-        if strategy is NumaStrategy.DISTRIBUTE_EVENLY and not self.follows_design:
-            return NumaStrategy.LEAST_ALLOCATED
-        return strategy
 
 
 def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from hashlib import sha1
 from typing import Any
 
 from placement.allocations.kubernetes_resources import (
@@ -27,7 +25,7 @@ from placement.engine.numa.amounts import amplified
 from placement.engine.numa.cpus import MAX_ID, CoreId, CpuTopology
 from placement.engine.numa.cpuset import CpuSet
 from placement.engine.numa.demand import NumaPolicy, NumaStrategy
-from placement.pods.koordinator.policies import HostBindPolicy, HostPolicies
+from placement.pods.model import HostBindPolicy, HostIdentity, HostPolicies, Zone
 
 # What the providers of a host offer: the host less its reservation, its NUMA nodes (zones), its cores.
 
@@ -98,17 +96,6 @@ def _read_ratio(ratio: Field) -> Fraction | None:
         return Fraction(repr(number))
     ratio.complain("must be a number")
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """The allocatable amounts of one NUMA node by Kubernetes resource name, as reported.
-
-    Millicores for `cpu`, bytes or pieces otherwise; nothing is subtracted or multiplied.
-    """
-
-    numa: int
-    amounts: Mapping[str, int]
 
 
 def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
@@ -338,40 +325,6 @@ def label_traits(labels: Mapping[str, Field]) -> frozenset[str]:
         else:
             found.add(trait)
     return frozenset(found)
-
-
-_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
-
-
-@dataclass(frozen=True, slots=True)
-class HostIdentity:
-    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name."""
-
-    cluster: str
-    host: str
-    key: str
-
-    def name(self, path: str = "") -> str:
-        """Return the name of the provider at a path below the host, unique over all clusters."""
-        return "/".join(filter(None, (self.cluster, self.host, path)))
-
-    def path(self, name: str) -> str:
-        """Return the path below the host of the provider of that name; empty for the host itself."""
-        return name.removeprefix(self.name()).removeprefix("/")
-
-    def uuid(self, path: str = "") -> str:
-        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree")."""
-        return _uuid("/".join((self.cluster, self.key, path)))
-
-
-def _uuid(name: str) -> str:
-    """Return what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
-
-    Source: RFC 9562, section 5.5.
-    """
-    digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from placement.pods.columns import (
     room,
 )
 from placement.pods.host import PODS_CLASS, NodeOffers, Place
-from placement.pods.koordinator.pod import PodRequest
+from placement.pods.model import PodRequest
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
 from placement.pods.snapshot import NodeColumns

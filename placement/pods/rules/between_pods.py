@@ -17,7 +17,6 @@ from placement.engine.domain.explanation import Condition, ConditionKind, Obstac
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.engine.scoring.rule import BEST
-from placement.pods.koordinator.records import RecordedPod
 from placement.pods.manifests.affinity import (
     Bearer,
     PodRules,
@@ -27,6 +26,7 @@ from placement.pods.manifests.affinity import (
     WeightedTerm,
 )
 from placement.pods.manifests.selection import NodeSelection
+from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.labels import labelled
 from placement.pods.rules.rule import IncomingPod, Rule, Stated

@@ -18,9 +18,8 @@ from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations
 from placement.engine.scoring.order import POD_SCORING, Order
 from placement.pods.columns import Asked, NodeTable
 from placement.pods.host import Host
-from placement.pods.koordinator.pod import PodRequest
-from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.selection import NodeSelection
+from placement.pods.model import PodRequest, SchedulerSettings
 from placement.pods.node_info import NodeInfo
 from placement.pods.snapshot import NodeColumns
 

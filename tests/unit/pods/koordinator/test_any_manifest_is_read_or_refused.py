@@ -9,9 +9,8 @@ from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.policies import KubeletPolicy
 from placement.pods.koordinator.records import import_running_pod
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import KubeletPolicy, SchedulerSettings
 from tests.unit.pods.koordinator.anything import NODES, PODS, REPORTS, mutations
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt
 

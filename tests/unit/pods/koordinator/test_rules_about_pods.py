@@ -12,16 +12,14 @@ from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy,
 from placement.pods.host import remarks_on
 from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.policies import (
-    KubeletPolicy,
-    QosClass,
     kubernetes_qos,
     qos_with_default,
     raw_priority,
     raw_qos,
     running_qos,
 )
-from placement.pods.koordinator.settings import SchedulerSettings
 from placement.pods.manifests.pod import pod_limit, pod_requests
+from placement.pods.model import KubeletPolicy, QosClass, SchedulerSettings
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import Fit
 from tests.unit.pods.koordinator.pods import admitted, build_pod, held, host, judged, read, request_of

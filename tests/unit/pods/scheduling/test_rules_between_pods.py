@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from placement.pods.cycle import ShapeRanking
-from placement.pods.koordinator.pod import PodSpec, import_pod
-from placement.pods.koordinator.records import RecordedPod, recorded_pod
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.koordinator.pod import import_pod
 from placement.pods.manifests.affinity import Bearer, PodSelector
+from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, recorded_pod
 from placement.pods.ranking import RuledRanking, priorities
 from placement.pods.rules import BETWEEN_PODS
 from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers

@@ -10,7 +10,7 @@ from placement.common.manifest import ManifestError, Profile
 from placement.pods.host import remarks_on
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import SchedulerSettings
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import Fit, IncomingPod
 from tests.unit.pods.koordinator.pods import (

@@ -5,9 +5,9 @@ import pytest
 from placement.common.manifest import ManifestError
 from placement.engine.numa.amounts import NumaAmounts
 from placement.pods.host import numa_capacity
-from placement.pods.koordinator.annotations import ResourceStatus, status_document
-from placement.pods.koordinator.policies import KubeletPolicy, QosClass
+from placement.pods.koordinator.annotations import status_document
 from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
+from placement.pods.model import KubeletPolicy, QosClass, ResourceStatus
 from placement.pods.rules.numa import PodAllocation
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (

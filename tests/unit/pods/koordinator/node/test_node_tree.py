@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.tree import HostIdentity
+from placement.pods.model import HostIdentity
 
 X86 = {"HW_ARCH_X86_64"}
 

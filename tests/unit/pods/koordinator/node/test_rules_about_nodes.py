@@ -10,7 +10,8 @@ from placement.common.manifest import ManifestError
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.pods.koordinator.node import NodeImport, import_node
+from placement.pods.koordinator.node import import_node
+from placement.pods.model import NodeImport
 from tests.unit.pods.koordinator.conftest import SMALL_HOST, build_node, build_nrt, build_zone
 
 CASES = json.loads((Path(__file__).parents[4] / "data" / "node-rules.json").read_text())["cases"]

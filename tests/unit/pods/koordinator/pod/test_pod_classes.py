@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement.pods.koordinator.policies import PriorityClass, QosClass
+from placement.pods.model import PriorityClass, QosClass
 
 
 @pytest.mark.parametrize("qos", QosClass)

@@ -14,7 +14,7 @@ from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import pod as pod_reading
 from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod, reading_of, what_is_read
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import SchedulerSettings
 from tests.unit.pods.koordinator.anything import ANYTHING, PODS
 
 CHOSEN = [SchedulerSettings(profile) for profile in Profile]

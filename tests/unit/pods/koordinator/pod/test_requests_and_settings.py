@@ -8,7 +8,7 @@ from placement.common.manifest import Profile
 from placement.engine.numa.demand import NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Shape
-from placement.pods.koordinator.settings import SchedulerSettings
+from placement.pods.model import SchedulerSettings
 from tests.unit.pods.koordinator.pods import container, lsr, request_of
 
 

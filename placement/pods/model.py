@@ -1,0 +1,651 @@
+"""The types that carry pods and nodes: what the dialects read, and all else works with."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from hashlib import sha1
+from typing import Any
+
+from placement.common.gang import Gang, Membership, stored_membership
+from placement.common.manifest import Field, ManifestReport, Profile
+from placement.engine.domain.inventories import TreeSpec
+from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.engine.numa.cpus import CpuTopology, SharedPool
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy, NumaStrategy
+from placement.engine.numa.host import Holding
+from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
+from placement.pods.manifests.affinity import NO_AFFINITY, Labels, PodAffinity, PodRules, stored_affinity
+from placement.pods.manifests.selection import (
+    NodeAttributes,
+    NodeSelection,
+    ReservationOwner,
+    Term,
+    read_owners,
+)
+
+# Classes of pods, and policies of hosts and clusters.
+
+
+class PriorityClass(StrEnum):
+    """The importance of a pod; `UNSET` if the pod does not say."""
+
+    PROD = "koord-prod"
+    MID = "koord-mid"
+    BATCH = "koord-batch"
+    FREE = "koord-free"
+    UNSET = ""
+
+
+class QosClass(StrEnum):
+    """A class: what a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names none.
+
+    Every rule that depends on the class is a question that the class answers.
+    Source: koordinator.md, "QoS class".
+    """
+
+    LSE = "LSE"
+    LSR = "LSR"
+    LS = "LS"
+    BE = "BE"
+    SYSTEM = "SYSTEM"
+    UNSET = ""
+
+    @property
+    def owns_cpus(self) -> bool:
+        """Return whether its pods get CPUs of their own, so that they must request whole ones."""
+        return self in (QosClass.LSE, QosClass.LSR)
+
+    @property
+    def shares_with_best_effort(self) -> bool:
+        """Return whether best-effort pods may run on the CPUs that its pods own."""
+        return self is not QosClass.LSE
+
+    @property
+    def uses_ls_pools(self) -> bool:
+        """Return whether its pods run in the pools of latency-sensitive pods."""
+        return self is QosClass.LS
+
+    @property
+    def uses_system_cpus(self) -> bool:
+        """Return whether its pods run on the CPUs that a node keeps for the system."""
+        return self is QosClass.SYSTEM
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Return whether its pods run on what others leave, and may request batch resources."""
+        return self is QosClass.BE
+
+    @property
+    def default_priority(self) -> PriorityClass:
+        """Return the priority class of its pods that name none."""
+        return PriorityClass.BATCH if self.is_best_effort else PriorityClass.PROD
+
+    @property
+    def forbidden_priorities(self) -> frozenset[PriorityClass]:
+        """Return the priority classes that its pods must not have; some must name one."""
+        return _FORBIDDEN_PRIORITIES.get(self, frozenset())
+
+    @property
+    def contradicting_priorities(self) -> frozenset[PriorityClass]:
+        """Return the priority classes that its pods must not name, where the label alone selects the class.
+
+        Source: koordinator.md, "The label alone".
+        """
+        if self.owns_cpus:
+            return frozenset(PriorityClass) - {PriorityClass.PROD, PriorityClass.UNSET}
+        return self.forbidden_priorities - {PriorityClass.UNSET}
+
+
+_FORBIDDEN_PRIORITIES = {
+    QosClass.BE: frozenset({PriorityClass.UNSET, PriorityClass.PROD}),
+    QosClass.LSR: frozenset(PriorityClass) - {PriorityClass.PROD},
+}
+
+
+class KubernetesQos(StrEnum):
+    """The class Kubernetes derives from requests and limits."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class HostBindPolicy(StrEnum):
+    """A policy by which a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
+
+    NONE = "None"
+    FULL_PCPUS_ONLY = "FullPCPUsOnly"
+    SPREAD_BY_PCPUS = "SpreadByPCPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPolicy:
+    """Kubelet's CPU manager policy (`static`, `none`, empty = not reported) and its options."""
+
+    policy: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_static(self) -> bool:
+        """Return whether kubelet pins CPUs itself."""
+        return self.policy == "static"
+
+    def has_option(self, name: str) -> bool:
+        """Return whether the static policy runs with that option; other policies have none."""
+        return self.is_static and self.options.get(name) == "true"
+
+
+class Takeover(StrEnum):
+    """A state of taking the CPUs of a host over from kubelet's static CPU manager to Koordinator."""
+
+    MIXED = "mixed"
+    TAKEN_OVER = "taken over"
+    BLIND = "blind"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPolicies:
+    """The effective policies of a host; a NUMA policy or strategy of None is left to the cluster's setting.
+
+    `distributes_over_numa`: kubelet splits what needs several NUMA nodes evenly over them.
+    `whole_cores_only`: no CPU policies but FullPCPUs and NUMANodeLevel have an effect.
+    """
+
+    bind: HostBindPolicy = HostBindPolicy.NONE
+    numa: NumaPolicy | None = None
+    strategy: NumaStrategy | None = None
+    distributes_over_numa: bool = False
+    whole_cores_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """The scheduler settings of a cluster (koordinator.md, "Scheduler settings", "Profiles").
+
+    `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
+    `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The
+    defaults for exclusivity and the NUMA policy only count under `design`; a NUMA strategy of None follows
+    the NUMA scoring.
+    """
+
+    profile: Profile = Profile.DESIGN
+    default_bind_policy: BindPolicy = BindPolicy.FULL_PCPUS
+    default_exclusive_level: ExclusiveLevel = ExclusiveLevel.NONE
+    default_numa_policy: NumaPolicy = NumaPolicy.NONE
+    default_numa_strategy: NumaStrategy | None = None
+    host_scoring: Order = POD_SCORING
+    numa_scoring: Strategy = DEFAULT_SCORING
+    guaranteed_qos: QosClass = QosClass.LSR
+    keeps_sub_priority: bool = True
+    share_limit: int = 1
+
+    @property
+    def follows_design(self) -> bool:
+        """Return whether what the design documents promise beats what the running scheduler does."""
+        return self.profile is Profile.DESIGN
+
+    @property
+    def numa_strategy(self) -> NumaStrategy:
+        """Return the strategy of hosts that name none."""
+        strategy = self.default_numa_strategy
+        if strategy is None:
+            fullest_first = favours_full(self.numa_scoring)
+            return NumaStrategy.MOST_ALLOCATED if fullest_first else NumaStrategy.LEAST_ALLOCATED
+        if strategy is NumaStrategy.DISTRIBUTE_EVENLY and not self.follows_design:
+            return NumaStrategy.LEAST_ALLOCATED
+        return strategy
+
+
+# Nodes.
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The allocatable amounts of one NUMA node by Kubernetes resource name, as reported.
+
+    Millicores for `cpu`, bytes or pieces otherwise; nothing is subtracted or multiplied.
+    """
+
+    numa: int
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPod:
+    """A pod that is reported with logical CPUs; only CPUs of the host's topology, at least one."""
+
+    namespace: str
+    name: str
+    uid: str
+    cpus: CpuSet
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImport:
+    """A host as its two manifests describe it.
+
+    `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
+    ids of the topology, except in the reported pools. `withheld` CPUs are in no pool either, and
+    no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
+    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    `reported_pods` were given CPUs by a scheduler.
+    `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
+    """
+
+    name: str
+    tree: TreeSpec
+    topology: CpuTopology
+    unallocatable: CpuSet
+    withheld: CpuSet
+    reserved: CpuSet
+    system: CpuSet
+    kubelet: KubeletPolicy
+    kubelet_pods: tuple[KubeletPod, ...]
+    takeover: Takeover
+    policies: HostPolicies
+    amplification: Mapping[str, Fraction]
+    zones_amplified: bool
+    zones: tuple[Zone, ...]
+    resource_names: Mapping[str, str]
+    ls_pools: tuple[SharedPool, ...]
+    be_pools: tuple[SharedPool, ...]
+    reported_pods: tuple[KubeletPod, ...]
+    warnings: tuple[str, ...]
+
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
+
+
+@dataclass(frozen=True, slots=True)
+class HostIdentity:
+    """The identity from which names and uuids of a host's providers derive; `key` is its uid or name."""
+
+    cluster: str
+    host: str
+    key: str
+
+    def name(self, path: str = "") -> str:
+        """Return the name of the provider at a path below the host, unique over all clusters."""
+        return "/".join(filter(None, (self.cluster, self.host, path)))
+
+    def path(self, name: str) -> str:
+        """Return the path below the host of the provider of that name; empty for the host itself."""
+        return name.removeprefix(self.name()).removeprefix("/")
+
+    def uuid(self, path: str = "") -> str:
+        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree")."""
+        return _uuid("/".join((self.cluster, self.key, path)))
+
+
+def _uuid(name: str) -> str:
+    """Return what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
+
+    Source: RFC 9562, section 5.5.
+    """
+    digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+
+
+# Pods that look for a node.
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    """The policies as they are written, empty where absent; `document` is the whole annotation."""
+
+    required_bind: str = ""
+    preferred_bind: str = ""
+    exclusive: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NumaTopologySpec:
+    """The NUMA policy a pod sets and the exclusivity it names; NONE where it says nothing."""
+
+    policy: NumaPolicy = NumaPolicy.NONE
+    exclusivity: NumaExclusivity = NumaExclusivity.NONE
+
+    @property
+    def effective_exclusivity(self) -> NumaExclusivity:
+        """Return the named exclusivity, else required exclusivity for pods that set a policy of their own.
+
+        Source: koordinator.md, "NUMA exclusivity".
+        """
+        if self.exclusivity is NumaExclusivity.NONE and self.policy is not NumaPolicy.NONE:
+            return NumaExclusivity.REQUIRED
+        return self.exclusivity
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """Logical CPUs of the pod's own, amounts by NUMA node, and pools of NUMA nodes, as (socket, NUMA id)."""
+
+    cpus: CpuSet = frozenset()
+    amounts: NumaAmounts = NOTHING
+    pools: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the pod was given nothing."""
+        return not (self.cpus or self.amounts)
+
+    def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
+        """Return the holding of a pod of this exclusivity group with this status; its label names `qos`."""
+        return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
+
+
+NOTHING_GIVEN = ResourceStatus()
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """A request of a pod to any host; equal requests get equal answers.
+
+    `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
+    the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
+    `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
+    of one NUMA node has to cover. `group`: pods of the same one never share a core, or a NUMA node.
+    """
+
+    amounts: Amounts
+    need: int
+    bound: bool = False
+    required_bind: BindPolicy = BindPolicy.NONE
+    preferred_bind: BindPolicy = BindPolicy.NONE
+    exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+    numa: NumaTopologySpec = field(default_factory=NumaTopologySpec)
+    designated: ResourceStatus | None = None
+    ignores_reservations: bool = False
+    uses_ls_pools: bool = False
+    burst_limit: int | None = None
+    group: str = ""
+
+    @cached_property
+    def _hash(self) -> int:
+        policies = (self.bound, self.required_bind, self.preferred_bind, self.exclusive, self.numa)
+        rest = (self.designated, self.ignores_reservations, self.uses_ls_pools, self.burst_limit, self.group)
+        return hash((frozenset(self.amounts.items()), self.need, policies, rest))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def milli_cpus(self) -> int:
+        """Return the requested millicores."""
+        return self.amounts.get("cpu", 0)
+
+    @property
+    def is_fractional(self) -> bool:
+        """Return whether the request is not a whole number of CPUs."""
+        return bool(self.milli_cpus % 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationAffinity:
+    """The reservations that a pod accepts: the one of this name, else all to which the rest applies."""
+
+    name: str = ""
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+
+    def accepts(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the pod accepts a reservation. Source: koordinator.md, "Reservations"."""
+        if self.name:
+            return self.name == name
+        if any(labels.get(key) != text for key, text in self.selector):
+            return False
+        attributes = NodeAttributes(name, labels)
+        return self.terms is None or any(term.holds(attributes) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """All that a manifest says about a pod that looks for a place.
+
+    `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
+    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
+    must use a reservation.
+    """
+
+    qos: QosClass
+    kubernetes_qos: KubernetesQos
+    request: PodRequest | None
+    spec: ResourceSpec
+    selection: NodeSelection
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+    treated_as: QosClass
+    rules: PodRules
+    gang: Gang | None = None
+    reservation_affinity: ReservationAffinity | None = None
+
+    @property
+    def amounts(self) -> Amounts:
+        """Return what it requests of its host as a whole."""
+        return {} if self.request is None else self.request.amounts
+
+
+# Reservations, and pods on nodes.
+
+
+class AllocatePolicy(StrEnum):
+    """A policy on taking beyond what a reservation has left; only Restricted forbids it to owners."""
+
+    DEFAULT = ""
+    ALIGNED = "Aligned"
+    RESTRICTED = "Restricted"
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationTerms:
+    """The terms of a reservation: its owners, and how they may use it.
+
+    `allocate_once`: the first owner ends it. `order`: of several reservations on a node the lowest is used
+    first, 0 is none. `labels` belong to the Reservation: pods choose by them. An `unschedulable` one
+    takes no further owners. `since` is when it was made, `expires_at` when it ends, UTC without a zone, None
+    if never.
+    """
+
+    owners: tuple[ReservationOwner, ...]
+    since: datetime.datetime
+    allocate_once: bool = True
+    policy: AllocatePolicy = AllocatePolicy.DEFAULT
+    expires_at: datetime.datetime | None = None
+    order: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: bool = False
+
+    @property
+    def restricted(self) -> bool:
+        """Return whether owners get nothing beyond what is left of it."""
+        return self.policy is AllocatePolicy.RESTRICTED
+
+    def is_over(self, now: datetime.datetime) -> bool:
+        """Return whether it has expired."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def owned_by(self, pod: Mapping[str, Any]) -> bool:
+        """Return whether a pod with this manifest may use it. Source: koordinator.md, "Reservations"."""
+        return not self.unschedulable and any(owner.matches(pod) for owner in self.owners)
+
+    def document(self) -> dict[str, Any]:
+        """Return the terms as JSON to be stored."""
+        return {
+            "owners": [owner.document() for owner in self.owners],
+            "since": self.since.isoformat(),
+            "allocate_once": self.allocate_once,
+            "policy": str(self.policy),
+            "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
+            "order": self.order,
+            "labels": dict(self.labels),
+            "unschedulable": self.unschedulable,
+        }
+
+
+def stored_terms(document: Mapping[str, Any]) -> ReservationTerms:
+    """Return the terms that a stored document describes."""
+    expires_at = document.get("expires_at")
+    return ReservationTerms(
+        owners=read_owners(Field("owners", document["owners"], ManifestReport())),
+        since=datetime.datetime.fromisoformat(document["since"]),
+        allocate_once=document.get("allocate_once", True),
+        policy=AllocatePolicy(document.get("policy", "")),
+        expires_at=None if expires_at is None else datetime.datetime.fromisoformat(expires_at),
+        order=document.get("order", 0),
+        labels=document.get("labels", {}),
+        unschedulable=document.get("unschedulable", False),
+    )
+
+
+NO_HOLDING = Holding()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """A pod on a node: its identity, what it requests of the node as a whole, and what it holds there.
+
+    `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
+    `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
+    `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
+    nodes of the pools in which it has to stay, if not in all. `unreadable`: findings about its
+    resource-status; while there are any, its CPUs are unknown. `reservation` is the consumer that is the
+    reservation it takes from, if it takes from one; `keeps` has the terms if it is a reservation itself,
+    which has no namespace. `slots` is how many of its node's pods it counts as. By `labels` other pods want
+    it near or apart, `affinity` is what it wants itself, `membership` is about its gang. `is_leaving`: it is
+    being deleted, and so counts for no topology spread.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    consumer: str
+    qos: str
+    requests: Amounts
+    holding: Holding = NO_HOLDING
+    loose: NumaAmounts = NOTHING
+    unreadable: tuple[str, ...] = ()
+    treated_as: str = ""
+    pools: tuple[int, ...] = ()
+    reservation: str = ""
+    keeps: ReservationTerms | None = None
+    slots: int = 1
+    labels: Labels = ()
+    affinity: PodAffinity = NO_AFFINITY
+    membership: Membership | None = None
+    is_leaving: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the pod as JSON to be stored, without names and uid."""
+        holding = self.holding
+        members: dict[str, Any] = {
+            "consumer": self.consumer,
+            "qos": self.qos,
+            "requests": dict(self.requests),
+            "cpus": format_cpu_list(holding.cpus),
+            "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
+            "amounts": _written(holding.amounts),
+            "loose": _written(self.loose),
+            "secluded": not holding.shares_with_best_effort,
+            "unreadable": list(self.unreadable),
+            "group": holding.group,
+            "treated_as": self.treated_as,
+            "pools": list(self.pools),
+            "reservation": self.reservation,
+            "keeps": None if self.keeps is None else self.keeps.document(),
+            "affinity": self.affinity.document(),
+            "membership": None if self.membership is None else self.membership.document(),
+            "leaving": self.is_leaving,
+        }
+        # Rows without labels were written by releases that stored none.
+        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
+
+
+def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
+    """Return the pod that a stored document describes."""
+    holding = Holding(
+        cpus=parse_cpu_list(document.get("cpus", "")),
+        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
+        amounts=_read(document.get("amounts")),
+        shares_with_best_effort=not document.get("secluded", False),
+        group=document.get("group", ""),
+    )
+    keeps, membership = document.get("keeps"), document.get("membership")
+    labels = tuple(sorted(document.get("labels", {}).items()))
+    return RecordedPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        consumer=document["consumer"],
+        qos=document.get("qos", ""),
+        requests=document.get("requests", {}),
+        holding=holding,
+        loose=_read(document.get("loose")),
+        unreadable=tuple(document.get("unreadable", ())),
+        treated_as=document.get("treated_as", ""),
+        pools=tuple(document.get("pools", ())),
+        reservation=document.get("reservation", ""),
+        keeps=None if keeps is None else stored_terms(keeps),
+        labels=labels,
+        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
+        membership=None if membership is None else stored_membership(membership),
+        is_leaving=document.get("leaving", False),
+    )
+
+
+def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
+    return {str(numa): dict(row) for numa, row in amounts.items()}
+
+
+def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
+    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A record for a pod: nothing, its holding, or that its holding is unknown.
+
+    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
+    its host, as its CPUs could be handed out a second time.
+    """
+
+    holding: Holding | None = None
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
+
+    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
+    label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
+    `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
+    nodes of the shared pools in its status. Of its `rules` and its `gang`, what cannot be read has no effect.
+    """
+
+    phase: str
+    qos: QosClass
+    treated_as: QosClass
+    kubernetes_qos: KubernetesQos
+    requests: Amounts
+    record: PodRecord
+    has_status: bool
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+    rules: PodRules
+    gang: Gang | None = None
+    pools: tuple[int, ...] = ()
