@@ -24,7 +24,7 @@ from placement.planning.plan import PodWish, QueryWish, sums_of
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import RecordedPod
 from placement.pods.rules.rule import PodShape
@@ -404,7 +404,7 @@ def _fixed(pod: RecordedPod, metadata: Mapping[str, Any]) -> str:
         return "belongs to its node: it is of a DaemonSet"
     if _STATIC in (metadata.get("annotations") or {}):
         return "belongs to its node: it is a static pod"
-    if pod.reservation or policies.RESERVATION_AFFINITY in (metadata.get("annotations") or {}):
+    if pod.reservation or keys.RESERVATION_AFFINITY in (metadata.get("annotations") or {}):
         return "takes from a reservation"
     return ""
 
@@ -415,7 +415,7 @@ def _free(manifest: Mapping[str, Any]) -> dict[str, Any]:
     given = {
         name: text
         for name, text in (metadata.get("annotations") or {}).items()
-        if name != policies.RESOURCE_STATUS
+        if name != keys.RESOURCE_STATUS
     }
     spec = {name: part for name, part in (manifest.get("spec") or {}).items() if name != "nodeName"}
     return {**manifest, "metadata": {**metadata, "annotations": given}, "spec": spec}

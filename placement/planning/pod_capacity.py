@@ -37,7 +37,7 @@ from placement.pods.columns import (
 from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.host import HOST
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import HostIdentity, PodRequest, PodSpec
 from placement.pods.node_info import NodeInfo, NodeTemplate
@@ -143,7 +143,7 @@ def _without_pods(database: Database, loader: NodeLoader, node: NodeInfo) -> Nod
 def _without_reported_pods(report: Mapping[str, Any]) -> dict[str, Any]:
     metadata = report["metadata"]
     annotations = {**(metadata.get("annotations") or {})}
-    annotations.pop(policies.POD_CPU_ALLOCS, None)
+    annotations.pop(keys.POD_CPU_ALLOCS, None)
     return {**report, "metadata": {**metadata, "annotations": annotations}}
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, host_class, is_numa_only, numa_class
 from placement.common.pod_identity import canonical_uid
+from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.alignment import Alignment
 from placement.engine.numa.amounts import NumaAmounts, amplified
@@ -27,11 +28,10 @@ from placement.engine.numa.demand import (
     PickRules,
     PodDemand,
     PodRefused,
+    RefusalClass,
 )
 from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
-from placement.pods.koordinator.annotations import merged_numa_policy
-from placement.pods.koordinator.policies import pod_bind_policy
 from placement.pods.model import (
     HostBindPolicy,
     HostPolicies,
@@ -491,3 +491,32 @@ def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
         yield "DistributeEvenly gives way to the NUMA policy SingleNUMANode: the pod stays on one NUMA node"
     if policy is NumaPolicy.SINGLE_NUMA_NODE and len(host.state.capacity) == 1:
         yield "the host has one NUMA node: aligned pods are not accounted for there"
+
+
+_POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
+
+
+def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tuple[str, bool]:
+    """Return the policy a bound pod gets on a host and whether it is strict; empty policies are not set.
+
+    What the pod requires comes first, then the host (both strict), then what the pod prefers.
+    Source: koordinator.md, "Strict bind policy".
+    """
+    strict = required or _POD_POLICIES.get(host, "")
+    return (strict, True) if strict else (preferred, False)
+
+
+POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
+
+
+def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
+    """Return the policy that host and pod agree on. Raises PodRefused if both set one and they differ.
+
+    Source: koordinator.md, "Effective policy".
+    """
+    policies = {host, pod} - {NumaPolicy.NONE}
+    if len(policies) > 1:
+        raise PodRefused(
+            POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.NUMA_POLICY)
+        )
+    return next(iter(policies), NumaPolicy.NONE)

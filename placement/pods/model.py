@@ -33,16 +33,6 @@ from placement.pods.manifests.selection import (
 # Classes of pods, and policies of hosts and clusters.
 
 
-class PriorityClass(StrEnum):
-    """The importance of a pod; `UNSET` if the pod does not say."""
-
-    PROD = "koord-prod"
-    MID = "koord-mid"
-    BATCH = "koord-batch"
-    FREE = "koord-free"
-    UNSET = ""
-
-
 class QosClass(StrEnum):
     """A class: what a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names none.
 
@@ -81,32 +71,6 @@ class QosClass(StrEnum):
     def is_best_effort(self) -> bool:
         """Return whether its pods run on what others leave, and may request batch resources."""
         return self is QosClass.BE
-
-    @property
-    def default_priority(self) -> PriorityClass:
-        """Return the priority class of its pods that name none."""
-        return PriorityClass.BATCH if self.is_best_effort else PriorityClass.PROD
-
-    @property
-    def forbidden_priorities(self) -> frozenset[PriorityClass]:
-        """Return the priority classes that its pods must not have; some must name one."""
-        return _FORBIDDEN_PRIORITIES.get(self, frozenset())
-
-    @property
-    def contradicting_priorities(self) -> frozenset[PriorityClass]:
-        """Return the priority classes that its pods must not name, where the label alone selects the class.
-
-        Source: koordinator.md, "The label alone".
-        """
-        if self.owns_cpus:
-            return frozenset(PriorityClass) - {PriorityClass.PROD, PriorityClass.UNSET}
-        return self.forbidden_priorities - {PriorityClass.UNSET}
-
-
-_FORBIDDEN_PRIORITIES = {
-    QosClass.BE: frozenset({PriorityClass.UNSET, PriorityClass.PROD}),
-    QosClass.LSR: frozenset(PriorityClass) - {PriorityClass.PROD},
-}
 
 
 class KubernetesQos(StrEnum):

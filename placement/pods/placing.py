@@ -25,7 +25,7 @@ from placement.pods.cycle import Ranked
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.host import foreign_cpus, ledger_of, remarks_on
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.pod import reading_of
 from placement.pods.koordinator.records import pool_class
 from placement.pods.manifests.affinity import NO_AFFINITY
@@ -69,7 +69,7 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         membership=None if gang is None else Membership(gang.name, gang.least),
     )
     status, completed = allocation.annotations(incoming.spec)
-    written = ((policies.RESOURCE_STATUS, status), (policies.RESOURCE_SPEC, completed))
+    written = ((keys.RESOURCE_STATUS, status), (keys.RESOURCE_SPEC, completed))
     answer = PodAnswer(
         namespace=recorded.namespace,
         name=recorded.name,

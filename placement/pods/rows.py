@@ -18,7 +18,7 @@ from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.host import Holding
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
 from placement.pods.model import RecordedPod, recorded_pod
 from placement.pods.statements.pods import RESERVED, StoredPod
@@ -69,7 +69,7 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
     text = json.dumps(allocated, separators=(",", ":"))
     return replace(
         answer,
-        annotations={**answer.annotations, policies.RESERVATION_ALLOCATED: text},
+        annotations={**answer.annotations, keys.RESERVATION_ALLOCATED: text},
         remarks=(f"takes from reservation {reservation.name}", *answer.remarks),
     )
 

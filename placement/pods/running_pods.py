@@ -16,7 +16,7 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.records import (
     Entitlement,
     import_running_pod,
@@ -181,7 +181,7 @@ def _recorded_before(state: NodeInfo, document: PodDocument) -> RecordedPod | No
 def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
     """Return the consumer of the reservation that the pod says it takes from, if it is there for the pod."""
     metadata = Field("Pod", document.manifest, ManifestReport(), soft=True).member("metadata")
-    allocated = metadata.member("annotations").member(policies.RESERVATION_ALLOCATED).json()
+    allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
     uid = canonical_uid(allocated.member("uid").text() or "")
     for each in state.reservations:
         if each.uid == uid and each.keeps is not None and each.keeps.owned_by(document.manifest):
@@ -192,7 +192,7 @@ def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
 def _given(document: PodDocument) -> dict[str, str]:
     """Return the annotations about CPUs that the pod carries."""
     carried = document.manifest["metadata"].get("annotations") or {}
-    wanted = (policies.RESOURCE_STATUS, policies.RESOURCE_SPEC, policies.RESERVATION_ALLOCATED)
+    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
     return {key: carried[key] for key in wanted if carried.get(key)}
 
 

@@ -14,7 +14,7 @@ from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
 from placement.engine.numa.demand import PodRefused, RefusalClass
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.admission import unequal_cpu
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
@@ -37,7 +37,7 @@ _READ_DIFFERENTLY = (
     "distribute-cpus-across-numa",
     "ConstrainedBurst",
     "SingleNUMANodeContainerLevel",
-    policies.NUMA_TOPOLOGY_POLICY_ALIAS,
+    keys.NUMA_TOPOLOGY_POLICY_ALIAS,
     'preferredCPUExclusivePolicy\\": \\"Default',
     'managedByKubelet\\": \\"true',
     'singleNUMANodeExclusive\\": \\"Preferred',

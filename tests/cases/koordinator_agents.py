@@ -10,9 +10,12 @@ from placement.engine.numa.cpus import CpuTopology, SharedPool, shared_pools, tr
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
 from placement.pods.host import numa_capacity
 from placement.pods.koordinator.admission import admission_violations
+from placement.pods.koordinator.annotations import (
+    priority_with_default,
+    raw_qos,
+)
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.policies import qos_with_default, raw_priority, raw_qos
 from placement.pods.koordinator.records import read_pod_record
 from placement.pods.koordinator.tree import read_reservation
 from placement.pods.model import SchedulerSettings
@@ -41,7 +44,7 @@ def qos(given: Json, profile: Profile) -> Outcome:
 def priority(given: Json, profile: Profile) -> Outcome:
     """The priority class with default."""
     pod = read.pod(given)
-    return {"priority_class": raw_priority(pod) or qos_with_default(pod).default_priority}
+    return {"priority_class": priority_with_default(pod)}
 
 
 def admission(given: Json, profile: Profile) -> Outcome:

@@ -17,7 +17,7 @@ from placement.engine.numa.cpuset import mask_of, members_of
 from placement.engine.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
 from placement.engine.numa.hints import Hint, HintTable, Ranking, collect_rows, single_numa_rows, summarize
 from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_available, numa_used
-from placement.pods.koordinator.annotations import merged_numa_policy
+from placement.pods.host import merged_numa_policy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

@@ -26,9 +26,9 @@ from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
 from placement.pods.host import Host, host_of
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.host_cpus import label_strategy
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.policies import label_strategy
 from placement.pods.manifests.pod import Pod, read_pod
 from placement.pods.model import NodeImport, NumaTopologySpec, PodRequest, ResourceStatus, SchedulerSettings
 
@@ -151,7 +151,7 @@ def pod(given: Json) -> Pod:
         containers = [{"resources": {"requests": given["requests"], "limits": given["requests"]}}]
     annotations = dict(given.get("annotations") or {})
     if given.get("scheduling_hint"):
-        annotations[policies.SCHEDULING_HINT] = json.dumps({"extensions": {"NodeNUMAResource": {}}})
+        annotations[keys.SCHEDULING_HINT] = json.dumps({"extensions": {"NodeNUMAResource": {}}})
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -224,8 +224,8 @@ def node(given: Json, profile: Profile) -> NodeImport:
         "metadata": {
             "name": "host",
             "annotations": {
-                policies.CPU_TOPOLOGY: json.dumps({"detail": detail}),
-                policies.CPU_MANAGER_POLICY: json.dumps(given.get("kubelet") or {}),
+                keys.CPU_TOPOLOGY: json.dumps({"detail": detail}),
+                keys.CPU_MANAGER_POLICY: json.dumps(given.get("kubelet") or {}),
             },
         },
         "zones": zones,

@@ -11,11 +11,11 @@ from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import PodRefused, Refusal
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.engine.numa.reservations import ReservedPlacing
-from placement.pods.host import Host, alignment_on, demand_on
-from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import completed_spec, merged_numa_policy, status_document
+from placement.pods.host import Host, alignment_on, demand_on, merged_numa_policy, pod_bind_policy
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.annotations import completed_spec, status_document
+from placement.pods.koordinator.host_cpus import host_bind_policy
 from placement.pods.koordinator.pod import interpret_pod
-from placement.pods.koordinator.policies import host_bind_policy, pod_bind_policy
 from placement.pods.model import KubeletPolicy, PodRequest, ResourceSpec, ResourceStatus
 from placement.pods.rules.numa import PodAllocation, allocate_on_host, rate_host
 from placement.pods.rules.rule import Fit, IncomingPod
@@ -181,7 +181,7 @@ def _spec(document: Json | None) -> ResourceSpec:
 
 def spec_writeback(given: Json, profile: Profile) -> Outcome:
     """The completed resource-spec of a pod that was bound."""
-    host = host_bind_policy((given.get("labels") or {}).get(policies.CPU_BIND_POLICY, ""), KubeletPolicy())
+    host = host_bind_policy((given.get("labels") or {}).get(keys.CPU_BIND_POLICY, ""), KubeletPolicy())
     bind, strict = pod_bind_policy(host, given["required_bind"] or "", given["preferred_bind"] or "")
     return {"resource_spec": completed_spec(_spec(given["resource_spec"]), bind, strict)}
 

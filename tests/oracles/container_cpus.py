@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from placement.common.manifest import ManifestReport
 from placement.engine.numa.cpus import SharedPool
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import read_resource_status
-from placement.pods.koordinator.policies import kubernetes_qos, raw_qos
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.annotations import kubernetes_qos, raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod
 from placement.pods.model import KubernetesQos, QosClass
 
@@ -35,7 +34,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     resource-status. Source: koordinator.md, "Pools".
     """
     findings = ManifestReport()
-    status = read_resource_status(pod.manifest.annotation(policies.RESOURCE_STATUS).reported_to(findings))
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     findings.raise_findings()
     if status.cpus:
         return format_cpu_list(status.cpus)

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from placement.common.manifest import Field, ManifestReport
 from placement.engine.numa.cpuset import CpuSet
-from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import read_resource_status
-from placement.pods.koordinator.policies import raw_qos
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.annotations import raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod
 from placement.pods.model import KubeletPod
 
@@ -49,5 +48,5 @@ def _is_managed_elsewhere(pod: Pod) -> bool:
     qos = raw_qos(pod)
     if qos.uses_ls_pools or qos.is_best_effort:
         return True
-    status = pod.manifest.annotation(policies.RESOURCE_STATUS).reported_to(ManifestReport())
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(ManifestReport())
     return bool(read_resource_status(status).cpus)

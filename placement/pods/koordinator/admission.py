@@ -7,11 +7,19 @@ from fractions import Fraction
 
 from placement.common.manifest import Profile
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
-from placement.pods.koordinator import policies
-from placement.pods.koordinator.annotations import CONSTRAINED_BURST, DEFAULT, read_resource_spec
-from placement.pods.koordinator.policies import is_bound_eligible, kubernetes_qos, raw_priority, raw_qos
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.annotations import (
+    CONSTRAINED_BURST,
+    DEFAULT,
+    PriorityClass,
+    is_bound_eligible,
+    kubernetes_qos,
+    raw_priority,
+    raw_qos,
+    read_resource_spec,
+)
 from placement.pods.manifests.pod import Pod, names_resource, pod_limit, pod_requests
-from placement.pods.model import KubernetesQos, PriorityClass, ResourceSpec, SchedulerSettings
+from placement.pods.model import KubernetesQos, QosClass, ResourceSpec, SchedulerSettings
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"
@@ -19,6 +27,14 @@ _LIMITS = "pod.spec.containers[*].resources.limits"
 _BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
 _BINDING_POLICIES = (DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
 _BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
+_NOT_PROD = frozenset(PriorityClass) - {PriorityClass.PROD}
+# The priority classes that pods of a class must not have; some must name one.
+_FORBIDDEN = {QosClass.BE: {PriorityClass.UNSET, PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
+# What they must not name where the label alone selects the class. Source: koordinator.md, "The label alone".
+_CONTRADICTING = {
+    QosClass.BE: {PriorityClass.PROD},
+    **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {PriorityClass.UNSET}),
+}
 _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 
 
@@ -68,11 +84,11 @@ def _unbinding(pod: Pod) -> Iterator[str]:
 
     Source: koordinator.md, "Profiles".
     """
-    spec = read_resource_spec(pod.manifest.annotation(policies.RESOURCE_SPEC).softly())
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     policy = spec.required_bind or spec.preferred_bind
     if raw_qos(pod).owns_cpus and policy and policy not in _BINDING_POLICIES:
         must = f"the CPU bind policy of {raw_qos(pod)} Pod must be one of {', '.join(_BINDING_POLICIES)}"
-        yield f'annotations.{policies.RESOURCE_SPEC}: Invalid value: "{policy}": {must}'
+        yield f'annotations.{keys.RESOURCE_SPEC}: Invalid value: "{policy}": {must}'
 
 
 def memory_text(quantity: Fraction) -> str:
@@ -95,11 +111,11 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
     Source: koordinator.md, "Admission rules".
     """
     checks: list[tuple[str, Callable[[Pod], str]]] = [
-        (f"labels.{policies.QOS_CLASS}", raw_qos),
+        (f"labels.{keys.QOS_CLASS}", raw_qos),
         ("spec.priority", raw_priority),
     ]
     if check_sub_priority:
-        checks.append((f"labels.{policies.SUB_PRIORITY}", lambda pod: pod.label(policies.SUB_PRIORITY)))
+        checks.append((f"labels.{keys.SUB_PRIORITY}", lambda pod: pod.label(keys.SUB_PRIORITY)))
     for field, value in checks:
         if value(pod) != value(old):
             yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
@@ -109,10 +125,10 @@ def _class_violations(pod: Pod, profile: Profile) -> Iterator[str]:
     qos, priority = raw_qos(pod), raw_priority(pod)
     if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
         must = "must specify koordinator QoS BE with koordinator colocation resources"
-        yield f"labels.{policies.QOS_CLASS}: Required value: {must}"
+        yield f"labels.{keys.QOS_CLASS}: Required value: {must}"
     by_label = profile is Profile.DESIGN
-    if priority in (qos.contradicting_priorities if by_label else qos.forbidden_priorities):
-        pair = f"{policies.QOS_CLASS}={qos} and priorityClass={priority}"
+    if priority in (_CONTRADICTING if by_label else _FORBIDDEN).get(qos, ()):
+        pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
         yield f"Pod: Forbidden: {pair} cannot be used in combination"
 
 
@@ -143,7 +159,7 @@ def warn_of_pod(
     _warn_of_policies(pod, spec)
     if unbound and raw_qos(pod).owns_cpus:
         _warn_of_binding(pod, settings)
-    status = pod.manifest.annotation(policies.RESOURCE_STATUS)
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
     if status.value is not None and not pod.host and not designated:
         status.warn("ignored: no scheduling hint names this mechanism")
     if not settings.follows_design:
@@ -152,32 +168,32 @@ def warn_of_pod(
 
 
 def _warn_of_classes(pod: Pod) -> None:
-    label, qos = pod.manifest.label(policies.QOS_CLASS), raw_qos(pod)
+    label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
     if label.value is not None and not qos:
         label.warn(f"unknown QoS class {label.value!r} counts as unset")
-    if pod.manifest.annotation(policies.QOS_CLASS).value is not None:
-        pod.manifest.annotation(policies.QOS_CLASS).warn("ignored: the QoS class is a label")
+    if pod.manifest.annotation(keys.QOS_CLASS).value is not None:
+        pod.manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
     if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
         label.warn("BE on a pod that is Guaranteed for Kubernetes")
-    priority = pod.manifest.label(policies.PRIORITY_CLASS)
+    priority = pod.manifest.label(keys.PRIORITY_CLASS)
     if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
         priority.warn(f"unknown priority class {priority.value!r} counts as unset")
 
 
 def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
-    annotation = pod.manifest.annotation(policies.RESOURCE_SPEC)
+    annotation = pod.manifest.annotation(keys.RESOURCE_SPEC)
     for policy in (spec.required_bind, spec.preferred_bind):
         if policy not in _BIND_POLICIES:
             annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
     if spec.exclusive not in _EXCLUSIVE_POLICIES:
         annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
-    group = pod.manifest.annotation(policies.EXCLUSIVITY_GROUP)
+    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
     if group.value is not None and not raw_qos(pod).owns_cpus:
         group.warn("has no effect: the pod gets no CPUs of its own")
 
 
 def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:
-    label = pod.manifest.label(policies.QOS_CLASS)
+    label = pod.manifest.label(keys.QOS_CLASS)
     if is_bound_eligible(pod, settings.guaranteed_qos):
         label.warn("no known bind policy applies: the pod gets no CPUs of its own")
     else:

@@ -1,26 +1,186 @@
-"""Annotations of a pod: what it wants of its CPUs, how it wants to be aligned, and what it was given."""
+"""Labels and annotations of nodes and pods (koordinator.md, "Keys and schemas")."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field, ManifestReport
-from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused, RefusalClass
-from placement.pods.model import NumaTopologySpec, ResourceSpec, ResourceStatus
+from placement.engine.numa.demand import NumaExclusivity, NumaPolicy
+from placement.pods.manifests.pod import Pod, pod_requests
+from placement.pods.model import (
+    KubeletPolicy,
+    KubernetesQos,
+    NumaTopologySpec,
+    QosClass,
+    ResourceSpec,
+    ResourceStatus,
+)
+
+CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
+NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
+NUMA_TOPOLOGY_POLICY = "node.koordinator.sh/numa-topology-policy"
+NUMA_TOPOLOGY_POLICY_ALIAS = "node.koordinator.sh/numa-topology-alignment-policy"
+
+RESERVATION = "node.koordinator.sh/reservation"
+SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
+AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+
+CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
+POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+LS_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
+BE_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
+
+QOS_CLASS = "koordinator.sh/qosClass"
+PRIORITY_CLASS = "koordinator.sh/priority-class"
+SUB_PRIORITY = "koordinator.sh/priority"
+RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+RESERVATION_AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
+RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+EXCLUSIVITY_GROUP = "placement/exclusivity-group"
+SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
+
+
+# What kubelet's own CPU and topology managers do on a host, as the node agent reports it.
+
+
+# QoS classes of pods, Koordinator's and Kubernetes' own, and their priority classes.
+
+
+_COMPUTE = ("cpu", "memory")
+
+
+class PriorityClass(StrEnum):
+    """The importance of a pod; `UNSET` if the pod does not say."""
+
+    PROD = "koord-prod"
+    MID = "koord-mid"
+    BATCH = "koord-batch"
+    FREE = "koord-free"
+    UNSET = ""
+
+
+_BANDS = {
+    PriorityClass.PROD: range(9000, 10000),
+    PriorityClass.MID: range(7000, 8000),
+    PriorityClass.BATCH: range(5000, 6000),
+    PriorityClass.FREE: range(3000, 4000),
+}
+
+
+def raw_priority(pod: Pod) -> PriorityClass:
+    """Return the class of the label, even if it names none that exists, else of the band of `spec.priority`.
+
+    Source: koordinator.md, "Priority class".
+    """
+    label = pod.label(PRIORITY_CLASS)
+    if pod.manifest.label(PRIORITY_CLASS).value is not None:
+        return PriorityClass(label) if label in set(PriorityClass) else PriorityClass.UNSET
+    bands = (priority for priority, band in _BANDS.items() if pod.priority in band)
+    return next(bands, PriorityClass.UNSET)
+
+
+def raw_qos(pod: Pod) -> QosClass:
+    """Return the class a pod's label names; UNSET if it names none that exists. Annotations do not count.
+
+    Source: koordinator.md, "QoS class".
+    """
+    label = pod.label(QOS_CLASS)
+    return QosClass(label) if label in set(QosClass) else QosClass.UNSET
+
+
+def kubernetes_qos(pod: Pod) -> KubernetesQos:
+    """Return the class its status reports, else the one that follows from cpu and memory of all containers.
+
+    Source: koordinator.md, "QoS class".
+    """
+    if pod.reported_qos in set(KubernetesQos):
+        return KubernetesQos(pod.reported_qos)
+    requests = limits = Fraction(0)
+    guaranteed = True
+    for resource in _COMPUTE:
+        asked = sum((item.requests.get(resource, Fraction(0)) for item in pod.all_containers), Fraction(0))
+        capped = sum((item.limits.get(resource, Fraction(0)) for item in pod.all_containers), Fraction(0))
+        limited = all(item.limits.get(resource) for item in pod.all_containers)
+        guaranteed = guaranteed and limited and asked == capped
+        requests, limits = requests + asked, limits + capped
+    if not requests and not limits:
+        return KubernetesQos.BEST_EFFORT
+    return KubernetesQos.GUARANTEED if guaranteed else KubernetesQos.BURSTABLE
+
+
+def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
+    """Return the class of the label, else what the Kubernetes class stands for, never UNSET.
+
+    Source: koordinator.md, "QoS class".
+    """
+    defaults = {
+        KubernetesQos.GUARANTEED: guaranteed,
+        KubernetesQos.BURSTABLE: QosClass.LS,
+        KubernetesQos.BEST_EFFORT: QosClass.BE,
+    }
+    return raw_qos(pod) or defaults[kubernetes_qos(pod)]
+
+
+def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
+    """Return how a pod is treated on the host it runs on, where kubelet has that policy.
+
+    Without a label a Guaranteed pod with whole CPUs counts as LSR where kubelet is static and pins them, and
+    otherwise runs in the LS pool like a Burstable one. Source: koordinator.md, "QoS class".
+    """
+    cpu = pod_requests(pod).get("cpu", Fraction(0))
+    pinned = kubelet.is_static and cpu > 0 and cpu.denominator == 1
+    return qos_with_default(pod, guaranteed=QosClass.LSR if pinned else QosClass.LS)
+
+
+def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
+    """Return whether a pod may get CPUs of its own wherever it runs: LSE and LSR pods of class prod may.
+
+    Source: koordinator.md, "Bound pods".
+    """
+    return raw_qos(pod).owns_cpus and priority_with_default(pod, guaranteed) is PriorityClass.PROD
+
+
+def priority_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> PriorityClass:
+    """Return the priority class of a pod, else the one of its QoS class, where Guaranteed means `guaranteed`.
+
+    Source: koordinator.md, "Priority class".
+    """
+    is_best_effort = qos_with_default(pod, guaranteed).is_best_effort
+    return raw_priority(pod) or (PriorityClass.BATCH if is_best_effort else PriorityClass.PROD)
+
+
+# The policies of a host, by its labels, its NodeResourceTopology and kubelet, and what pods get.
+
+
+# What pods want of their CPUs, how they want to be aligned, and what they were given.
+
 
 DEFAULT = "Default"
+
+
 CONSTRAINED_BURST = "ConstrainedBurst"
 
+
 _REQUIRED = "requiredCPUBindPolicy"
+
+
 _PREFERRED = "preferredCPUBindPolicy"
+
+
 _EXCLUSIVE = "preferredCPUExclusivePolicy"
-POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
+
+
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -63,19 +223,6 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
         _read_choice(parsed.member("numaTopologyPolicy"), NumaPolicy, NumaPolicy.NONE),
         _read_choice(parsed.member("singleNUMANodeExclusive"), NumaExclusivity, NumaExclusivity.NONE),
     )
-
-
-def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
-    """Return the policy that host and pod agree on. Raises PodRefused if both set one and they differ.
-
-    Source: koordinator.md, "Effective policy".
-    """
-    policies = {host, pod} - {NumaPolicy.NONE}
-    if len(policies) > 1:
-        raise PodRefused(
-            POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.NUMA_POLICY)
-        )
-    return next(iter(policies), NumaPolicy.NONE)
 
 
 def _read_choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:

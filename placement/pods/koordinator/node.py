@@ -18,9 +18,13 @@ from placement.common.manifest import (
     shown,
 )
 from placement.engine.numa.cpus import MAX_NUMA_NODES
-from placement.pods.koordinator import policies as keys
-from placement.pods.koordinator.host_cpus import HostCpus, read_host_cpus, read_shared_pools
-from placement.pods.koordinator.policies import read_host_policies
+from placement.pods.koordinator import annotations as keys
+from placement.pods.koordinator.host_cpus import (
+    HostCpus,
+    read_host_cpus,
+    read_host_policies,
+    read_shared_pools,
+)
 from placement.pods.koordinator.tree import (
     NumaSupply,
     TreeOffers,

@@ -11,16 +11,19 @@ from placement.common.gang import read_gang
 from placement.common.manifest import Field, ManifestError, ManifestReport
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
-from placement.pods.koordinator import policies as keys
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.admission import admission_violations, warn_of_pod
 from placement.pods.koordinator.annotations import (
     CONSTRAINED_BURST,
     DEFAULT,
+    is_bound_eligible,
+    kubernetes_qos,
+    qos_with_default,
+    raw_qos,
     read_numa_topology_spec,
     read_resource_spec,
     read_resource_status,
 )
-from placement.pods.koordinator.policies import is_bound_eligible, kubernetes_qos, qos_with_default, raw_qos
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
 from placement.pods.manifests.selection import (

@@ -12,11 +12,17 @@ from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.engine.numa.host import Holding
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.admission import admission_violations, change_violations
-from placement.pods.koordinator.annotations import read_resource_spec, read_resource_status, read_told_pools
+from placement.pods.koordinator.annotations import (
+    kubernetes_qos,
+    raw_qos,
+    read_resource_spec,
+    read_resource_status,
+    read_told_pools,
+    running_qos,
+)
 from placement.pods.koordinator.pod import exclusive_level, exclusivity_group
-from placement.pods.koordinator.policies import kubernetes_qos, raw_qos, running_qos
 from placement.pods.manifests.affinity import (
     read_pod_rules,
 )
@@ -45,12 +51,12 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if not pod.is_assigned:
         return PodRecord()
     findings = ManifestReport()
-    status = read_resource_status(pod.manifest.annotation(policies.RESOURCE_STATUS).reported_to(findings))
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     if findings.findings:
         return PodRecord(unreadable=findings.findings)
     if status.is_empty:
         return PodRecord()
-    spec = read_resource_spec(pod.manifest.annotation(policies.RESOURCE_SPEC).softly())
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
     return PodRecord(status.holding(level, raw_qos(pod), group))
 
@@ -83,12 +89,12 @@ def import_running_pod(
         kubernetes_qos=kubernetes_qos(pod),
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),
-        has_status=bool(pod.manifest.annotation(policies.RESOURCE_STATUS).value),
+        has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
         rules=rules,
         gang=gang,
-        pools=read_told_pools(pod.manifest.annotation(policies.RESOURCE_STATUS)),
+        pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
     )
 
 

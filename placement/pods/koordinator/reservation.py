@@ -10,7 +10,7 @@ from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
 from placement.common.manifest_lists import RESERVATION_API_VERSION
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.selection import read_owners
 from placement.pods.model import AllocatePolicy, ReservationTerms
 
@@ -88,7 +88,7 @@ def _terms(manifest: Manifest, spec: Field, begin: datetime.datetime) -> Reserva
         allocate_once=spec.member("allocateOnce").flag(default=True) is not False,
         policy=_policy(spec.member("allocatePolicy")),
         expires_at=_end(spec, begin),
-        order=_order(manifest.label(policies.RESERVATION_ORDER)),
+        order=_order(manifest.label(keys.RESERVATION_ORDER)),
         labels={key: label.text() or "" for key, label in labels.items()},
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )

@@ -58,10 +58,9 @@ from placement.pods.columns import (
     own_cpus,
     stays_on_one,
 )
-from placement.pods.host import Host, alignment_on, demand_on
+from placement.pods.host import Host, alignment_on, demand_on, pod_bind_policy
 from placement.pods.koordinator.annotations import completed_spec, status_document
 from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER
-from placement.pods.koordinator.policies import pod_bind_policy
 from placement.pods.model import NOTHING_GIVEN, PodRequest, QosClass, ResourceSpec, ResourceStatus
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import Fit, HostAnswer, IncomingPod, Rule, Stated

@@ -7,11 +7,11 @@ import json
 from hypothesis import strategies as st
 
 from placement.common import gang
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 
 KEYS = [
     value
-    for name, value in {**vars(policies), **vars(gang)}.items()
+    for name, value in {**vars(keys), **vars(gang)}.items()
     if name.isupper() and isinstance(value, str) and "/" in value
 ]
 _MEMBERS = """

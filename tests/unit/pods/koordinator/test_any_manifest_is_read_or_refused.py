@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.records import import_running_pod
@@ -15,18 +15,18 @@ from tests.unit.pods.koordinator.anything import NODES, PODS, REPORTS, mutations
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt
 
 ANNOTATIONS = {
-    policies.POD_CPU_ALLOCS: [
+    keys.POD_CPU_ALLOCS: [
         {"namespace": "n", "name": "p", "uid": "u", "cpuset": "0", "managedByKubelet": True}
     ],
-    policies.CPU_MANAGER_POLICY: {
+    keys.CPU_MANAGER_POLICY: {
         "policy": "static",
         "options": {"full-pcpus-only": "true"},
         "reservedCPUs": "1",
     },
-    policies.SYSTEM_QOS_RESOURCE: {"cpuset": "2", "cpusetExclusive": True},
-    policies.RESERVATION: {"reservedCPUs": "3", "resources": {"cpu": "1"}, "applyPolicy": "Default"},
-    policies.AMPLIFICATION_RATIO: {"cpu": 1.5},
-    policies.LS_SHARED_POOLS: [{"socket": 0, "node": 0, "cpuset": "0-3"}],
+    keys.SYSTEM_QOS_RESOURCE: {"cpuset": "2", "cpusetExclusive": True},
+    keys.RESERVATION: {"reservedCPUs": "3", "resources": {"cpu": "1"}, "applyPolicy": "Default"},
+    keys.AMPLIFICATION_RATIO: {"cpu": 1.5},
+    keys.LS_SHARED_POOLS: [{"socket": 0, "node": 0, "cpuset": "0-3"}],
 }
 GOOD_NODE, GOOD_REPORT = build_node(annotations=ANNOTATIONS), build_nrt(annotations=ANNOTATIONS)
 HOSTS = (

@@ -11,7 +11,7 @@ from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
 from placement.pods.host import remarks_on
 from placement.pods.koordinator.admission import admission_violations
-from placement.pods.koordinator.policies import (
+from placement.pods.koordinator.annotations import (
     kubernetes_qos,
     qos_with_default,
     raw_priority,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.host import remarks_on
-from placement.pods.koordinator import policies
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import SchedulerSettings
 from placement.pods.rules.numa import allocate_on_host
@@ -45,7 +45,7 @@ SENSIBLE_PODS = st.builds(
         spec=spec,
         numa=numa,
         status={"cpuset": "0-3"} if hint else None,
-        annotations={policies.SCHEDULING_HINT: '{"extensions": {"NodeNUMAResource": {}}}'} if hint else None,
+        annotations={keys.SCHEDULING_HINT: '{"extensions": {"NodeNUMAResource": {}}}'} if hint else None,
     ),
     st.integers(1, 17),
     st.integers(0, 33),
@@ -77,9 +77,9 @@ NEIGHBOURS = st.lists(
 def gives_no_cpus(document) -> bool:
     """Whether a class with CPUs of its own asks for a bind policy that binds none."""
     metadata = document["metadata"]
-    spec = json.loads(metadata["annotations"][policies.RESOURCE_SPEC])
+    spec = json.loads(metadata["annotations"][keys.RESOURCE_SPEC])
     policy = spec["requiredCPUBindPolicy"] or spec["preferredCPUBindPolicy"]
-    qos = metadata.get("labels", {}).get(policies.QOS_CLASS)
+    qos = metadata.get("labels", {}).get(keys.QOS_CLASS)
     return qos in ("LSE", "LSR") and policy in ("ConstrainedBurst", "x")
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
+from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator import pod as pod_reading
-from placement.pods.koordinator import policies
 from placement.pods.koordinator.pod import import_pod, reading_of, what_is_read
 from placement.pods.model import SchedulerSettings
 from tests.unit.pods.koordinator.anything import ANYTHING, PODS
@@ -38,17 +38,17 @@ POD: dict[str, Any] = {
         "namespace": "shop",
         "uid": "9f1b1c9e-1f7e-4f39-8a44-0b6f1ad0e0a1",
         "creationTimestamp": "2026-01-01T00:00:00Z",
-        "labels": {policies.QOS_CLASS: "LSR", policies.PRIORITY_CLASS: "koord-prod", "app": "web"},
+        "labels": {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod", "app": "web"},
         "annotations": {
-            policies.RESOURCE_SPEC: json.dumps({"preferredCPUBindPolicy": "FullPCPUs"}),
-            policies.NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted"}),
-            policies.EXCLUSIVITY_GROUP: "quiet",
+            keys.RESOURCE_SPEC: json.dumps({"preferredCPUBindPolicy": "FullPCPUs"}),
+            keys.NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "Restricted"}),
+            keys.EXCLUSIVITY_GROUP: "quiet",
             gang.GANG_NAME: "crew",
             gang.GANG_MIN_AVAILABLE: "2",
             gang.GANG_TOTAL_NUMBER: "3",
-            policies.RESERVATION_AFFINITY: json.dumps({"reservationSelector": {"for": "web"}}),
-            policies.SCHEDULING_HINT: json.dumps({"extensions": {"NodeNUMAResource": {}}}),
-            policies.RESOURCE_STATUS: json.dumps({"cpuset": "0-3"}),
+            keys.RESERVATION_AFFINITY: json.dumps({"reservationSelector": {"for": "web"}}),
+            keys.SCHEDULING_HINT: json.dumps({"extensions": {"NodeNUMAResource": {}}}),
+            keys.RESOURCE_STATUS: json.dumps({"cpuset": "0-3"}),
         },
     },
     "spec": {
