@@ -2,10 +2,9 @@
 
 from placement.pods.rules.amounts import AmplifiedCpu, HostAmounts
 from placement.pods.rules.between_pods import Affinity, BetweenPods, TopologySpread
-from placement.pods.rules.labels import Labels
 from placement.pods.rules.numa import CpusAndNumaNodes, MatchingPolicies
 from placement.pods.rules.rule import Rule
-from placement.pods.rules.taints import Taints
+from placement.pods.rules.selection import Labels, Taints
 
 # Reservations of a node change nothing about the selection of nodes; they change all that follows.
 SELECTION: tuple[Rule, ...] = (Taints(), Labels())

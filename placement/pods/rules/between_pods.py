@@ -28,9 +28,8 @@ from placement.pods.manifests.affinity import (
 from placement.pods.manifests.selection import NodeSelection
 from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.rules.labels import labelled
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
-from placement.pods.rules.taints import guard_refusal
+from placement.pods.rules.selection import guard_refusal, labelled
 from placement.pods.snapshot import LabelKey, NodeColumns, NodeRows
 
 # Which pods are placed where, counted by what others ask of them; a node that changed costs one node.

@@ -7,9 +7,8 @@ import pytest
 from placement.common.manifest import Field, ManifestReport
 from placement.pods.manifests.selection import read_attributes, read_node_selection
 from placement.pods.rules import SELECTION
-from placement.pods.rules.labels import NOT_SELECTED
 from placement.pods.rules.rule import IncomingPod
-from placement.pods.rules.taints import UNSCHEDULABLE, UNTOLERATED
+from placement.pods.rules.selection import NOT_SELECTED, UNSCHEDULABLE, UNTOLERATED
 
 GPU = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 

@@ -1,18 +1,61 @@
-"""Labels and names: the nodes that a pod selects, or requires by node affinity."""
+"""Taints, labels and names: which nodes a pod may go to by what it selects and what it tolerates."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import numpy as np
 
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Mask
 from placement.engine.numa.demand import Refusal, RefusalClass
-from placement.pods.manifests.selection import NodeSelection, Requirement, Term
+from placement.pods.columns import NodeTaints
+from placement.pods.manifests.selection import CORDONED, NodeSelection, Term, untolerated
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
 from placement.pods.snapshot import LabelKey, NodeColumns
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED = "node(s) had untolerated taint"
+
+_CORDON, _TAINTS = Obstacle(ConditionKind.CORDON), Obstacle(ConditionKind.TAINTS)
+_NOT_CORDONED = Condition(
+    ConditionKind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),)
+)
+_FREE_OF_TAINTS = Condition(ConditionKind.TAINTS, "no taint that the pod does not tolerate")
+
+
+def guard_refusal(guard: NodeTaints, selection: NodeSelection) -> Refusal | None:
+    """Return why a pod may not go to nodes with these taints, in the words of kube-scheduler."""
+    taints, unschedulable = guard
+    if unschedulable and not any(toleration.covers(CORDONED) for toleration in selection.tolerations):
+        return Refusal((UNSCHEDULABLE,), RefusalClass.UNRESOLVABLE, _CORDON)
+    taint = next(untolerated(taints, selection.tolerations), None)
+    if taint is None:
+        return None
+    words = f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
+    return Refusal((words,), RefusalClass.UNRESOLVABLE, _TAINTS)
+
+
+class Taints(Rule):
+    """A rule that pods tolerate the taints of their node."""
+
+    def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
+        """Return the nodes with a guard that the pod tolerates, decided once per distinct guard."""
+        return columns.table.where_guard(lambda guard: guard_refusal(guard, pod.selection) is None)
+
+    def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
+        """Return which taint, or that the node is cordoned, keeps the pod off."""
+        attributes = node.attributes
+        if not (attributes.taints or attributes.unschedulable):
+            return None
+        return guard_refusal(NodeTaints(attributes.taints, attributes.unschedulable), pod.selection)
+
+    def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
+        """Yield both stages, whether any node failed them or not."""
+        yield _CORDON, _NOT_CORDONED
+        yield _TAINTS, _FREE_OF_TAINTS
+
 
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
 _AFFINITY = Obstacle(ConditionKind.AFFINITY)
@@ -37,9 +80,10 @@ class Labels(Rule):
         attributes, selection = node.attributes, pod.selection
         for key, value in selection.selector:
             if attributes.labels.get(key) != value:
-                return _not_selected(Obstacle(ConditionKind.LABELS, key))
+                obstacle = Obstacle(ConditionKind.LABELS, key)
+                return Refusal((NOT_SELECTED,), RefusalClass.UNRESOLVABLE, obstacle)
         if selection.terms is not None and not any(term.holds(attributes) for term in selection.terms):
-            return _not_selected(_AFFINITY)
+            return Refusal((NOT_SELECTED,), RefusalClass.UNRESOLVABLE, _AFFINITY)
         return None
 
     def conditions(self, pod: IncomingPod, failed: Collection[Obstacle]) -> Stated:
@@ -56,10 +100,6 @@ class Labels(Rule):
             yield _AFFINITY, Condition(ConditionKind.AFFINITY, text, required=(terms,))
 
 
-def _not_selected(obstacle: Obstacle) -> Refusal:
-    return Refusal((NOT_SELECTED,), RefusalClass.UNRESOLVABLE, obstacle)
-
-
 def labelled(columns: NodeColumns, selection: NodeSelection) -> Mask:
     """Return the nodes that a pod may go to by their names and labels, whatever their taints are."""
     mask = np.ones(len(columns.nodes), np.bool_)
@@ -73,13 +113,7 @@ def labelled(columns: NodeColumns, selection: NodeSelection) -> Mask:
 
 def _holds(columns: NodeColumns, term: Term) -> Mask:
     mask = np.full(len(columns.nodes), term.says_anything)
-    for key, requirement in _requirements(term):
-        mask &= columns.label(key).holds(requirement)
+    for requirements, is_field in ((term.labels, False), (term.fields, True)):
+        for each in requirements:
+            mask &= columns.label(LabelKey(each.key, is_field)).holds(each)
     return mask
-
-
-def _requirements(term: Term) -> Iterator[tuple[LabelKey, Requirement]]:
-    for requirement in term.labels:
-        yield LabelKey(requirement.key), requirement
-    for requirement in term.fields:
-        yield LabelKey(requirement.key, is_field=True), requirement
