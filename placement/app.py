@@ -34,13 +34,14 @@ from placement.http.gate import Policy, guarded_by
 from placement.http.middleware import Application, add_hooks, allowed_origins, surrounded
 from placement.http.openapi import EXTENSION, Documents
 from placement.http.responses import HttpError, Misconfigured, Relayed
+from placement.http.schemas import dump
 from placement.planning import routes as planning_routes
 from placement.planning.capacity import Watch
 from placement.planning.routes import of_setting
 from placement.pods import extender_routes
 from placement.pods import routes as pods_routes
 from placement.pods.placing import Unschedulable
-from placement.pods.rendering import refusals_body
+from placement.pods.schemas import RefusingNodeSchema, by_name
 from placement.providers import name_routes
 from placement.providers import routes as providers_routes
 from placement.server import routes as server_routes
@@ -203,7 +204,7 @@ def _flavor_refused(refused: FlavorRefused) -> Response:
 
 
 def _unschedulable(refused: Unschedulable) -> Response:
-    nodes = refusals_body(refused.refusals, _NODES_SHOWN)
+    nodes = [dump(RefusingNodeSchema, each) for each in by_name(refused.refusals)[:_NODES_SHOWN]]
     extra = {
         "nodes": nodes,
         "nodes_omitted": len(refused.refusals) - len(nodes),

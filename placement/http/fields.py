@@ -9,7 +9,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from marshmallow import ValidationError, fields
 
@@ -38,17 +38,31 @@ def _type_name(value: Any, *names: str) -> NoReturn:
     refuse(f"{shown(value)} is not of type {listed}", "type")
 
 
+class InContext(NamedTuple):
+    """A source that reads an object and the context of its answer, such as the name of its cluster."""
+
+    read: Callable[[Any, Any], Any]
+
+
+CONTEXT = InContext(lambda _, context: context)
+"""The source of a member that is the context itself."""
+
+
 class _Field(fields.Field[Any]):
     """A base of fields that takes null as a value like any other, judged by the field's own type.
 
-    `source`: what an answer has there, of the object that is sent: a function of it, or the name of an
-    attribute, which may be a path with dots. Without it that is the field's own name.
+    `source`: what an answer has there: a function of the object that is sent, or of it and the context, or
+    the name of an attribute, which may be a path with dots. Without it that is the field's own name.
     """
 
     type_name = "object"
 
     def __init__(
-        self, *, nullable: bool = False, source: Callable[[Any], Any] | str = "", **options: Any
+        self,
+        *,
+        nullable: bool = False,
+        source: Callable[[Any], Any] | InContext | str = "",
+        **options: Any,
     ) -> None:
         super().__init__(allow_none=True, **options)
         self.nullable = nullable

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence as SequenceABC
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 from operator import attrgetter
 from pprint import pformat
 from typing import Any
@@ -23,6 +23,7 @@ from placement.http.fields import (
     Boolean,
     Choice,
     Given,
+    InContext,
     Integer,
     Mapping,
     NullableUuid,
@@ -347,40 +348,56 @@ class AnswerSchema(VersionedSchema):
             field.required = not field.metadata.get("optional", False)
         self._members = [_member(name, field) for name, field in self.fields.items()]
 
-    def body(self, source: Any) -> dict[str, Any] | None:
-        """Return an object as JSON values, in the order in which the members are declared."""
-        if source is None:
-            return None
+    def body(self, source: Any, context: Any = None) -> dict[str, Any] | None:
+        """Return an object as JSON values, in the order in which the members are declared.
+
+        What is a dictionary already is returned as it is. `context` is for members with a source InContext.
+        """
+        if source is None or isinstance(source, dict):
+            return source
         body = {}
-        for key, read, dumped, absent in self._members:
-            value = read(source)
+        for key, read, in_context, dumped, absent in self._members:
+            value = read(source, context) if in_context else read(source)
             if value is not absent:
-                body[key] = value if dumped is None else dumped(value)
+                body[key] = value if dumped is None else dumped(value, context)
         return body
 
 
-def _member(name: str, field: Any) -> tuple[str, Callable[[Any], Any], Callable[[Any], Any] | None, Any]:
+def _member(name: str, field: Any) -> tuple[str, Callable[..., Any], bool, Callable[..., Any] | None, Any]:
     """Return the key of a member, what reads and what dumps its value, and which value leaves it out."""
     source = field.source or name
     absent = missing if field.required or field.nullable else None
-    return field.data_key or name, source if callable(source) else attrgetter(source), _dumper(field), absent
+    if isinstance(source, InContext):
+        return field.data_key or name, source.read, True, _dumper(field), absent
+    read = source if callable(source) else attrgetter(source)
+    return field.data_key or name, read, False, _dumper(field), absent
 
 
-def _dumper(field: Any) -> Callable[[Any], Any] | None:
+def _dumper(field: Any) -> Callable[[Any, Any], Any] | None:
     """Return what makes JSON values of a field's value; None if it consists of some already."""
     if isinstance(field, Object):
         return field.nested.body if isinstance(field.nested, AnswerSchema) else None
     if isinstance(field, Sequence):
         item = _dumper(field.items)
-        return None if item is None else lambda values: [item(value) for value in values]
+        return item and (lambda values, context: [item(value, context) for value in values])
     value_of = _dumper(field.values) if isinstance(field, Mapping) else None
-    return None if value_of is None else lambda values: {key: value_of(each) for key, each in values.items()}
+    return value_of and (
+        lambda values, context: {key: value_of(each, context) for key, each in values.items()}
+    )
 
 
-def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST) -> Any:
+def dumper(
+    schema: type[AnswerSchema], version: Microversion = NEWEST, context: Any = None
+) -> Callable[[Any], Any]:
+    """Return what makes the JSON values that the schema describes of an object of the service."""
+    chosen: Any = schema_for(schema, version)
+    return partial(chosen.body, context=context)
+
+
+def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST, context: Any = None) -> Any:
     """Return an object of the service as the JSON values that the schema describes."""
     chosen: Any = schema_for(schema, version)
-    return chosen.body(source)
+    return chosen.body(source, context)
 
 
 def since(feature: Feature, **more: Any) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def capacity_of_kinds() -> Response:
 
 def _answered(question: Question) -> Response:
     rooms = use_cases().planning.capacity(question, candidate_query.parse_newest)
-    return json_response(dump(CapacitiesSchema, rooms))
+    return json_response(dump(CapacitiesSchema, rooms.items()))
 
 
 # Requests for plans, as read from bodies.

@@ -318,18 +318,13 @@ _LONGEST_DESCRIPTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeTree:
-    """A node with its providers, each with its inventories, and what is known of it."""
+    """A node with its providers, each with its inventories, and its CPUs and pods."""
 
     cluster: Cluster
     node: Node
     members: list[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
-    state: NodeInfo
-
-    @property
-    def view(self) -> NodeView:
-        """Return the CPUs and pods of the node."""
-        return view_of(self.state)
+    view: NodeView
 
 
 class Clusters:
@@ -422,7 +417,9 @@ class Clusters:
             records = contents.stored(connection, [member.id for member in members])
             state = self._imports.state(connection, cluster, node)
         current = without_expired(state)
-        return NodeTree(cluster, node, members, records_after(members, records, state, current), current)
+        return NodeTree(
+            cluster, node, members, records_after(members, records, state, current), view_of(current)
+        )
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
@@ -16,7 +16,7 @@ from placement.common.manifest_lists import (
     reservation_manifest,
 )
 from placement.common.microversions import NEWEST
-from placement.engine.domain.errors import BadRequest, PlacementError
+from placement.engine.domain.errors import BadRequest
 from placement.http import context
 from placement.http.context import use_cases
 from placement.http.gate import route
@@ -37,31 +37,21 @@ from placement.http.operations import (
     refuse_unknown,
     single,
 )
-from placement.http.responses import empty_response, error_document, json_response, list_response, status_of
-from placement.http.schemas import dump
+from placement.http.responses import empty_response, json_response, list_response
+from placement.http.schemas import dump, dumper
 from placement.pods.clusters import NodeDocuments
-from placement.pods.many_pods import PodOutcome
-from placement.pods.node_importing import ImportedNode
-from placement.pods.rendering import (
-    claims_body,
-    cluster_body,
-    node_body,
-    page_body,
-    pod_body,
-    preview_body,
-    reservation_body,
-    reservations_body,
-)
 from placement.pods.schemas import (
     NODE_AND_TOPOLOGY,
     POD,
     PODS,
     PREVIEW,
     RESERVATION,
+    ClaimsSchema,
     ClusterSettingsSchema,
     ClusterShownSchema,
     ClustersSchema,
     NodeImportedSchema,
+    NodeReferenceSchema,
     NodeSchema,
     NodesImportedSchema,
     NodesSchema,
@@ -78,11 +68,11 @@ from placement.pods.statements.pods import PodFilter
 from placement.pods.writer import Precondition
 
 pods_blueprint = Blueprint("pods", __name__)
-_ALL = "/ext/v1/clusters/<cluster>/pods"
-_ONE = "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>"
-_PREVIEW = "/ext/v1/clusters/<cluster>/pods/preview"
-_TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
+_pods = partial(route, pods_blueprint, "/ext/v1/clusters/<cluster>/pods")
+_pod = partial(route, pods_blueprint, "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>")
 _RULE = "placement:clusters:pods:"
+_taking = partial(Operation, errors=[409], body_types=JSON_OR_YAML)
+_DELETED = Operation({204: EMPTY}, errors=[409])
 _FILTERS = (
     Parameter("namespace", "Pods of a namespace."),
     Parameter("node", "Pods on a node."),
@@ -103,14 +93,7 @@ _PRECONDITION = (
 )
 
 
-@route(
-    pods_blueprint,
-    _ALL,
-    "GET",
-    f"{_RULE}list",
-    gives_json=True,
-    described=Operation({200: PodsSchema}, query=_FILTERS),
-)
+@_pods("GET", f"{_RULE}list", gives_json=True, described=Operation({200: PodsSchema}, query=_FILTERS))
 def list_pods(cluster: str) -> Response:
     """List pods by namespace, node and QoS class, page by page."""
     given = parameters()
@@ -119,17 +102,11 @@ def list_pods(cluster: str) -> Response:
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
     after, count = page_start(given, "marker"), page_size(given)
-    body = claims_body if wanted.scheduled else page_body
-    return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
+    page = use_cases().pods.listed(cluster, wanted, after, count)
+    return json_response(dump(ClaimsSchema if wanted.scheduled else PodsSchema, page, context=cluster))
 
 
-@route(
-    pods_blueprint,
-    _ALL,
-    "POST",
-    f"{_RULE}update",
-    described=Operation({200: PodsTakenSchema}, errors=[409], body=PODS, body_types=JSON_OR_YAML),
-)
+@_pods("POST", f"{_RULE}update", described=_taking({200: PodsTakenSchema}, body=PODS))
 def post(cluster: str) -> Response:
     """Place many pods, or record where they run, as a List or several documents.
 
@@ -137,53 +114,28 @@ def post(cluster: str) -> Response:
     """
     given = pods_manifests(manifests(MOST_MANIFESTS))
     outcomes = use_cases().pods.put_all(cluster, given)
-    shown = [_outcome(cluster, pod, outcome) for pod, outcome in zip(given, outcomes, strict=True)]
-    return json_response({"cluster": cluster, "pods": shown})
+    return json_response(dump(PodsTakenSchema, zip(given, outcomes, strict=True), context=cluster))
 
 
-def _outcome(cluster: str, pod: Mapping[str, Any], outcome: PodOutcome) -> dict[str, Any]:
-    metadata = pod.get("metadata")
-    stated = metadata if isinstance(metadata, Mapping) else {}
-    called = {key: stated[key] if isinstance(stated.get(key), str) else None for key in ("namespace", "name")}
-    if isinstance(outcome, PlacementError):
-        where = f"pod {called['namespace'] or 'default'}/{called['name']}"
-        return {**called, "status": status_of(outcome), "error": error_document(outcome, where)}
-    return {**called, "status": 201 if outcome.is_new else 200, "pod": pod_body(cluster, outcome.answer)}
-
-
-@route(pods_blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: PodSchema}))
+@_pod("GET", f"{_RULE}show", gives_json=True, described=Operation({200: PodSchema}))
 def show_pod(cluster: str, namespace: str, name: str) -> Response:
     """Show one pod with its place and what it was given."""
-    return json_response(pod_body(cluster, use_cases().pods.get(cluster, namespace, name)))
+    return json_response(dump(PodSchema, use_cases().pods.get(cluster, namespace, name), context=cluster))
 
 
-@route(
-    pods_blueprint,
-    _ONE,
+@_pod(
     "PUT",
     f"{_RULE}update",
-    described=Operation(
-        {200: PodSchema, 201: PodSchema},
-        errors=[409],
-        error=PodErrorSchema,
-        body=POD,
-        body_types=JSON_OR_YAML,
-    ),
+    described=_taking({200: PodSchema, 201: PodSchema}, error=PodErrorSchema, body=POD),
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
     pod = pod_manifest(manifests())
     created, answer = use_cases().pods.put(cluster, namespace, name, pod)
-    return json_response(pod_body(cluster, answer), 201 if created else 200)
+    return json_response(dump(PodSchema, answer, context=cluster), 201 if created else 200)
 
 
-@route(
-    pods_blueprint,
-    _ONE,
-    "DELETE",
-    f"{_RULE}delete",
-    described=Operation({204: EMPTY}, errors=[409], query=_PRECONDITION),
-)
+@_pod("DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409], query=_PRECONDITION))
 def delete_pod(cluster: str, namespace: str, name: str) -> Response:
     """Release what a pod holds; on request only if it has this uid, or is unchanged since `changed_at`."""
     given = parameters()
@@ -195,22 +147,23 @@ def delete_pod(cluster: str, namespace: str, name: str) -> Response:
 
 @route(
     pods_blueprint,
-    _PREVIEW,
+    "/ext/v1/clusters/<cluster>/pods/preview",
     "POST",
     f"{_RULE}preview",
     gives_json=True,
     reads=True,
-    described=Operation({200: PreviewSchema}, errors=[409], body=PREVIEW, body_types=JSON_OR_YAML),
+    described=_taking({200: PreviewSchema}, body=PREVIEW),
 )
 def preview(cluster: str) -> Response:
     """Show where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
-    return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
+    found = use_cases().pods.preview(cluster, pod, names, most)
+    return json_response(dump(PreviewSchema, found, context=cluster))
 
 
 @route(
     pods_blueprint,
-    _TRANSLATION,
+    "/ext/v1/clusters/<cluster>/pods/translation",
     "POST",
     f"{_RULE}translate",
     gives_json=True,
@@ -252,8 +205,8 @@ def _flag(given: Parameters, name: str) -> bool:
 
 
 reservations_blueprint = Blueprint("reservations", __name__)
-_RESERVATIONS_ALL = "/ext/v1/clusters/<cluster>/reservations"
-_RESERVATIONS_ONE = "/ext/v1/clusters/<cluster>/reservations/<name>"
+_reservations = partial(route, reservations_blueprint, "/ext/v1/clusters/<cluster>/reservations")
+_reservation = partial(route, reservations_blueprint, "/ext/v1/clusters/<cluster>/reservations/<name>")
 _RESERVATIONS_RULE = "placement:clusters:reservations:"
 _RESERVATIONS_FILTERS = (
     Parameter("node", "Reservations on a node."),
@@ -262,9 +215,7 @@ _RESERVATIONS_FILTERS = (
 )
 
 
-@route(
-    reservations_blueprint,
-    _RESERVATIONS_ALL,
+@_reservations(
     "GET",
     f"{_RESERVATIONS_RULE}list",
     gives_json=True,
@@ -276,48 +227,32 @@ def list_reservations(cluster: str) -> Response:
     refuse_unknown(given, names_of(_RESERVATIONS_FILTERS, NEWEST))
     node, after, count = single(given, "node"), page_start(given, "marker"), page_size(given)
     page = use_cases().reservations.listed(cluster, node, after, count)
-    return json_response(reservations_body(cluster, page))
+    return json_response(dump(ReservationsSchema, page, context=cluster))
 
 
-@route(
-    reservations_blueprint,
-    _RESERVATIONS_ONE,
-    "GET",
-    f"{_RESERVATIONS_RULE}show",
-    gives_json=True,
-    described=Operation({200: ReservationSchema}),
+@_reservation(
+    "GET", f"{_RESERVATIONS_RULE}show", gives_json=True, described=Operation({200: ReservationSchema})
 )
 def show_reservation(cluster: str, name: str) -> Response:
     """Show one reservation with its place, what it has left, and the pods that use it."""
-    return json_response(reservation_body(cluster, use_cases().reservations.get(cluster, name)))
+    found = use_cases().reservations.get(cluster, name)
+    return json_response(dump(ReservationSchema, found, context=cluster))
 
 
-@route(
-    reservations_blueprint,
-    _RESERVATIONS_ONE,
+@_reservation(
     "PUT",
     f"{_RESERVATIONS_RULE}update",
-    described=Operation(
-        {200: ReservationSchema, 201: ReservationSchema},
-        errors=[409],
-        error=PodErrorSchema,
-        body=RESERVATION,
-        body_types=JSON_OR_YAML,
+    described=_taking(
+        {200: ReservationSchema, 201: ReservationSchema}, error=PodErrorSchema, body=RESERVATION
     ),
 )
 def put_reservation(cluster: str, name: str) -> Response:
     """Place a reservation, or change its terms; the manifest is JSON or YAML."""
     created, answer = use_cases().reservations.put(cluster, name, reservation_manifest(manifests()))
-    return json_response(reservation_body(cluster, answer), 201 if created else 200)
+    return json_response(dump(ReservationSchema, answer, context=cluster), 201 if created else 200)
 
 
-@route(
-    reservations_blueprint,
-    _RESERVATIONS_ONE,
-    "DELETE",
-    f"{_RESERVATIONS_RULE}delete",
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_reservation("DELETE", f"{_RESERVATIONS_RULE}delete", described=_DELETED)
 def delete_reservation(cluster: str, name: str) -> Response:
     """Release what a reservation has left, and forget it."""
     use_cases().reservations.delete(cluster, name)
@@ -328,45 +263,30 @@ def delete_reservation(cluster: str, name: str) -> Response:
 
 
 clusters_blueprint = Blueprint("clusters", __name__)
-_CLUSTERS_ALL = "/ext/v1/clusters"
-_CLUSTERS_ONE = "/ext/v1/clusters/<cluster>"
-_NODES = "/ext/v1/clusters/<cluster>/nodes"
-_NODE = "/ext/v1/clusters/<cluster>/nodes/<node>"
+_clusters = partial(route, clusters_blueprint, "/ext/v1/clusters")
+_cluster = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>")
+_nodes = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes")
+_node = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes/<node>")
 _CLUSTERS_RULE = "placement:clusters:"
 
 
-@route(
-    clusters_blueprint,
-    _CLUSTERS_ALL,
-    "GET",
-    f"{_CLUSTERS_RULE}list",
-    gives_json=True,
-    own_only=True,
-    described=Operation({200: ClustersSchema}),
+@_clusters(
+    "GET", f"{_CLUSTERS_RULE}list", gives_json=True, own_only=True, described=Operation({200: ClustersSchema})
 )
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
     own = context.current().caller.clusters
     shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
-    return json_response({"clusters": [cluster_body(cluster) for cluster in shown]})
+    return json_response(dump(ClustersSchema, shown))
 
 
-@route(
-    clusters_blueprint,
-    _CLUSTERS_ONE,
-    "GET",
-    f"{_CLUSTERS_RULE}show",
-    gives_json=True,
-    described=Operation({200: ClusterShownSchema}),
-)
+@_cluster("GET", f"{_CLUSTERS_RULE}show", gives_json=True, described=Operation({200: ClusterShownSchema}))
 def show_cluster(cluster: str) -> Response:
     """Show one cluster."""
-    return json_response(cluster_body(use_cases().clusters.get(cluster)))
+    return json_response(dump(ClusterShownSchema, use_cases().clusters.get(cluster)))
 
 
-@route(
-    clusters_blueprint,
-    _CLUSTERS_ONE,
+@_cluster(
     "PUT",
     f"{_CLUSTERS_RULE}update",
     described=Operation(
@@ -382,77 +302,45 @@ def put_cluster(cluster: str) -> Response:
     if not isinstance(settings, dict):
         raise BadRequest("the body must be an object with the cluster's settings")
     created, stored = use_cases().clusters.put(cluster, settings)
-    return json_response(cluster_body(stored), 201 if created else 200)
+    return json_response(dump(ClusterShownSchema, stored), 201 if created else 200)
 
 
-@route(
-    clusters_blueprint,
-    _CLUSTERS_ONE,
-    "DELETE",
-    f"{_CLUSTERS_RULE}delete",
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_cluster("DELETE", f"{_CLUSTERS_RULE}delete", described=_DELETED)
 def delete_cluster(cluster: str) -> Response:
     """Delete a cluster without nodes."""
     use_cases().clusters.delete(cluster)
     return empty_response()
 
 
-@route(
-    clusters_blueprint,
-    _NODES,
-    "GET",
-    f"{_CLUSTERS_RULE}nodes:list",
-    gives_json=True,
-    described=Operation({200: NodesSchema}),
-)
+@_nodes("GET", f"{_CLUSTERS_RULE}nodes:list", gives_json=True, described=Operation({200: NodesSchema}))
 def nodes(cluster: str) -> Response:
     """List the nodes of a cluster."""
-    found = use_cases().clusters.nodes(cluster)
-    return list_response("nodes", found, lambda node: {"name": node[0], "resource_provider": node[1]})
+    return list_response("nodes", use_cases().clusters.nodes(cluster), dumper(NodeReferenceSchema))
 
 
-@route(
-    clusters_blueprint,
-    _NODE,
-    "GET",
-    f"{_CLUSTERS_RULE}nodes:show",
-    gives_json=True,
-    described=Operation({200: NodeSchema}),
-)
+@_node("GET", f"{_CLUSTERS_RULE}nodes:show", gives_json=True, described=Operation({200: NodeSchema}))
 def show_node(cluster: str, node: str) -> Response:
     """Show one node with its tree, capacity and use."""
-    return json_response(node_body(use_cases().clusters.node(cluster, node)))
+    return json_response(dump(NodeSchema, use_cases().clusters.node(cluster, node)))
 
 
-@route(
-    clusters_blueprint,
-    _NODE,
+@_node(
     "PUT",
     f"{_CLUSTERS_RULE}nodes:update",
-    described=Operation(
-        {200: NodeImportedSchema, 201: NodeImportedSchema},
-        errors=[409],
-        body=NODE_AND_TOPOLOGY,
-        body_types=JSON_OR_YAML,
-    ),
+    described=_taking({200: NodeImportedSchema, 201: NodeImportedSchema}, body=NODE_AND_TOPOLOGY),
 )
 def put_node(cluster: str, node: str) -> Response:
     """Import a Node and its NodeResourceTopology, as JSON or YAML."""
     described = node_manifests(manifests())
     imported = use_cases().nodes.put(cluster, node, described.node, described.topology)
-    body = {"cluster": cluster, "name": node, **_changes(imported)}
+    body = dump(NodeImportedSchema, (node, imported), context=cluster)
     return json_response(body, 201 if imported.created else 200)
 
 
-@route(
-    clusters_blueprint,
-    _NODES,
+@_nodes(
     "POST",
     f"{_CLUSTERS_RULE}nodes:update",
-    described=Operation(
-        {200: NodesImportedSchema}, errors=[409], body=NODE_AND_TOPOLOGY, body_types=JSON_OR_YAML
-    ),
+    described=_taking({200: NodesImportedSchema}, body=NODE_AND_TOPOLOGY),
 )
 def post_nodes(cluster: str) -> Response:
     """Import many Nodes with their NodeResourceTopologies, as a List or several documents.
@@ -465,32 +353,11 @@ def post_nodes(cluster: str) -> Response:
         for name, each in nodes_manifests(manifests(MOST_MANIFESTS)).items()
     ]
     outcomes = use_cases().nodes.put_all(cluster, described)
-    shown = [_clusters_outcome(each.name, outcome) for each, outcome in zip(described, outcomes, strict=True)]
-    return json_response({"cluster": cluster, "nodes": shown})
+    named = zip((each.name for each in described), outcomes, strict=True)
+    return json_response(dump(NodesImportedSchema, named, context=cluster))
 
 
-def _clusters_outcome(name: str, outcome: ImportedNode | PlacementError) -> dict[str, Any]:
-    if isinstance(outcome, PlacementError):
-        return {"name": name, "status": status_of(outcome), "error": error_document(outcome, f"node {name}")}
-    return {"name": name, "status": 201 if outcome.created else 200, **_changes(outcome)}
-
-
-def _changes(imported: ImportedNode) -> dict[str, Any]:
-    return {
-        "created": imported.change.created,
-        "changed": imported.change.changed,
-        "deleted": imported.change.deleted,
-        "warnings": imported.warnings,
-    }
-
-
-@route(
-    clusters_blueprint,
-    _NODE,
-    "DELETE",
-    f"{_CLUSTERS_RULE}nodes:delete",
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_node("DELETE", f"{_CLUSTERS_RULE}nodes:delete", described=_DELETED)
 def delete_node(cluster: str, node: str) -> Response:
     """Delete a node that no consumer uses."""
     use_cases().nodes.delete(cluster, node)

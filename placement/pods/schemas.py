@@ -1,29 +1,55 @@
-"""Schemas of clusters, nodes and pods for callers; `placement.pods.koordinator` checks what it reads."""
+"""Schemas of clusters, nodes and pods for callers; `placement.pods.koordinator` checks what it reads.
+
+The context of answers about pods, nodes and reservations is the name of their cluster.
+"""
 
 from __future__ import annotations
 
-from operator import itemgetter
-from typing import Any
+from collections.abc import Callable
+from collections.abc import Mapping as MappingABC
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from marshmallow import missing
 
 from placement.allocations.candidate_schemas import CapacityUsedSchema, ExplanationShownSchema
+from placement.allocations.orders import scoring_remarks
+from placement.allocations.rendering import explanation_body
 from placement.common.manifest import Profile
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, RefusalClass
+from placement.engine.domain.errors import PlacementError
+from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.demand import (
+    BindPolicy,
+    ExclusiveLevel,
+    NumaPolicy,
+    NumaStrategy,
+    Refusal,
+    RefusalClass,
+)
 from placement.http import fields
 from placement.http.fields import (
+    CONTEXT,
     Boolean,
     Choice,
     Given,
     Integer,
     Mapping,
     NullableUuid,
+    Number,
     Object,
     Sequence,
     String,
     Uuid,
 )
-from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, texts
-from placement.pods.model import QosClass
-from placement.providers.schemas import InventoryRecordSchema
+from placement.http.responses import error_document, status_of
+from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, dump, texts
+from placement.pods.clusters import NodeTree
+from placement.pods.koordinator.annotations import quantities, status_document
+from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
+from placement.pods.rows import PodAnswer
+from placement.pods.views import CpuView
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.trees import TreeMember
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.
 _SCORING = Given(
@@ -126,9 +152,18 @@ PREVIEW: Document = {
 # Answers about reservations.
 
 
-# Owners as their manifest has them.
-_OWNERS = Given({"type": "array", "items": {"type": "object"}})
 _QUANTITIES = Mapping("", String(), shown_pattern="^.*$")
+
+
+def _cpu_list(path: str) -> Callable[[Any], str | None]:
+    """Return a reader of CPUs as a list of Linux, None if they are not known."""
+    read = attrgetter(path)
+
+    def listed(source: Any) -> str | None:
+        cpus = read(source)
+        return None if cpus is None else format_cpu_list(cpus)
+
+    return listed
 
 
 class NumaAmountsSchema(AnswerSchema):
@@ -141,9 +176,14 @@ class NumaAmountsSchema(AnswerSchema):
 class HoldingSchema(AnswerSchema):
     """A holding: CPUs, amounts on NUMA nodes, and amounts of the host as a whole."""
 
-    cpuset = String()
-    numaNodeResources = Sequence(Object(NumaAmountsSchema))
-    resources = _QUANTITIES
+    cpuset = String(source=_cpu_list("holding.cpus"))
+    numaNodeResources = Sequence(
+        Object(NumaAmountsSchema),
+        source=lambda pod: status_document(ResourceStatus(amounts=pod.holding.amounts)).get(
+            "numaNodeResources", []
+        ),
+    )
+    resources = Mapping("", String(), shown_pattern="^.*$", source=lambda pod: quantities(pod.requests))
 
 
 class PodReferenceSchema(AnswerSchema):
@@ -154,27 +194,39 @@ class PodReferenceSchema(AnswerSchema):
     uid = String()
 
 
+def _expiry(reservation: Any) -> str | None:
+    expires_at = reservation.held.keeps.expires_at
+    return None if expires_at is None else f"{expires_at.isoformat()}Z"
+
+
 class ReservationSchema(AnswerSchema):
     """A place kept for pods to come."""
 
-    cluster = String()
-    name = String()
-    uid = String()
-    consumer_uuid = Uuid()
-    node = String(nullable=True)
-    resource_provider = NullableUuid()
+    cluster = String(source=CONTEXT)
+    name = String(source="pod.name")
+    uid = String(source="pod.uid")
+    consumer_uuid = Uuid(source="pod.consumer_uuid")
+    node = String(nullable=True, source="pod.node")
+    resource_provider = NullableUuid(source="pod.resource_provider")
     phase = String()
-    allocate_once = Boolean()
-    allocate_policy = Choice(["Default", "Aligned", "Restricted"])
-    expires_at = String(nullable=True)
-    owners = _OWNERS
+    allocate_once = Boolean(source="held.keeps.allocate_once")
+    allocate_policy = Choice(
+        ["Default", "Aligned", "Restricted"],
+        source=lambda each: str(each.held.keeps.policy) or AllocatePolicy.DEFAULT.name.title(),
+    )
+    expires_at = String(nullable=True, source=_expiry)
+    # Owners as their manifest has them.
+    owners = Given(
+        {"type": "array", "items": {"type": "object"}},
+        source=lambda each: [owner.document() for owner in each.held.keeps.owners],
+    )
     held = Object(HoldingSchema)
     left = Object(HoldingSchema, nullable=True)
-    current_owners = Sequence(Object(PodReferenceSchema))
-    score = Integer(nullable=True)
-    warnings = texts()
-    remarks = texts()
-    unreadable = texts()
+    current_owners = Sequence(Object(PodReferenceSchema), source="owners")
+    score = Integer(nullable=True, source="pod.score")
+    warnings = texts(source="pod.warnings")
+    remarks = texts(source="pod.remarks")
+    unreadable = texts(source="pod.unreadable")
 
 
 class ReservationsSchema(AnswerSchema):
@@ -201,18 +253,30 @@ class ClusterShownSchema(AnswerSchema, ClusterSettingsSchema):
         for name in ClusterSettingsSchema().fields:
             self.fields[name].required = False
 
+    def body(self, source: Any, context: Any = None) -> dict[str, Any]:
+        """Return a cluster with its settings in their stored order, and remarks on scores without effect."""
+        remarks = scoring_remarks(source.settings)
+        return {
+            "name": source.name,
+            "uuid": source.uuid,
+            "aggregate": source.aggregate_uuid,
+            "nodes": source.nodes,
+            **source.settings,
+            **({"remarks": remarks} if remarks else {}),
+        }
+
 
 class ClustersSchema(AnswerSchema):
     """The clusters that the caller may see."""
 
-    clusters = Sequence(Object(ClusterShownSchema))
+    clusters = Sequence(Object(ClusterShownSchema), source=list)
 
 
 class NodeReferenceSchema(AnswerSchema):
     """A node and the root of its tree."""
 
-    name = String()
-    resource_provider = Uuid()
+    name = String(source=itemgetter(0))
+    resource_provider = Uuid(source=itemgetter(1))
 
 
 class NodesSchema(AnswerSchema):
@@ -221,159 +285,241 @@ class NodesSchema(AnswerSchema):
     nodes = Sequence(Object(NodeReferenceSchema))
 
 
+def _of_import(path: str) -> Callable[[tuple[str, Any]], Any]:
+    """Return a reader of a named import, which reads None where there is an error instead."""
+    read = attrgetter(path)
+    return lambda named: None if isinstance(named[1], PlacementError) else read(named[1])
+
+
 class NodeImportedSchema(AnswerSchema):
     """The names of the providers that an import created, changed and deleted."""
 
-    cluster = String()
-    name = String()
-    created = texts()
-    changed = texts()
-    deleted = texts()
-    warnings = texts()
+    cluster = String(source=CONTEXT)
+    name = String(source=itemgetter(0))
+    created = texts(source=_of_import("change.created"))
+    changed = texts(source=_of_import("change.changed"))
+    deleted = texts(source=_of_import("change.deleted"))
+    warnings = texts(source=_of_import("warnings"))
+
+
+def _status(outcome: Any, is_new: str) -> int:
+    if isinstance(outcome, PlacementError):
+        return status_of(outcome)
+    return 201 if getattr(outcome, is_new) else 200
+
+
+def _error(outcome: Any, place: str) -> dict[str, Any] | None:
+    return error_document(outcome, place) if isinstance(outcome, PlacementError) else None
 
 
 class NodeOutcomeSchema(AnswerSchema):
     """The outcome for one of many nodes: what its import changed, or what is wrong."""
 
-    name = String()
-    status = Integer(200, 599)
-    created = texts(metadata=OPTIONAL)
-    changed = texts(metadata=OPTIONAL)
-    deleted = texts(metadata=OPTIONAL)
-    warnings = texts(metadata=OPTIONAL)
-    error = Object(ErrorSchema, metadata=OPTIONAL)
+    name = String(source=itemgetter(0))
+    status = Integer(200, 599, source=lambda named: _status(named[1], "created"))
+    created = texts(metadata=OPTIONAL, source=_of_import("change.created"))
+    changed = texts(metadata=OPTIONAL, source=_of_import("change.changed"))
+    deleted = texts(metadata=OPTIONAL, source=_of_import("change.deleted"))
+    warnings = texts(metadata=OPTIONAL, source=_of_import("warnings"))
+    error = Object(ErrorSchema, metadata=OPTIONAL, source=lambda named: _error(named[1], f"node {named[0]}"))
 
 
 class NodesImportedSchema(AnswerSchema):
     """The outcome for each of many nodes, in their order."""
 
-    cluster = String()
-    nodes = Sequence(Object(NodeOutcomeSchema))
+    cluster = String(source=CONTEXT)
+    nodes = Sequence(Object(NodeOutcomeSchema), source=list)
 
 
-class CapacityRecordSchema(InventoryRecordSchema):
+class CapacityRecordSchema(AnswerSchema):
     """An inventory with its capacity and use."""
 
-    capacity = Integer()
+    capacity = Integer(source="inventory.capacity")
     used = Integer()
+    total = Integer(source="inventory.total")
+    reserved = Integer(source="inventory.reserved")
+    min_unit = Integer(source="inventory.min_unit")
+    max_unit = Integer(source="inventory.max_unit")
+    step_size = Integer(source="inventory.step_size")
+    allocation_ratio = Number(source="inventory.allocation_ratio")
+
+
+class _Branch(NamedTuple):
+    member: TreeMember
+    records: MappingABC[int, Stored]
+    children: list[_Branch]
+
+
+def _branches(tree: NodeTree) -> _Branch:
+    """Return the root of a tree with all that is below it."""
+    branches = {each.id: _Branch(each, tree.records.get(each.id, {}), []) for each in tree.members}
+    for member in tree.members:
+        if member.parent_id is not None:
+            branches[member.parent_id].children.append(branches[member.id])
+    return next(branch for branch in branches.values() if branch.member.parent_id is None)
 
 
 class ProviderTreeSchema(AnswerSchema):
     """A provider of a node with the providers below it."""
 
-    uuid = Uuid()
-    name = String()
-    generation = Integer()
-    traits = texts()
-    resources = Mapping(fields.NAME, Object(CapacityRecordSchema))
-    children = Given({"type": "array", "items": {"$ref": "#/components/schemas/ProviderTree"}})
+    uuid = Uuid(source="member.uuid")
+    name = String(source="member.name")
+    generation = Integer(source="member.generation")
+    traits = texts(source="member.traits")
+    resources = Mapping(
+        fields.NAME,
+        Object(CapacityRecordSchema),
+        source=lambda branch: {record.class_name: record for record in branch.records.values()},
+    )
+    children = Given(
+        {"type": "array", "items": {"$ref": "#/components/schemas/ProviderTree"}},
+        source=lambda branch: [dump(ProviderTreeSchema, child) for child in branch.children],
+    )
+
+
+def _first_pod(cpu: CpuView) -> str | None:
+    if cpu.kubelet_pod is not None:
+        return f"{cpu.kubelet_pod.namespace}/{cpu.kubelet_pod.name}"
+    return cpu.pods[0].full_name if cpu.pods else None
 
 
 class CpuSchema(AnswerSchema):
     """A logical CPU and its owner."""
 
-    cpu = Integer()
-    core = Integer()
-    numa = Integer()
-    socket = Integer()
+    cpu = Integer(source="cpu.cpu")
+    core = Integer(source="cpu.core")
+    numa = Integer(source="cpu.numa")
+    socket = Integer(source="cpu.socket")
     owner = String()
-    pod = String(metadata=OPTIONAL)
-    qos_class = String(nullable=True, metadata=OPTIONAL)
-    exclusive = String(metadata=OPTIONAL)
-    shared_with = texts(metadata=OPTIONAL)
+    pod = String(metadata=OPTIONAL, source=_first_pod)
+    qos_class = String(
+        nullable=True,
+        metadata=OPTIONAL,
+        source=lambda cpu: (cpu.pods[0].qos or None) if cpu.pods else missing,
+    )
+    exclusive = String(
+        metadata=OPTIONAL, source=lambda cpu: str(cpu.pods[0].holding.level) if cpu.pods else None
+    )
+    shared_with = texts(metadata=OPTIONAL, source=lambda cpu: [pod.full_name for pod in cpu.pods[1:]] or None)
     reservation = String(metadata=OPTIONAL)
-    consumer_uuid = Uuid(metadata=OPTIONAL)
+    consumer_uuid = Uuid(metadata=OPTIONAL, source="consumer")
 
 
 class PoolSchema(AnswerSchema):
     """CPUs that are shared on a NUMA node."""
 
     socket = Integer()
-    node = Integer()
-    cpuset = String()
+    node = Integer(source="numa")
+    cpuset = String(source=_cpu_list("cpus"))
 
 
 class ReportedPodSchema(AnswerSchema):
     """A pod that is known by report."""
 
-    namespace = String()
-    name = String()
-    uid = String()
-    consumer_uuid = Uuid()
-    cpuset = String()
+    namespace = String(source="pod.namespace")
+    name = String(source="pod.name")
+    uid = String(source="pod.uid")
+    consumer_uuid = Uuid(source="consumer")
+    cpuset = String(source=_cpu_list("pod.cpus"))
 
 
-class NodePodSchema(ReportedPodSchema):
+class NodePodSchema(AnswerSchema):
     """A pod that is recorded."""
 
-    qos_class = String(nullable=True)
-    container_cpus = String(nullable=True)
+    namespace = String(source="pod.namespace")
+    name = String(source="pod.name")
+    uid = String(source="pod.uid")
+    consumer_uuid = Uuid(source="pod.consumer")
+    qos_class = String(nullable=True, source=lambda each: each.pod.qos or None)
+    cpuset = String(source=_cpu_list("cpus"))
+    container_cpus = String(nullable=True, source=_cpu_list("container_cpus"))
 
 
 class TakeoverSchema(AnswerSchema):
     """The state of taking CPUs over from kubelet, and a warning about it."""
 
-    state = String()
-    warning = String(nullable=True)
+    state = String(source="takeover")
+    warning = String(nullable=True, source="takeover_warning")
 
 
 class QuarantineSchema(AnswerSchema):
     """A pod with a resource-status or row that cannot be read, so that no pod is bound on its node."""
 
-    pod = String()
+    pod = String(source="full_name")
     unreadable = texts()
 
 
 class KeptOnNodeSchema(AnswerSchema):
     """A reservation on a node: what it holds, and what of it is left."""
 
-    name = String()
-    uid = String()
-    consumer_uuid = Uuid()
+    name = String(source="held.name")
+    uid = String(source="held.uid")
+    consumer_uuid = Uuid(source="held.consumer")
     held = Object(HoldingSchema)
     left = Object(HoldingSchema)
+
+
+def _totals(tree: NodeTree) -> dict[str, dict[str, int]]:
+    """Return capacity and use over the whole tree, by resource class."""
+    totals: dict[str, dict[str, int]] = {}
+    for records in tree.records.values():
+        for record in records.values():
+            total = totals.setdefault(record.class_name, {"capacity": 0, "used": 0})
+            total["capacity"] += record.inventory.capacity
+            total["used"] += record.used
+    return dict(sorted(totals.items()))
 
 
 class NodeSchema(AnswerSchema):
     """A node with its tree, its CPUs, its pods and its pools."""
 
-    cluster = String()
-    name = String()
-    imported_at = String()
-    resources = Mapping(fields.NAME, Object(CapacityUsedSchema))
-    tree = Object(ProviderTreeSchema)
-    cpus = Sequence(Object(CpuSchema))
-    ls_pools = Sequence(Object(PoolSchema))
-    be_pools = Sequence(Object(PoolSchema))
-    reported_ls_pools = Sequence(Object(PoolSchema))
-    reported_be_pools = Sequence(Object(PoolSchema))
-    kubelet_pods = Sequence(Object(ReportedPodSchema))
-    reported_pods = Sequence(Object(ReportedPodSchema))
-    remarks = texts()
-    takeover = Object(TakeoverSchema)
-    pods = Sequence(Object(NodePodSchema))
-    quarantine = Sequence(Object(QuarantineSchema))
-    reservations = Sequence(Object(KeptOnNodeSchema), metadata=OPTIONAL)
+    cluster = String(source="cluster.name")
+    name = String(source="node.name")
+    imported_at = String(source=lambda tree: f"{tree.node.imported_at.isoformat(timespec='seconds')}Z")
+    resources = Mapping(fields.NAME, Object(CapacityUsedSchema), source=_totals)
+    tree = Object(ProviderTreeSchema, source=_branches)
+    cpus = Sequence(Object(CpuSchema), source="view.cpus")
+    ls_pools = Sequence(Object(PoolSchema), source="view.ls_pools")
+    be_pools = Sequence(Object(PoolSchema), source="view.be_pools")
+    reported_ls_pools = Sequence(Object(PoolSchema), source="view.reported_ls_pools")
+    reported_be_pools = Sequence(Object(PoolSchema), source="view.reported_be_pools")
+    kubelet_pods = Sequence(Object(ReportedPodSchema), source="view.kubelet_pods")
+    reported_pods = Sequence(Object(ReportedPodSchema), source="view.reported_pods")
+    remarks = texts(source="view.remarks")
+    takeover = Object(TakeoverSchema, source="view")
+    pods = Sequence(Object(NodePodSchema), source="view.pods")
+    quarantine = Sequence(Object(QuarantineSchema), source="view.quarantined_by")
+    reservations = Sequence(
+        Object(KeptOnNodeSchema), metadata=OPTIONAL, source=lambda tree: tree.view.reservations or None
+    )
 
 
 # Answers about pods, also of the scheduler extender.
 
 
-_ANNOTATIONS = Mapping("", String(), shown_pattern="^.*$")
+_PINNED_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
 
 
 class ContainerSchema(AnswerSchema):
     """A container of a pod, and its CPUs if it has a node; null if they are not known."""
 
-    name = String()
-    lift_cfs_quota = Boolean()
-    cpuset = String(nullable=True, metadata=OPTIONAL)
+    name = String(source=itemgetter(1))
+    lift_cfs_quota = Boolean(source=lambda named: named[0].lifts_cfs_quota)
+    cpuset = String(
+        nullable=True,
+        metadata=OPTIONAL,
+        source=lambda named: missing if named[0].node is None else named[0].container_cpus,
+    )
+
+
+def _pod_remarks(pod: PodAnswer) -> tuple[str, ...]:
+    return (*pod.remarks, _PINNED_UNSEEN) if pod.is_pinned_unseen else pod.remarks
 
 
 class PodSchema(AnswerSchema):
     """A pod, its place and what it was given."""
 
-    cluster = String()
+    cluster = String(source=CONTEXT)
     namespace = String()
     name = String()
     uid = String()
@@ -381,35 +527,55 @@ class PodSchema(AnswerSchema):
     node = String(nullable=True)
     resource_provider = NullableUuid()
     phase = String()
-    qos_class = String(nullable=True)
-    kubernetes_qos_class = String()
+    qos_class = String(nullable=True, source=lambda pod: pod.qos or None)
+    kubernetes_qos_class = String(source="kubernetes_qos")
     scheduled = Boolean()
     cpuset = String()
-    annotations = _ANNOTATIONS
-    containers = Sequence(Object(ContainerSchema))
+    annotations = Mapping("", String(), shown_pattern="^.*$")
+    containers = Sequence(
+        Object(ContainerSchema), source=lambda pod: [(pod, name) for name in pod.containers]
+    )
     score = Integer(nullable=True)
     warnings = texts()
-    remarks = texts()
+    remarks = texts(source=_pod_remarks)
     unreadable = texts()
     # In lists of claims only.
-    changed_at = String(metadata=OPTIONAL)
+    changed_at = String(metadata=OPTIONAL, source=lambda pod: None)
+
+
+class ClaimSchema(PodSchema):
+    """A claim can be released by its `changed_at`, unless the pod was claimed again since."""
+
+    changed_at = String()
+
+
+def _named(pod: Any, key: str) -> str | None:
+    """Return the name or namespace of a manifest that may be anything."""
+    metadata = pod.get("metadata")
+    stated = metadata.get(key) if isinstance(metadata, MappingABC) else None
+    return stated if isinstance(stated, str) else None
+
+
+def _pod_error(outcome: tuple[Any, Any]) -> dict[str, Any] | None:
+    pod, result = outcome
+    return _error(result, f"pod {_named(pod, 'namespace') or 'default'}/{_named(pod, 'name')}")
 
 
 class PodOutcomeSchema(AnswerSchema):
     """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
-    status = Integer(200, 599)
-    namespace = String(nullable=True)
-    name = String(nullable=True)
-    pod = Object(PodSchema, metadata=OPTIONAL)
-    error = Object(ErrorSchema, metadata=OPTIONAL)
+    namespace = String(nullable=True, source=lambda outcome: _named(outcome[0], "namespace"))
+    name = String(nullable=True, source=lambda outcome: _named(outcome[0], "name"))
+    status = Integer(200, 599, source=lambda outcome: _status(outcome[1], "is_new"))
+    pod = Object(PodSchema, metadata=OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None))
+    error = Object(ErrorSchema, metadata=OPTIONAL, source=_pod_error)
 
 
 class PodsTakenSchema(AnswerSchema):
     """The outcome for each of many pods, in their order."""
 
-    cluster = String()
-    pods = Sequence(Object(PodOutcomeSchema))
+    cluster = String(source=CONTEXT)
+    pods = Sequence(Object(PodOutcomeSchema), source=list)
 
 
 class PodsSchema(AnswerSchema):
@@ -419,34 +585,45 @@ class PodsSchema(AnswerSchema):
     next = Integer(nullable=True)
 
 
+class ClaimsSchema(PodsSchema):
+    """Pods that were placed here and not reported since."""
+
+    pods = Sequence(Object(ClaimSchema))
+
+
 class PossiblePlaceSchema(AnswerSchema):
     """A node on which a pod would fit."""
 
-    name = String()
-    resource_provider = Uuid()
-    score = Integer()
-    cpuset = String()
-    annotations = _ANNOTATIONS
-    remarks = texts()
+    name = String(source="answer.node")
+    resource_provider = Uuid(source="answer.resource_provider")
+    score = Integer(source="answer.score")
+    cpuset = String(source="answer.cpuset")
+    annotations = Mapping("", String(), shown_pattern="^.*$", source="answer.annotations")
+    remarks = texts(source="answer.remarks")
 
 
 class RefusingNodeSchema(AnswerSchema):
     """A node that refuses a pod, and why."""
 
-    node = String()
-    reasons = texts()
-    status = Choice(list(RefusalClass))
+    node = String(source=itemgetter(0))
+    reasons = texts(source=lambda named: named[1].reasons)
+    status = Choice(list(RefusalClass), source=lambda named: named[1].status)
+
+
+def by_name(refusals: MappingABC[str, Refusal]) -> list[tuple[str, Refusal]]:
+    """Return refusals by the names of their nodes: equal requests have equal answers."""
+    return sorted(refusals.items(), key=itemgetter(0))
 
 
 class PreviewSchema(AnswerSchema):
     """A preview of where a pod would go, best first, and why not elsewhere."""
 
-    cluster = String()
+    cluster = String(source=CONTEXT)
     message = String()
-    nodes = Sequence(Object(PossiblePlaceSchema))
+    nodes = Sequence(Object(PossiblePlaceSchema), source="places")
     fitting = Integer()
-    rejected = Sequence(Object(RefusingNodeSchema))
-    explanation = Object(ExplanationShownSchema)
+    rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
+    explanation = Object(ExplanationShownSchema, source=lambda preview: explanation_body(preview.explanation))
     warnings = texts()
 
 

@@ -61,21 +61,38 @@ class CpuView:
     reservation: str | None = None
 
 
+class NodePod(NamedTuple):
+    """A pod with the CPUs of its list that the node has, and the CPUs on which its containers run.
+
+    The latter are None if they are not known.
+    """
+
+    pod: RecordedPod
+    cpus: CpuSet
+    container_cpus: CpuSet | None
+
+
+class ReportedPod(NamedTuple):
+    """A pod that is known by report, and the consumer under which it would hold something."""
+
+    consumer: str
+    pod: KubeletPod
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """The CPUs, pods and pools of a node; `takeover_warning` is set if the policy of kubelet is not known.
 
     `reported_pods` are known by report only; the node agent names `reported_ls_pools` and
-    `reported_be_pools`. Each pod comes with the CPUs of its list that the node has, and the CPUs on which its
-    containers run, None if not known. `remarks` say where a report differs from what is recorded or computed.
+    `reported_be_pools`. `remarks` say where a report differs from what is recorded or computed.
     """
 
     cpus: Sequence[CpuView]
-    pods: Sequence[tuple[RecordedPod, CpuSet, CpuSet | None]]
-    kubelet_pods: Sequence[tuple[str, KubeletPod]]
+    pods: Sequence[NodePod]
+    kubelet_pods: Sequence[ReportedPod]
     ls_pools: Sequence[SharedPool]
     be_pools: Sequence[SharedPool]
-    reported_pods: Sequence[tuple[str, KubeletPod]]
+    reported_pods: Sequence[ReportedPod]
     reported_ls_pools: Sequence[SharedPool]
     reported_be_pools: Sequence[SharedPool]
     remarks: Sequence[str]
@@ -94,13 +111,13 @@ def view_of(state: NodeInfo) -> NodeView:
     return NodeView(
         cpus=tuple(_cpus(state, foreign)),
         pods=[
-            (pod, known_cpus(imported, pod), pod_cpus(imported, state.pods, pod, lambda: pools))
+            NodePod(pod, known_cpus(imported, pod), pod_cpus(imported, state.pods, pod, lambda: pools))
             for pod in state.pods
         ],
-        kubelet_pods=state.kubelet_pods,
+        kubelet_pods=[ReportedPod(*entry) for entry in state.kubelet_pods],
         ls_pools=pools.ls,
         be_pools=pools.be,
-        reported_pods=[entry for entry in state.reported_pods if entry[0] not in managed],
+        reported_pods=[ReportedPod(*entry) for entry in state.reported_pods if entry[0] not in managed],
         reported_ls_pools=imported.ls_pools,
         reported_be_pools=imported.be_pools,
         remarks=(

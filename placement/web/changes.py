@@ -12,8 +12,9 @@ from placement.engine.domain.audit import Action, AuditFilter, RecordHead, Store
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
+from placement.http.schemas import dump
 from placement.metrics.sharing import counts
-from placement.pods.rendering import reservations_body
+from placement.pods.schemas import ReservationsSchema
 from placement.pods.writer import AVAILABLE
 from placement.providers.fleet import FleetSnapshot, Overfull
 from placement.web.templating import (
@@ -203,7 +204,7 @@ def _kept(cluster: str) -> list[dict[str, Any]]:
     after: int | None = 0
     while after is not None and len(found) < _MOST_RESERVATIONS:
         page = use_cases().reservations.listed(cluster, None, after, _READ_AT_ONCE)
-        bodies = reservations_body(cluster, page)["reservations"]
+        bodies = dump(ReservationsSchema, page, context=cluster)["reservations"]
         found += [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
         after = page.next
     return found[:_MOST_RESERVATIONS]

@@ -17,8 +17,9 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
+from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
-from placement.pods.rendering import page_body, pod_body
+from placement.pods.schemas import PodSchema, PodsSchema
 from placement.pods.statements.pods import PodFilter
 from placement.pods.views import HostView
 from placement.web import units
@@ -179,7 +180,7 @@ def _pods() -> Response:
     filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
     if wanted() != HTML:
         listed = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
-        document = page_body(cluster, listed)
+        document = dump(PodsSchema, listed, context=cluster)
         return shown(
             "pods.html", document, (_POD, ([pod[name] for name in _POD] for pod in document["pods"]))
         )
@@ -204,7 +205,7 @@ def _with_pods() -> list[str]:
 def _pod(cluster: str, namespace: str, name: str) -> Response:
     """Show one pod."""
     answer = use_cases().pods.get(cluster, namespace, name)
-    document = pod_body(cluster, answer)
+    document = dump(PodSchema, answer, context=cluster)
     history = history_of(AuditFilter(targets=(f"{cluster}/{namespace}/{name}",)))
     places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
     return shown(

@@ -13,7 +13,8 @@ from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
-from placement.pods.rendering import node_body
+from placement.http.schemas import dump
+from placement.pods.schemas import NodeSchema
 from placement.pods.views import HostView
 from placement.providers.schemas import inventory_body
 from placement.web import units
@@ -100,9 +101,9 @@ def _providers(uuid: str) -> Response:
     return shown("providers.html", document, lambda: _table(host), host=host, aggregates=aggregates)
 
 
-def _document(host: HostView) -> dict[str, Any]:
+def _document(host: HostView) -> Any:
     if host.node is not None:
-        return node_body(use_cases().clusters.node(host.node.cluster, host.node.name))
+        return dump(NodeSchema, use_cases().clusters.node(host.node.cluster, host.node.name))
     aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
     return {"name": host.root.name, "providers": list(_stored(host, aggregates))}
 

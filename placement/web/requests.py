@@ -22,8 +22,7 @@ from placement.http import operations
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
-from placement.pods.rendering import preview_body
-from placement.pods.schemas import PodTranslationSchema
+from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.web import units
 from placement.web.templating import address, asked, clusters, escaped, may, require, shown
@@ -277,7 +276,7 @@ def _pod(given: Mapping[str, str]) -> dict[str, Any]:
     require("clusters:pods:preview", cluster)
     pod = manifest_of(given)
     preview = use_cases().pods.preview(cluster, pod, None, _limit(given))
-    body = preview_body(cluster, preview)
+    body = dump(PreviewSchema, preview, context=cluster)
     translation = None
     if may("clusters:pods:translate", cluster):
         translated = use_cases().pod_translation.translate(cluster, pod)
