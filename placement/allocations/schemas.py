@@ -26,8 +26,16 @@ from placement.http.fields import (
     nested,
     refuse,
 )
-from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, amounts, since
-from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema, inventory_body
+from placement.http.schemas import (
+    OPTIONAL,
+    AnswerSchema,
+    ErrorSchema,
+    VersionedSchema,
+    amounts,
+    dumper,
+    since,
+)
+from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
 _LONGEST_LABEL = 255
@@ -297,7 +305,8 @@ def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> 
         }
         records = page.records.get(provider.id, [])
         if Include.INVENTORIES in include:
-            body["inventories"] = {record.class_name: inventory_body(record.inventory) for record in records}
+            shown = dumper(InventoryRecordSchema)
+            body["inventories"] = {record.class_name: shown(record.inventory) for record in records}
         if Include.USAGES in include:
             body["usages"] = {record.class_name: record.used for record in records}
         if Include.TRAITS in include:

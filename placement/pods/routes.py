@@ -207,8 +207,8 @@ def _flag(given: Parameters, name: str) -> bool:
 reservations_blueprint = Blueprint("reservations", __name__)
 _reservations = partial(route, reservations_blueprint, "/ext/v1/clusters/<cluster>/reservations")
 _reservation = partial(route, reservations_blueprint, "/ext/v1/clusters/<cluster>/reservations/<name>")
-_RESERVATIONS_RULE = "placement:clusters:reservations:"
-_RESERVATIONS_FILTERS = (
+_KEPT = "placement:clusters:reservations:"
+_KEPT_FILTERS = (
     Parameter("node", "Reservations on a node."),
     LIMIT,
     Parameter("marker", "The `next` of the page before.", ROW_ID),
@@ -217,22 +217,20 @@ _RESERVATIONS_FILTERS = (
 
 @_reservations(
     "GET",
-    f"{_RESERVATIONS_RULE}list",
+    f"{_KEPT}list",
     gives_json=True,
-    described=Operation({200: ReservationsSchema}, query=_RESERVATIONS_FILTERS),
+    described=Operation({200: ReservationsSchema}, query=_KEPT_FILTERS),
 )
 def list_reservations(cluster: str) -> Response:
     """List reservations by node, page by page, also the ones that are over."""
     given = parameters()
-    refuse_unknown(given, names_of(_RESERVATIONS_FILTERS, NEWEST))
+    refuse_unknown(given, names_of(_KEPT_FILTERS, NEWEST))
     node, after, count = single(given, "node"), page_start(given, "marker"), page_size(given)
     page = use_cases().reservations.listed(cluster, node, after, count)
     return json_response(dump(ReservationsSchema, page, context=cluster))
 
 
-@_reservation(
-    "GET", f"{_RESERVATIONS_RULE}show", gives_json=True, described=Operation({200: ReservationSchema})
-)
+@_reservation("GET", f"{_KEPT}show", gives_json=True, described=Operation({200: ReservationSchema}))
 def show_reservation(cluster: str, name: str) -> Response:
     """Show one reservation with its place, what it has left, and the pods that use it."""
     found = use_cases().reservations.get(cluster, name)
@@ -241,7 +239,7 @@ def show_reservation(cluster: str, name: str) -> Response:
 
 @_reservation(
     "PUT",
-    f"{_RESERVATIONS_RULE}update",
+    f"{_KEPT}update",
     described=_taking(
         {200: ReservationSchema, 201: ReservationSchema}, error=PodErrorSchema, body=RESERVATION
     ),
@@ -252,7 +250,7 @@ def put_reservation(cluster: str, name: str) -> Response:
     return json_response(dump(ReservationSchema, answer, context=cluster), 201 if created else 200)
 
 
-@_reservation("DELETE", f"{_RESERVATIONS_RULE}delete", described=_DELETED)
+@_reservation("DELETE", f"{_KEPT}delete", described=_DELETED)
 def delete_reservation(cluster: str, name: str) -> Response:
     """Release what a reservation has left, and forget it."""
     use_cases().reservations.delete(cluster, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from functools import partial
 
 from flask import Blueprint, Response
 
@@ -24,7 +24,7 @@ from placement.http.operations import (
     validated,
 )
 from placement.http.responses import empty_response, json_response, newest, path
-from placement.http.schemas import load
+from placement.http.schemas import dump, load
 from placement.providers.names import TraitFilter
 from placement.providers.schemas import (
     ResourceClassesSchema,
@@ -34,10 +34,12 @@ from placement.providers.schemas import (
 )
 
 blueprint = Blueprint("names", __name__)
-_CLASSES = "/resource_classes"
-_CLASS = "/resource_classes/<name>"
-_TRAITS = "/traits"
-_TRAIT = "/traits/<name>"
+_classes = partial(route, blueprint, "/resource_classes", since=Feature.RESOURCE_CLASSES)
+_class = partial(route, blueprint, "/resource_classes/<name>", since=Feature.RESOURCE_CLASSES)
+_traits = partial(route, blueprint, "/traits", since=Feature.TRAITS)
+_trait = partial(route, blueprint, "/traits/<name>", since=Feature.TRAITS)
+_writing = partial(Operation, errors=[409])
+_DELETED = _writing({204: EMPTY})
 _FILTERS = (
     Parameter(
         "name",
@@ -53,32 +55,22 @@ _FILTERS = (
 _CUSTOM = re.compile(fields.CUSTOM_NAME.strip("^$"))
 
 
-def _class_body(name: str) -> dict[str, Any]:
-    return {"name": name, "links": [{"rel": "self", "href": path(f"/resource_classes/{name}")}]}
-
-
-@route(
-    blueprint,
-    _CLASSES,
+@_classes(
     "GET",
     "placement:resource_classes:list",
-    since=Feature.RESOURCE_CLASSES,
     gives_json=True,
     described=Operation({200: ResourceClassesSchema}),
 )
 def classes() -> Response:
     """Return all resource classes."""
     found = use_cases().resource_classes.listed()
-    body = {"resource_classes": [_class_body(entry.name) for entry in found]}
+    body = dump(ResourceClassesSchema, found, context=path(""))
     return json_response(body, modified=newest(entry.created_at for entry in found))
 
 
-@route(
-    blueprint,
-    _CLASSES,
+@_classes(
     "POST",
     "placement:resource_classes:create",
-    since=Feature.RESOURCE_CLASSES,
     described=Operation({201: EMPTY}, errors=[409], body=ResourceClassSchema),
 )
 def create_class() -> Response:
@@ -89,27 +81,23 @@ def create_class() -> Response:
     return empty_response(201, location=f"/resource_classes/{name}")
 
 
-@route(
-    blueprint,
-    _CLASS,
+@_class(
     "GET",
     "placement:resource_classes:show",
-    since=Feature.RESOURCE_CLASSES,
     gives_json=True,
     described=Operation({200: ResourceClassShownSchema}),
 )
 def show_class(name: str) -> Response:
     """Return one resource class."""
     entry = use_cases().resource_classes.get(name)
-    return json_response(_class_body(entry.name), modified=entry.created_at)
+    return json_response(
+        dump(ResourceClassShownSchema, entry.name, context=path("")), modified=entry.created_at
+    )
 
 
-@route(
-    blueprint,
-    _CLASS,
+@_class(
     "PUT",
     "placement:resource_classes:update",
-    since=Feature.RESOURCE_CLASSES,
     described=Operation(
         {
             200: ByVersion({None: ResourceClassShownSchema, Feature.PUT_CREATES_CLASS: None}),
@@ -123,49 +111,31 @@ def show_class(name: str) -> Response:
 def put_class(name: str) -> Response:
     """Create or confirm a custom class; before 1.7: rename it."""
     if not context.offers(Feature.PUT_CREATES_CLASS):
-        return _rename_class(name)
+        require_json()
+        new = validated()["name"]
+        use_cases().resource_classes.rename(name, new)
+        return json_response(dump(ResourceClassShownSchema, new, context=path("")))
     load(ResourceClassSchema, context.version(), {"name": name}, "JSON does not validate: ")
     created = use_cases().resource_classes.create(name)
     return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
 
 
-def _rename_class(name: str) -> Response:
-    require_json()
-    new = validated()["name"]
-    use_cases().resource_classes.rename(name, new)
-    return json_response(_class_body(new))
-
-
-@route(
-    blueprint,
-    _CLASS,
-    "DELETE",
-    "placement:resource_classes:delete",
-    since=Feature.RESOURCE_CLASSES,
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_class("DELETE", "placement:resource_classes:delete", described=_DELETED)
 def delete_class(name: str) -> Response:
     """Delete an unused custom class."""
     use_cases().resource_classes.delete(name)
     return empty_response()
 
 
-@route(
-    blueprint,
-    _TRAITS,
-    "GET",
-    "placement:traits:list",
-    since=Feature.TRAITS,
-    gives_json=True,
-    described=Operation({200: TraitsSchema}, query=_FILTERS),
+@_traits(
+    "GET", "placement:traits:list", gives_json=True, described=Operation({200: TraitsSchema}, query=_FILTERS)
 )
 def traits() -> Response:
     """Return the traits that pass the filters."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
-    body = {"traits": [entry.name for entry in found]}
-    return json_response(body, modified=newest(entry.created_at for entry in found))
+    return json_response(dump(TraitsSchema, found), modified=newest(entry.created_at for entry in found))
 
 
 def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
@@ -190,14 +160,7 @@ def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
     return wanted
 
 
-@route(
-    blueprint,
-    _TRAIT,
-    "PUT",
-    "placement:traits:update",
-    since=Feature.TRAITS,
-    described=Operation({201: EMPTY, 204: EMPTY}),
-)
+@_trait("PUT", "placement:traits:update", described=Operation({201: EMPTY, 204: EMPTY}))
 def put_trait(name: str) -> Response:
     """Create or confirm a custom trait."""
     if len(name) > fields.LONGEST_NAME or not _CUSTOM.fullmatch(name):
@@ -209,27 +172,13 @@ def put_trait(name: str) -> Response:
     return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
 
 
-@route(
-    blueprint,
-    _TRAIT,
-    "GET",
-    "placement:traits:show",
-    since=Feature.TRAITS,
-    described=Operation({204: EMPTY}),
-)
+@_trait("GET", "placement:traits:show", described=Operation({204: EMPTY}))
 def show_trait(name: str) -> Response:
     """Check that a trait exists."""
     return empty_response(modified=use_cases().traits.get(name).created_at)
 
 
-@route(
-    blueprint,
-    _TRAIT,
-    "DELETE",
-    "placement:traits:delete",
-    since=Feature.TRAITS,
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_trait("DELETE", "placement:traits:delete", described=_DELETED)
 def delete_trait(name: str) -> Response:
     """Delete an unused custom trait."""
     use_cases().traits.delete(name)

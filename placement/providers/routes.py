@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid as uuids
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
@@ -31,6 +34,7 @@ from placement.http.operations import (
     validated,
 )
 from placement.http.responses import empty_response, json_response, list_response, newest, now
+from placement.http.schemas import dump, dumper
 from placement.providers.schemas import (
     AGGREGATES_LIST,
     AllInventoriesSchema,
@@ -47,16 +51,19 @@ from placement.providers.schemas import (
     ProviderTraitsSchema,
     ProviderTraitsShownSchema,
     ProviderUsagesSchema,
-    inventory_body,
     inventory_from,
-    provider_body,
-    provider_renderer,
+    provider_links,
 )
 from placement.providers.service import Parent
+from placement.providers.statements.contents import Members
+from placement.providers.statements.providers import Provider
 
 resource_providers_blueprint = Blueprint("resource_providers", __name__)
-_ONE = "/resource_providers/<uuid>"
+_providers = partial(route, resource_providers_blueprint, "/resource_providers")
+_provider = partial(route, resource_providers_blueprint, "/resource_providers/<uuid>")
 _RULE = "placement:resource_providers:"
+_writing = partial(Operation, errors=[409])
+_DELETED = _writing({204: EMPTY})
 _UUID = {"type": "string", "format": "uuid"}
 _FILTERS = (
     Parameter("name", "The name of a provider."),
@@ -78,13 +85,8 @@ _FILTERS = (
 )
 
 
-@route(
-    resource_providers_blueprint,
-    "/resource_providers",
-    "GET",
-    f"{_RULE}list",
-    gives_json=True,
-    described=Operation({200: ProvidersSchema}, query=_FILTERS),
+@_providers(
+    "GET", f"{_RULE}list", gives_json=True, described=Operation({200: ProvidersSchema}, query=_FILTERS)
 )
 def list_providers() -> Response:
     """Return the providers that satisfy all filters, each judged alone."""
@@ -105,7 +107,8 @@ def list_providers() -> Response:
     )
     found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
     modified = newest(provider.changed_at for provider in found)
-    return list_response("resource_providers", found, provider_renderer(), modified=modified)
+    shown = dumper(ProviderSchema, context.version(), provider_links())
+    return list_response("resource_providers", found, shown, modified=modified)
 
 
 def _dashed_uuid(given: Parameters, key: str) -> str | None:
@@ -116,17 +119,19 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     return value
 
 
-@route(
-    resource_providers_blueprint,
-    "/resource_providers",
+def _shown(provider: Provider, modified: datetime.datetime, location: str | None = None) -> Response:
+    body = dump(ProviderSchema, provider, context.version(), provider_links())
+    return json_response(body, modified=modified, location=location)
+
+
+@_providers(
     "POST",
     f"{_RULE}create",
-    described=Operation(
+    described=_writing(
         {
             200: ByVersion({Feature.POST_PROVIDER_BODY: ProviderSchema}),
             201: ByVersion({None: EMPTY, Feature.POST_PROVIDER_BODY: None}),
         },
-        errors=[409],
         body=NewProviderSchema,
     ),
 )
@@ -140,31 +145,18 @@ def create_provider() -> Response:
     created = use_cases().providers.create(uuid, body["name"], body.get("parent_provider_uuid"))
     location = f"/resource_providers/{uuid}"
     if context.offers(Feature.POST_PROVIDER_BODY):
-        return json_response(provider_body(created), modified=created.changed_at, location=location)
+        return _shown(created, created.changed_at, location)
     return empty_response(201, location=location)
 
 
-@route(
-    resource_providers_blueprint,
-    _ONE,
-    "GET",
-    f"{_RULE}show",
-    gives_json=True,
-    described=Operation({200: ProviderSchema}),
-)
+@_provider("GET", f"{_RULE}show", gives_json=True, described=Operation({200: ProviderSchema}))
 def show_provider(uuid: str) -> Response:
     """Return one provider."""
     found = use_cases().providers.get(uuid)
-    return json_response(provider_body(found), modified=found.changed_at)
+    return _shown(found, found.changed_at)
 
 
-@route(
-    resource_providers_blueprint,
-    _ONE,
-    "PUT",
-    f"{_RULE}update",
-    described=Operation({200: ProviderSchema}, errors=[409], body=ChangedProviderSchema),
-)
+@_provider("PUT", f"{_RULE}update", described=_writing({200: ProviderSchema}, body=ChangedProviderSchema))
 def update(uuid: str) -> Response:
     """Rename a provider, or move it below another parent."""
     providers = use_cases().providers
@@ -174,16 +166,10 @@ def update(uuid: str) -> Response:
         raise BadRequest("name is required")
     parent = Parent(body["parent_provider_uuid"]) if "parent_provider_uuid" in body else None
     updated = providers.update(uuid, body["name"], parent, may_move=context.offers(Feature.REPARENTING))
-    return json_response(provider_body(updated), modified=now())
+    return _shown(updated, now())
 
 
-@route(
-    resource_providers_blueprint,
-    _ONE,
-    "DELETE",
-    f"{_RULE}delete",
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_provider("DELETE", f"{_RULE}delete", described=_DELETED)
 def delete_provider(uuid: str) -> Response:
     """Delete a leaf without allocations."""
     use_cases().providers.delete(uuid)
@@ -196,89 +182,59 @@ def delete_provider(uuid: str) -> Response:
 
 
 memberships_blueprint = Blueprint("memberships", __name__)
-_TRAITS = "/resource_providers/<uuid>/traits"
-_AGGREGATES = "/resource_providers/<uuid>/aggregates"
-
-
-@route(
+_traits = partial(route, memberships_blueprint, "/resource_providers/<uuid>/traits", since=Feature.TRAITS)
+_aggregates = partial(
+    route,
     memberships_blueprint,
-    _TRAITS,
-    "GET",
-    f"{_RULE}traits:list",
-    since=Feature.TRAITS,
-    gives_json=True,
-    described=Operation({200: ProviderTraitsShownSchema}),
+    "/resource_providers/<uuid>/aggregates",
+    since=Feature.AGGREGATES,
+    media_types_first=True,
 )
+
+
+@_traits("GET", f"{_RULE}traits:list", gives_json=True, described=Operation({200: ProviderTraitsShownSchema}))
 def traits(uuid: str) -> Response:
     """Return the traits of a provider."""
     found = use_cases().memberships.traits(uuid)
-    body = {"traits": found.members, "resource_provider_generation": found.generation}
-    return json_response(body, modified=newest([found.newest]))
+    return json_response(dump(ProviderTraitsShownSchema, found), modified=newest([found.newest]))
 
 
-@route(
-    memberships_blueprint,
-    _TRAITS,
+@_traits(
     "PUT",
     f"{_RULE}traits:update",
-    since=Feature.TRAITS,
-    described=Operation({200: ProviderTraitsShownSchema}, errors=[409], body=ProviderTraitsSchema),
+    described=_writing({200: ProviderTraitsShownSchema}, body=ProviderTraitsSchema),
 )
 def replace_traits(uuid: str) -> Response:
     """Replace the traits of a provider."""
     body = validated()
     found = use_cases().memberships.replace_traits(uuid, body["traits"], body["resource_provider_generation"])
-    answer = {"traits": found.members, "resource_provider_generation": found.generation}
-    return json_response(answer, modified=newest([found.newest]))
+    return json_response(dump(ProviderTraitsShownSchema, found), modified=newest([found.newest]))
 
 
-@route(
-    memberships_blueprint,
-    _TRAITS,
-    "DELETE",
-    f"{_RULE}traits:delete",
-    since=Feature.TRAITS,
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_traits("DELETE", f"{_RULE}traits:delete", described=_DELETED)
 def clear_traits(uuid: str) -> Response:
     """Take all traits from a provider."""
     use_cases().memberships.clear_traits(uuid)
     return empty_response()
 
 
-def _aggregates_body(members: list[str], generation: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"aggregates": members}
-    if context.offers(Feature.AGGREGATES_GENERATION):
-        body["resource_provider_generation"] = generation
-    return body
-
-
-@route(
-    memberships_blueprint,
-    _AGGREGATES,
+@_aggregates(
     "GET",
     f"{_RULE}aggregates:list",
-    since=Feature.AGGREGATES,
     gives_json=True,
-    media_types_first=True,
     described=Operation({200: ProviderAggregatesShownSchema}),
 )
 def aggregates(uuid: str) -> Response:
     """Return the aggregates of a provider."""
     found = use_cases().memberships.aggregates(uuid)
-    return json_response(_aggregates_body(found.members, found.generation))
+    return json_response(dump(ProviderAggregatesShownSchema, found, context.version()))
 
 
-@route(
-    memberships_blueprint,
-    _AGGREGATES,
+@_aggregates(
     "PUT",
     f"{_RULE}aggregates:update",
-    since=Feature.AGGREGATES,
-    media_types_first=True,
-    described=Operation(
+    described=_writing(
         {200: ProviderAggregatesShownSchema},
-        errors=[409],
         body=ByVersion({None: AGGREGATES_LIST, Feature.AGGREGATES_GENERATION: ProviderAggregatesSchema}),
     ),
 )
@@ -291,58 +247,39 @@ def replace_aggregates(uuid: str) -> Response:
     else:
         members, guard = body, None
     generation = use_cases().memberships.replace_aggregates(uuid, members, guard)
-    return json_response(_aggregates_body(members, generation))
+    shown = Members(generation, members, None)
+    return json_response(dump(ProviderAggregatesShownSchema, shown, context.version()))
 
 
 # /resource_providers/{uuid}/inventories and usages. Source: placement-api.md, "Inventories".
 
 
 inventories_blueprint = Blueprint("inventories", __name__)
-_ALL = "/resource_providers/<uuid>/inventories"
-_INVENTORIES_ONE = "/resource_providers/<uuid>/inventories/<resource_class>"
-_INVENTORIES_RULE = "placement:resource_providers:inventories:"
+_inventories = partial(route, inventories_blueprint, "/resource_providers/<uuid>/inventories")
+_inventory = partial(route, inventories_blueprint, "/resource_providers/<uuid>/inventories/<resource_class>")
+_RECORDS = "placement:resource_providers:inventories:"
 
 
 def _zero_capacity() -> bool:
     return context.offers(Feature.ZERO_CAPACITY)
 
 
-def _collection(generation: int, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {"resource_provider_generation": generation, "inventories": records}
-
-
-def _single(generation: int, record: dict[str, Any]) -> dict[str, Any]:
-    return {**record, "resource_provider_generation": generation}
-
-
-def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
+def _echo(inventory: Inventory, sent: dict[str, Any]) -> Inventory:
     """Return the record that was written; a ratio that came as 1 is not answered with 1.0."""
-    body = inventory_body(inventory)
-    return {**body, "allocation_ratio": sent.get("allocation_ratio", body["allocation_ratio"])}
+    return replace(inventory, allocation_ratio=sent.get("allocation_ratio", inventory.allocation_ratio))
 
 
-@route(
-    inventories_blueprint,
-    _ALL,
-    "GET",
-    f"{_INVENTORIES_RULE}list",
-    gives_json=True,
-    described=Operation({200: InventoriesSchema}),
-)
+@_inventories("GET", f"{_RECORDS}list", gives_json=True, described=Operation({200: InventoriesSchema}))
 def list_inventories(uuid: str) -> Response:
     """Return all records of a provider."""
     offer = use_cases().inventories.offer(uuid)
-    records = {stored.class_name: inventory_body(stored.inventory) for stored in offer.records}
-    body = _collection(offer.generation, records)
+    records = {stored.class_name: stored.inventory for stored in offer.records}
+    body = dump(InventoriesSchema, (offer.generation, records))
     return json_response(body, modified=newest(stored.changed_at for stored in offer.records))
 
 
-@route(
-    inventories_blueprint,
-    _ALL,
-    "POST",
-    f"{_INVENTORIES_RULE}create",
-    described=Operation({201: InventorySchema}, errors=[409], body=NewInventorySchema),
+@_inventories(
+    "POST", f"{_RECORDS}create", described=_writing({201: InventorySchema}, body=NewInventorySchema)
 )
 def create_inventory(uuid: str) -> Response:
     """Add one record."""
@@ -351,15 +288,12 @@ def create_inventory(uuid: str) -> Response:
     name, inventory = body["resource_class"], inventory_from(body)
     generation = use_cases().inventories.add(uuid, name, inventory, zero_capacity=_zero_capacity())
     location = f"/resource_providers/{uuid}/inventories/{name}"
-    return json_response(_single(generation, _echo(inventory, body)), 201, modified=now(), location=location)
+    answer = dump(InventorySchema, _echo(inventory, body), context=generation)
+    return json_response(answer, 201, modified=now(), location=location)
 
 
-@route(
-    inventories_blueprint,
-    _ALL,
-    "PUT",
-    f"{_INVENTORIES_RULE}update",
-    described=Operation({200: InventoriesSchema}, errors=[409], body=AllInventoriesSchema),
+@_inventories(
+    "PUT", f"{_RECORDS}update", described=_writing({200: InventoriesSchema}, body=AllInventoriesSchema)
 )
 def replace_all(uuid: str) -> Response:
     """Replace all records."""
@@ -370,16 +304,11 @@ def replace_all(uuid: str) -> Response:
         uuid, body["resource_provider_generation"], wanted, zero_capacity=_zero_capacity()
     )
     records = {name: _echo(inventory, body["inventories"][name]) for name, inventory in wanted.items()}
-    return json_response(_collection(generation, records), modified=now())
+    return json_response(dump(InventoriesSchema, (generation, records)), modified=now())
 
 
-@route(
-    inventories_blueprint,
-    _ALL,
-    "DELETE",
-    f"{_INVENTORIES_RULE}delete",
-    missing_method_below=Feature.DELETE_ALL_INVENTORIES,
-    described=Operation({204: EMPTY}, errors=[409]),
+@_inventories(
+    "DELETE", f"{_RECORDS}delete", missing_method_below=Feature.DELETE_ALL_INVENTORIES, described=_DELETED
 )
 def delete_all(uuid: str) -> Response:
     """Delete all records."""
@@ -387,28 +316,16 @@ def delete_all(uuid: str) -> Response:
     return empty_response()
 
 
-@route(
-    inventories_blueprint,
-    _INVENTORIES_ONE,
-    "GET",
-    f"{_INVENTORIES_RULE}show",
-    gives_json=True,
-    described=Operation({200: InventorySchema}),
-)
+@_inventory("GET", f"{_RECORDS}show", gives_json=True, described=Operation({200: InventorySchema}))
 def show_inventory(uuid: str, resource_class: str) -> Response:
     """Return one record."""
     generation, stored = use_cases().inventories.record(uuid, resource_class)
-    return json_response(_single(generation, inventory_body(stored.inventory)), modified=stored.changed_at)
+    answer = dump(InventorySchema, stored.inventory, context=generation)
+    return json_response(answer, modified=stored.changed_at)
 
 
-@route(
-    inventories_blueprint,
-    _INVENTORIES_ONE,
-    "PUT",
-    f"{_INVENTORIES_RULE}update",
-    described=Operation({200: InventorySchema}, errors=[409], body=OneInventorySchema),
-)
-def replace(uuid: str, resource_class: str) -> Response:
+@_inventory("PUT", f"{_RECORDS}update", described=_writing({200: InventorySchema}, body=OneInventorySchema))
+def replace_inventory(uuid: str, resource_class: str) -> Response:
     """Replace one record."""
     use_cases().providers.get(uuid)
     body = validated()
@@ -420,16 +337,11 @@ def replace(uuid: str, resource_class: str) -> Response:
         inventory,
         zero_capacity=_zero_capacity(),
     )
-    return json_response(_single(generation, _echo(inventory, body)), modified=now())
+    answer = dump(InventorySchema, _echo(inventory, body), context=generation)
+    return json_response(answer, modified=now())
 
 
-@route(
-    inventories_blueprint,
-    _INVENTORIES_ONE,
-    "DELETE",
-    f"{_INVENTORIES_RULE}delete",
-    described=Operation({204: EMPTY}, errors=[409]),
-)
+@_inventory("DELETE", f"{_RECORDS}delete", described=_DELETED)
 def delete_inventory(uuid: str, resource_class: str) -> Response:
     """Delete one record."""
     use_cases().inventories.delete(uuid, resource_class)
@@ -446,9 +358,4 @@ def delete_inventory(uuid: str, resource_class: str) -> Response:
 )
 def usages(uuid: str) -> Response:
     """Return what is used of each record, zero included."""
-    offer = use_cases().inventories.offer(uuid)
-    body = {
-        "resource_provider_generation": offer.generation,
-        "usages": {stored.class_name: stored.used for stored in offer.records},
-    }
-    return json_response(body)
+    return json_response(dump(ProviderUsagesSchema, use_cases().inventories.offer(uuid)))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable
-from typing import Any, Protocol
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.inventories import Inventory as InventoriesInventory
 from placement.http import context, fields
-from placement.http.fields import Integer, Mapping, NullableUuid, Number, Object, Sequence, String, Uuid
+from placement.http.fields import (
+    CONTEXT,
+    InContext,
+    Integer,
+    Mapping,
+    NullableUuid,
+    Number,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+)
 from placement.http.responses import path
 from placement.http.schemas import AnswerSchema, LinkSchema, VersionedSchema, amounts, since, texts
 
@@ -103,15 +113,41 @@ class ResourceClassSchema(VersionedSchema):
 # Answers about resource providers and what belongs to them.
 
 
+_LINKS = (
+    ("inventories", None),
+    ("usages", None),
+    ("aggregates", Feature.AGGREGATES),
+    ("traits", Feature.TRAITS),
+    ("allocations", Feature.ALLOCATIONS_LINK),
+)
+
+
+def provider_links() -> list[tuple[str, str, str]]:
+    """Return the links of a provider in the request's version: rel, and what is before and after its uuid.
+
+    They are the context of answers about providers, and outlive the request.
+    """
+    root = path("/resource_providers/")
+    rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
+    return [("self", root, ""), *((rel, root, f"/{rel}") for rel in rels)]
+
+
 class ProviderSchema(AnswerSchema):
     """One resource provider."""
 
     uuid = Uuid()
     name = String()
     generation = Integer()
-    links = Sequence(Object(LinkSchema))
-    parent_provider_uuid = NullableUuid(metadata=since(Feature.NESTED_PROVIDERS))
-    root_provider_uuid = Uuid(metadata=since(Feature.NESTED_PROVIDERS))
+    links = Sequence(
+        Object(LinkSchema),
+        source=InContext(
+            lambda provider, links: [
+                {"rel": rel, "href": f"{before}{provider.uuid}{after}"} for rel, before, after in links
+            ]
+        ),
+    )
+    parent_provider_uuid = NullableUuid(metadata=since(Feature.NESTED_PROVIDERS), source="parent_uuid")
+    root_provider_uuid = Uuid(metadata=since(Feature.NESTED_PROVIDERS), source="root_uuid")
 
 
 class ProvidersSchema(AnswerSchema):
@@ -134,35 +170,35 @@ class InventoryRecordSchema(AnswerSchema):
 class InventorySchema(InventoryRecordSchema):
     """An inventory record with the generation of the provider."""
 
-    resource_provider_generation = Integer()
+    resource_provider_generation = Integer(source=CONTEXT)
 
 
 class InventoriesSchema(AnswerSchema):
     """All that a provider offers."""
 
-    resource_provider_generation = Integer()
-    inventories = Mapping(fields.NAME, Object(InventoryRecordSchema))
+    resource_provider_generation = Integer(source=itemgetter(0))
+    inventories = Mapping(fields.NAME, Object(InventoryRecordSchema), source=itemgetter(1))
 
 
 class ProviderUsagesSchema(AnswerSchema):
     """The use of a provider by resource class."""
 
-    resource_provider_generation = Integer()
-    usages = amounts()
+    resource_provider_generation = Integer(source="generation")
+    usages = amounts(source=lambda offer: {record.class_name: record.used for record in offer.records})
 
 
 class ProviderTraitsShownSchema(AnswerSchema):
     """The traits of a provider."""
 
-    traits = texts()
-    resource_provider_generation = Integer()
+    traits = texts(source="members")
+    resource_provider_generation = Integer(source="generation")
 
 
 class ProviderAggregatesShownSchema(AnswerSchema):
     """The aggregates of a provider."""
 
-    aggregates = Sequence(Uuid())
-    resource_provider_generation = Integer(metadata=since(Feature.AGGREGATES_GENERATION))
+    aggregates = Sequence(Uuid(), source="members")
+    resource_provider_generation = Integer(metadata=since(Feature.AGGREGATES_GENERATION), source="generation")
 
 
 class ConsumerOnProviderSchema(AnswerSchema):
@@ -182,23 +218,31 @@ class ProviderAllocationsSchema(AnswerSchema):
 # Answers about resource classes, traits and versions.
 
 
+def _class_link(name: str, root: str) -> list[dict[str, str]]:
+    return [{"rel": "self", "href": f"{root}/resource_classes/{name}"}]
+
+
 class ResourceClassShownSchema(AnswerSchema):
     """One resource class."""
 
-    name = String(pattern=fields.NAME)
-    links = Sequence(Object(LinkSchema))
+    name = String(pattern=fields.NAME, source=str)
+    links = Sequence(Object(LinkSchema), source=InContext(_class_link))
+
+
+def _names(entries: Any) -> list[str]:
+    return list(map(attrgetter("name"), entries))
 
 
 class ResourceClassesSchema(AnswerSchema):
     """All resource classes."""
 
-    resource_classes = Sequence(Object(ResourceClassShownSchema))
+    resource_classes = Sequence(Object(ResourceClassShownSchema), source=_names)
 
 
 class TraitsSchema(AnswerSchema):
     """Names of traits."""
 
-    traits = Sequence(String(pattern=fields.NAME))
+    traits = Sequence(String(pattern=fields.NAME), source=_names)
 
 
 class VersionSchema(AnswerSchema):
@@ -215,74 +259,3 @@ class VersionsSchema(AnswerSchema):
     """The version document."""
 
     versions = Sequence(Object(VersionSchema))
-
-
-# Bodies of resource providers and what belongs to them.
-
-
-_LINKS = (
-    ("inventories", None),
-    ("usages", None),
-    ("aggregates", Feature.AGGREGATES),
-    ("traits", Feature.TRAITS),
-    ("allocations", Feature.ALLOCATIONS_LINK),
-)
-
-
-class ProviderFields(Protocol):
-    """A provider as rendering reads it."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def parent_uuid(self) -> str | None: ...
-    @property
-    def root_uuid(self) -> str: ...
-    @property
-    def changed_at(self) -> datetime.datetime: ...
-
-
-def provider_body(provider: ProviderFields) -> dict[str, Any]:
-    """Return one provider, with the links of the request's version."""
-    return provider_renderer()(provider)
-
-
-def provider_renderer() -> Callable[[ProviderFields], dict[str, Any]]:
-    """Return a renderer with the links of the request's version, which outlives the request."""
-    root = path("/resource_providers")
-    rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
-    nested = context.offers(Feature.NESTED_PROVIDERS)
-
-    def render(provider: ProviderFields) -> dict[str, Any]:
-        own = f"{root}/{provider.uuid}"
-        body: dict[str, Any] = {
-            "uuid": provider.uuid,
-            "name": provider.name,
-            "generation": provider.generation,
-            "links": [
-                {"rel": "self", "href": own},
-                *({"rel": rel, "href": f"{own}/{rel}"} for rel in rels),
-            ],
-        }
-        if nested:
-            body["parent_provider_uuid"] = provider.parent_uuid
-            body["root_provider_uuid"] = provider.root_uuid
-        return body
-
-    return render
-
-
-def inventory_body(inventory: InventoriesInventory) -> dict[str, Any]:
-    """Return the six fields of one record."""
-    return {
-        "total": inventory.total,
-        "reserved": inventory.reserved,
-        "min_unit": inventory.min_unit,
-        "max_unit": inventory.max_unit,
-        "step_size": inventory.step_size,
-        "allocation_ratio": inventory.allocation_ratio,
-    }

@@ -14,9 +14,8 @@ from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
-from placement.pods.schemas import NodeSchema
+from placement.pods.schemas import CapacityRecordSchema, NodeSchema
 from placement.pods.views import HostView
-from placement.providers.schemas import inventory_body
 from placement.web import units
 from placement.web.host_drawing import Lacks, drawing_of, plain
 from placement.web.templating import (
@@ -119,11 +118,7 @@ def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> Iterator
             "traits": member.traits,
             "aggregates": aggregates.get(member.id, ()),
             "resources": {
-                record.class_name: {
-                    "capacity": record.inventory.capacity,
-                    "used": record.used,
-                    **inventory_body(record.inventory),
-                }
+                record.class_name: dump(CapacityRecordSchema, record)
                 for record in host.records.get(member.id, {}).values()
             },
         }
