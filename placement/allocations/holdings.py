@@ -18,9 +18,9 @@ from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.providers import view
-from placement.providers.statements import clusters
-from placement.providers.statements import lists as providers_lists
-from placement.providers.statements.lists import InventoryUse, ListedProvider
+from placement.providers.statements import clusters, contents, providers
+from placement.providers.statements.contents import Stored
+from placement.providers.statements.providers import ListedProvider
 from placement.storage.database import Database, Executor
 
 ALL_TYPES = "all"
@@ -150,7 +150,7 @@ class ProviderPage:
 
     providers: list[ListedProvider]
     next: int | None
-    records: Mapping[int, list[InventoryUse]] = field(default_factory=dict)
+    records: Mapping[int, Mapping[int, Stored]] = field(default_factory=dict)
     traits: Mapping[int, list[str]] = field(default_factory=dict)
     aggregates: Mapping[int, list[str]] = field(default_factory=dict)
 
@@ -196,17 +196,17 @@ class Listings:
         """
         with self._database.snapshot() as connection:
             _check_cluster(connection, cluster)
-            found = providers_lists.page(connection, cluster, after, count + 1)
+            found = providers.page(connection, cluster, after, count + 1)
             shown = found[:count]
             ids = [provider.id for provider in shown]
             with_records = {Include.INVENTORIES, Include.USAGES} & set(include)
             return ProviderPage(
                 providers=shown,
                 next=shown[-1].id if len(found) > count else None,
-                records=providers_lists.records_of(connection, ids) if with_records else {},
-                traits=providers_lists.traits_of(connection, ids) if Include.TRAITS in include else {},
+                records=contents.stored(connection, ids) if with_records else {},
+                traits=contents.traits_by_provider(connection, ids) if Include.TRAITS in include else {},
                 aggregates=(
-                    providers_lists.aggregates_of(connection, ids) if Include.AGGREGATES in include else {}
+                    contents.aggregates_by_provider(connection, ids) if Include.AGGREGATES in include else {}
                 ),
             )
 

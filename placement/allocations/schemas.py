@@ -303,7 +303,7 @@ def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> 
             "root_provider_uuid": provider.root_uuid,
             "cluster": provider.cluster,
         }
-        records = page.records.get(provider.id, [])
+        records = page.records.get(provider.id, {}).values()
         if Include.INVENTORIES in include:
             shown = dumper(InventoryRecordSchema)
             body["inventories"] = {record.class_name: shown(record.inventory) for record in records}

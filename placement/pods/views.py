@@ -26,7 +26,6 @@ from placement.pods.statements.pods import RESERVED
 from placement.providers import view
 from placement.providers.service import missing
 from placement.providers.statements import clusters, contents, trees
-from placement.providers.statements import lists as providers_lists
 from placement.providers.statements import providers as statements_providers
 from placement.providers.statements.clusters import HostedNode, unknown
 from placement.providers.statements.contents import Stored
@@ -281,7 +280,7 @@ class HostViews:
     def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
         """Return the uuids of the aggregates in which providers are, by provider id."""
         with self._database.read() as connection:
-            return providers_lists.aggregates_of(connection, sorted(ids))
+            return contents.aggregates_by_provider(connection, sorted(ids))
 
     def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
         """Return the providers of these uuids that exist, by uuid, with their names and hosts."""

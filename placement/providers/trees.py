@@ -93,7 +93,7 @@ def remove(transaction: Transaction, root_id: int, what: str) -> None:
     providers.lock_all(transaction, (), ids)
     held = trees.allocated(transaction, ids)
     if held:
-        names = trees.names_of(transaction, held)
+        names = providers.names_by_id(transaction, held)
         raise InTheWay(
             f"{what} still has allocations.",
             {f"consumer {consumer} on {names[id_]}" for id_, users in held.items() for consumer in users},
@@ -270,7 +270,7 @@ class _TreeWriter:
         }
         users = {id_: held[id_] for id_ in going & held.keys()}
         named = {*users, *staying, *staying.values()}
-        names = trees.names_of(self._transaction, named) if named else {}
+        names = providers.names_by_id(self._transaction, named) if named else {}
         obstacles = {f"{names[parent]} would disappear above {names[id_]}" for id_, parent in staying.items()}
         for id_, consumers in users.items():
             obstacles |= {f"{names[id_]} would disappear, held by consumer {user}" for user in consumers}
@@ -350,7 +350,7 @@ class _TreeWriter:
         return ((tree, spec) for tree in self._trees for spec in tree.spec.providers)
 
     def _delete(self, gone: Collection[LockedProvider]) -> None:
-        names = trees.names_of(self._transaction, [row.id for row in gone])
+        names = providers.names_by_id(self._transaction, [row.id for row in gone])
         for tree in self._trees:
             tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
             tree.change.lost |= bool(tree.change.deleted)

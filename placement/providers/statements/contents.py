@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import astuple
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,8 +19,8 @@ from placement.storage.database import Executor, RowStatement, Transaction
 _table = tables.inventories
 _classes = tables.resource_classes
 _providers = tables.providers
-# SQLite may refuse statements with more than 32,766 values; a record has fewer than sixteen.
-_AT_ONCE = 2000
+# SQLite may refuse statements with more than 32,766 values.
+_AT_ONCE, _READ_AT_ONCE = 2_000, 20_000
 
 
 class Stored(NamedTuple):
@@ -76,7 +77,7 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
     """Return the inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
-    for some in portions(sorted(provider_ids), _AT_ONCE):
+    for some in portions(sorted(provider_ids), _READ_AT_ONCE):
         for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
             if row[2] is not None:
                 record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
@@ -84,6 +85,17 @@ def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dic
     return found
 
 
+_COLUMNS = {
+    "provider_id": "integer",
+    "class_id": "integer",
+    "total": "integer",
+    "reserved": "integer",
+    "min_unit": "integer",
+    "max_unit": "integer",
+    "step_size": "integer",
+    "ratio": "double precision",
+}
+_NOW = sa.bindparam("now", type_=sa.DateTime)
 _INSERT = RowStatement(
     """
     INSERT INTO inventories (resource_provider_id, resource_class_id, used, created_at,
@@ -93,65 +105,40 @@ _INSERT = RowStatement(
       FROM {rows}
     """,
     "given",
-    {
-        "provider_id": "integer",
-        "class_id": "integer",
-        "total": "integer",
-        "reserved": "integer",
-        "min_unit": "integer",
-        "max_unit": "integer",
-        "step_size": "integer",
-        "ratio": "double precision",
-    },
-    sa.bindparam("now", type_=sa.DateTime),
+    _COLUMNS,
+    _NOW,
+)
+_UPDATE = RowStatement(
+    """
+    UPDATE inventories SET total = given.total, reserved = given.reserved, min_unit = given.min_unit,
+                           max_unit = given.max_unit, step_size = given.step_size,
+                           allocation_ratio = given.ratio, updated_at = :now
+      FROM {rows}
+     WHERE inventories.resource_provider_id = given.provider_id
+       AND inventories.resource_class_id = given.class_id
+    """,
+    "given",
+    _COLUMNS,
+    _NOW,
 )
 
 
 def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
     """Insert records: (provider id, class id, record)."""
-    if wanted:
-        rows = [
-            (
-                provider_id,
-                class_id,
-                record.total,
-                record.reserved,
-                record.min_unit,
-                record.max_unit,
-                record.step_size,
-                record.allocation_ratio,
-            )
-            for provider_id, class_id, record in wanted
-        ]
-        _INSERT.run(transaction, rows, now=transaction.now)
+    _write(transaction, _INSERT, wanted)
 
 
 def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
     """Replace records; what is used of them stays."""
-    for some in portions(wanted, _AT_ONCE):
-        _update_some(transaction, some)
+    _write(transaction, _UPDATE, wanted)
 
 
-def _update_some(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
-    columns = list(asdict(wanted[0][2]))
-    asked = (
-        sa.values(
-            sa.column("provider_id", sa.Integer),
-            sa.column("class_id", sa.Integer),
-            *(sa.column(name, _table.c[name].type) for name in columns),
-            name="wanted",
-        )
-        .data([(provider_id, class_id, *asdict(record).values()) for provider_id, class_id, record in wanted])
-        .cte("wanted")
-    )
-    transaction.execute(
-        sa.update(_table)
-        .where(
-            _table.c.resource_provider_id == asked.c.provider_id,
-            _table.c.resource_class_id == asked.c.class_id,
-        )
-        .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
-    )
+def _write(
+    transaction: Transaction, statement: RowStatement, wanted: Sequence[tuple[int, int, Inventory]]
+) -> None:
+    if wanted:
+        rows = [(provider_id, class_id, *astuple(record)) for provider_id, class_id, record in wanted]
+        statement.run(transaction, rows, now=transaction.now)
 
 
 def delete(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
@@ -211,6 +198,31 @@ def _members(
     # Rows that were imported may have no times.
     times = [row[2] for row in present if row[2] is not None]
     return Members(rows[0][0], [row[1] for row in present], max(times, default=None))
+
+
+def traits_by_provider(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the traits of providers by name."""
+    return _listed_members(connection, ids, _provider_traits, "trait_id", _traits, "name")
+
+
+def aggregates_by_provider(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the aggregates that providers are in, by uuid."""
+    return _listed_members(connection, ids, _provider_aggregates, "aggregate_id", _aggregates, "uuid")
+
+
+def _listed_members(
+    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, shown: str
+) -> dict[int, list[str]]:
+    statement: sa.Select[Any] = (
+        sa.select(pairs.c.resource_provider_id, named.c[shown])
+        .join(named, named.c.id == pairs.c[column])
+        .where(pairs.c.resource_provider_id.in_(ids))
+        .order_by(named.c[shown])
+    )
+    found: dict[int, list[str]] = defaultdict(list)
+    for row in connection.execute(statement):
+        found[row[0]].append(row[1])
+    return found
 
 
 class Replaced(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -24,6 +24,7 @@ _AT_ONCE = 5000
 
 
 _self = tables.providers
+_root_id = sa.func.coalesce(_self.c.root_provider_id, _self.c.id)
 
 
 class LockedProvider(NamedTuple):
@@ -42,7 +43,7 @@ _lockable = sa.select(
     _self.c.id,
     _self.c.uuid,
     _self.c.generation,
-    sa.func.coalesce(_self.c.root_provider_id, _self.c.id),
+    _root_id,
     _self.c.parent_provider_id,
     _self.c.cluster_id,
     _self.c.name,
@@ -142,11 +143,8 @@ def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvide
 
 def rename(transaction: Transaction, id_: int, name: str) -> None:
     """Change the name; the generation stays."""
-    transaction.execute(
-        sa.update(_self)
-        .where(_self.c.id == id_)
-        .values(name=name, updated_at=transaction.now, revision=transaction.stamp)
-    )
+    changed = {"name": name, "updated_at": transaction.now, "revision": transaction.stamp}
+    transaction.execute(sa.update(_self).where(_self.c.id == id_).values(changed))
 
 
 def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool:
@@ -175,19 +173,12 @@ def move(
     transaction: Transaction, locked: LockedProvider, parent: LockedProvider | None, members: Iterable[int]
 ) -> None:
     """Put a provider with its subtree (`members`) below another parent, or make it a root."""
-    parent_id = parent.id if parent else None
     root_id = parent.root_id if parent else locked.id
     for some in portions(sorted(members), _AT_ONCE):
-        transaction.execute(
-            sa.update(_self)
-            .where(_self.c.id.in_(some))
-            .values(root_provider_id=root_id, revision=transaction.stamp)
-        )
-    transaction.execute(
-        sa.update(_self)
-        .where(_self.c.id == locked.id)
-        .values(parent_provider_id=parent_id, updated_at=transaction.now)
-    )
+        moved = {"root_provider_id": root_id, "revision": transaction.stamp}
+        transaction.execute(sa.update(_self).where(_self.c.id.in_(some)).values(moved))
+    placed = {"parent_provider_id": parent.id if parent else None, "updated_at": transaction.now}
+    transaction.execute(sa.update(_self).where(_self.c.id == locked.id).values(placed))
 
 
 def touch(transaction: Transaction, raised: Collection[int], unraised: Collection[int] = ()) -> None:
@@ -219,19 +210,15 @@ def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
 
 def has_children(transaction: Transaction, id_: int) -> bool:
     """Return whether some provider has this one as parent."""
-    return (
-        transaction.execute(sa.select(_self.c.id).where(_self.c.parent_provider_id == id_)).first()
-        is not None
-    )
+    statement = sa.select(_self.c.id).where(_self.c.parent_provider_id == id_)
+    return transaction.execute(statement).first() is not None
 
 
 def has_allocations(transaction: Transaction, id_: int) -> bool:
     """Return whether some consumer holds something of this provider."""
     table = tables.allocations
-    return (
-        transaction.execute(sa.select(table.c.id).where(table.c.resource_provider_id == id_)).first()
-        is not None
-    )
+    statement = sa.select(table.c.id).where(table.c.resource_provider_id == id_)
+    return transaction.execute(statement).first() is not None
 
 
 def delete(transaction: Transaction, ids: Sequence[int]) -> None:
@@ -264,58 +251,31 @@ class Provider(NamedTuple):
     changed_at: datetime.datetime
 
 
-_provider_rows_self, _parent, _root = (
-    tables.providers,
-    tables.providers.alias("parent"),
-    tables.providers.alias("root"),
-)
+_parent, _root = tables.providers.alias("parent"), tables.providers.alias("root")
+_with_root = _self.outerjoin(_root, _root.c.id == _self.c.root_provider_id)
+_root_uuid = sa.func.coalesce(_root.c.uuid, _self.c.uuid)
 _provider = (
     sa.select(
-        _provider_rows_self.c.id,
-        _provider_rows_self.c.uuid,
-        _provider_rows_self.c.name,
-        _provider_rows_self.c.generation,
-        _parent.c.uuid.label("parent_uuid"),
-        sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid).label("root_uuid"),
-        _provider_rows_self.c.parent_provider_id.label("parent_id"),
-        sa.func.coalesce(_provider_rows_self.c.root_provider_id, _provider_rows_self.c.id).label("root_id"),
-        sa.func.coalesce(_provider_rows_self.c.updated_at, _provider_rows_self.c.created_at).label(
-            "changed_at"
-        ),
+        _self.c.id,
+        _self.c.uuid,
+        _self.c.name,
+        _self.c.generation,
+        _parent.c.uuid,
+        _root_uuid,
+        _self.c.parent_provider_id,
+        _root_id,
+        sa.func.coalesce(_self.c.updated_at, _self.c.created_at),
     )
-    .select_from(_provider_rows_self)
-    .outerjoin(_parent, _parent.c.id == _provider_rows_self.c.parent_provider_id)
-    .outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
+    .select_from(_self)
+    .outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
+    .outerjoin(_root, _root.c.id == _self.c.root_provider_id)
 )
 
 
 def find(connection: Executor, uuid: str) -> Provider | None:
     """Return the provider with this uuid."""
-    row = connection.execute(_provider.where(_provider_rows_self.c.uuid == uuid)).first()
+    row = connection.execute(_provider.where(_self.c.uuid == uuid)).first()
     return Provider(*row) if row else None
-
-
-def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
-    """Return the ids of the providers that exist, by uuid."""
-    rows = connection.execute(
-        sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.id).where(
-            _provider_rows_self.c.uuid.in_(sorted(uuids))
-        )
-    )
-    return {row[0]: row[1] for row in rows}
-
-
-def roots_of(connection: Executor, uuids: Collection[str]) -> list[str]:
-    """Return the uuid of the root of each provider that exists, in order of the providers' ids."""
-    root = sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid)
-    joined = _provider_rows_self.outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
-    statement = (
-        sa.select(root)
-        .select_from(joined)
-        .where(_provider_rows_self.c.uuid.in_(sorted(uuids)))
-        .order_by(_provider_rows_self.c.id)
-    )
-    return list(connection.execute(statement).scalars())
 
 
 def listed(
@@ -326,39 +286,60 @@ def listed(
     ids: Collection[int] | None = None,
 ) -> list[Provider]:
     """Return providers in creation order, narrowed by what is given."""
-    statement = _provider.order_by(_provider_rows_self.c.id)
+    statement = _provider.order_by(_self.c.id)
     if name is not None:
-        statement = statement.where(_provider_rows_self.c.name == name)
+        statement = statement.where(_self.c.name == name)
     if uuid is not None:
-        statement = statement.where(_provider_rows_self.c.uuid == uuid)
+        statement = statement.where(_self.c.uuid == uuid)
     if ids is None:
         return [Provider(*row) for row in connection.execute(statement)]
     return [
         Provider(*row)
         for some in portions(sorted(ids), _AT_ONCE)
-        for row in connection.execute(statement.where(_provider_rows_self.c.id.in_(some)))
+        for row in connection.execute(statement.where(_self.c.id.in_(some)))
     ]
 
 
 def exist(connection: Executor) -> bool:
     """Return whether there is any provider."""
-    return connection.execute(sa.select(_provider_rows_self.c.id).limit(1)).first() is not None
+    return connection.execute(sa.select(_self.c.id).limit(1)).first() is not None
 
 
-def root_names(connection: Executor) -> dict[int, str]:
-    """Return the names of all providers that have no parent, by id."""
-    roots = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.name).where(
-        _provider_rows_self.c.parent_provider_id.is_(None)
-    )
-    return {row[0]: row[1] for row in connection.execute(roots)}
+def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
+    """Return the ids of the providers that exist, by uuid."""
+    return _pairs(connection, _self.c.uuid, _self.c.id, _self.c.uuid.in_(sorted(uuids)))
 
 
 def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
     """Return the uuids of the existing providers with these names."""
-    statement = sa.select(_provider_rows_self.c.name, _provider_rows_self.c.uuid).where(
-        _provider_rows_self.c.name.in_(sorted(names))
-    )
-    return {row[0]: row[1] for row in connection.execute(statement)}
+    return _pairs(connection, _self.c.name, _self.c.uuid, _self.c.name.in_(sorted(names)))
+
+
+def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
+    """Return the names of the existing providers with these uuids."""
+    return _pairs(connection, _self.c.uuid, _self.c.name, _self.c.uuid.in_(sorted(uuids)))
+
+
+def names_by_id(connection: Executor, ids: Collection[int]) -> dict[int, str]:
+    """Return the names of providers by id."""
+    return _pairs(connection, _self.c.id, _self.c.name, _self.c.id.in_(sorted(ids)))
+
+
+def root_names(connection: Executor) -> dict[int, str]:
+    """Return the names of all providers that have no parent, by id."""
+    return _pairs(connection, _self.c.id, _self.c.name, _self.c.parent_provider_id.is_(None))
+
+
+def _pairs(
+    connection: Executor, key: sa.Column[Any], value: sa.Column[Any], where: sa.ColumnElement[bool]
+) -> dict[Any, Any]:
+    return {row[0]: row[1] for row in connection.execute(sa.select(key, value).where(where))}
+
+
+def roots_of(connection: Executor, uuids: Collection[str]) -> list[str]:
+    """Return the uuid of the root of each provider that exists, in order of the providers' ids."""
+    wanted = sa.select(_root_uuid).select_from(_with_root).where(_self.c.uuid.in_(sorted(uuids)))
+    return list(connection.execute(wanted.order_by(_self.c.id)).scalars())
 
 
 class Named(NamedTuple):
@@ -370,11 +351,11 @@ class Named(NamedTuple):
 
 def named(connection: Executor, ids: Collection[int]) -> dict[int, Named]:
     """Return uuid and name of the providers that exist, by id."""
-    statement = sa.select(_provider_rows_self.c.id, _provider_rows_self.c.uuid, _provider_rows_self.c.name)
+    statement = sa.select(_self.c.id, _self.c.uuid, _self.c.name)
     return {
         row[0]: Named(row[1], row[2])
         for some in portions(sorted(ids), _AT_ONCE)
-        for row in connection.execute(statement.where(_provider_rows_self.c.id.in_(some)))
+        for row in connection.execute(statement.where(_self.c.id.in_(some)))
     }
 
 
@@ -388,24 +369,44 @@ class NamedPlace(NamedTuple):
 
 def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, NamedPlace]:
     """Return name and root of the providers that exist, by uuid."""
+    root_name = sa.func.coalesce(_root.c.name, _self.c.name)
+    statement = sa.select(_self.c.uuid, _self.c.name, _root_uuid, root_name).select_from(_with_root)
+    rows = connection.execute(statement.where(_self.c.uuid.in_(sorted(uuids))))
+    return {row[0]: NamedPlace(*row[1:]) for row in rows}
+
+
+class ListedProvider(NamedTuple):
+    """A provider by names; `id` is its place in the list."""
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    root_uuid: str
+    cluster: str | None
+
+
+def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[ListedProvider]:
+    """Return the next providers in order of their ids, which never change."""
     statement = (
         sa.select(
-            _provider_rows_self.c.uuid,
-            _provider_rows_self.c.name,
-            sa.func.coalesce(_root.c.uuid, _provider_rows_self.c.uuid),
-            sa.func.coalesce(_root.c.name, _provider_rows_self.c.name),
+            _self.c.id,
+            _self.c.uuid,
+            _self.c.name,
+            _self.c.generation,
+            _parent.c.uuid,
+            _root_uuid,
+            tables.clusters.c.name,
         )
-        .select_from(
-            _provider_rows_self.outerjoin(_root, _root.c.id == _provider_rows_self.c.root_provider_id)
-        )
-        .where(_provider_rows_self.c.uuid.in_(sorted(uuids)))
+        .select_from(_self)
+        .outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
+        .outerjoin(_root, _root.c.id == _self.c.root_provider_id)
+        .outerjoin(tables.clusters, tables.clusters.c.id == _self.c.cluster_id)
+        .where(_self.c.id > after)
+        .order_by(_self.c.id)
+        .limit(count)
     )
-    return {row[0]: NamedPlace(*row[1:]) for row in connection.execute(statement)}
-
-
-def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
-    """Return the names of the existing providers with these uuids."""
-    statement = sa.select(_provider_rows_self.c.uuid, _provider_rows_self.c.name).where(
-        _provider_rows_self.c.uuid.in_(sorted(uuids))
-    )
-    return {row[0]: row[1] for row in connection.execute(statement)}
+    if cluster is not None:
+        statement = statement.where(tables.clusters.c.name == cluster)
+    return [ListedProvider(*row) for row in connection.execute(statement)]

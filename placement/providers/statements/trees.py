@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -99,13 +99,6 @@ def change_traits(
         transaction.execute(sa.delete(_traits).where(place.in_(sorted(removed))))
     if added:
         _ADD_TRAITS.run(transaction, sorted(added), now=transaction.now)
-
-
-def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:
-    """Return the names of providers."""
-    statement = sa.select(_providers.c.id, _providers.c.name)
-    rows = connection.execute(statement.where(_providers.c.id.in_(sorted(provider_ids))))
-    return {row[0]: row[1] for row in rows}
 
 
 def allocated(connection: Executor, provider_ids: Collection[int]) -> dict[int, list[str]]:
