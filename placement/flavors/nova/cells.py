@@ -51,7 +51,13 @@ def split_cells(nodes: Sequence[GuestNode], plan: CpuPlan) -> tuple[Cell, ...]:
     Source: nova-flavors.md, "Maps", "Round robin for a mixed policy from amounts".
     """
     if plan.dedicated is None:
-        return _dealt(nodes, plan.dedicated_count)
+        sizes = [len(node.cpus) for node in nodes]
+        dealt = deal(sizes, sum(sizes) - plan.dedicated_count, plan.dedicated_count)
+        return tuple(
+            # In each node the shared CPUs come before the dedicated ones.
+            Cell(number, node.cpus[:shared], node.cpus[shared:], node.memory_mb)
+            for number, (node, (shared, _)) in enumerate(zip(nodes, dealt, strict=True))
+        )
     return tuple(
         Cell(
             number,
@@ -69,16 +75,6 @@ def dedicated_cpus(cells: Sequence[Cell]) -> str:
     Source: nova-flavors.md, "dedicated_cpus".
     """
     return format_cpuset(cpu for cell in cells for cpu in cell.pcpuset)
-
-
-def _dealt(nodes: Sequence[GuestNode], dedicated: int) -> tuple[Cell, ...]:
-    sizes = [len(node.cpus) for node in nodes]
-    dealt = deal(sizes, sum(sizes) - dedicated, dedicated)
-    return tuple(
-        # In each node the shared CPUs come before the dedicated ones.
-        Cell(number, node.cpus[:shared], node.cpus[shared:], node.memory_mb)
-        for number, (node, (shared, _)) in enumerate(zip(nodes, dealt, strict=True))
-    )
 
 
 # Guest NUMA cells as request groups, for hosts with one provider per NUMA node.

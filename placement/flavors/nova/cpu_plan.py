@@ -125,11 +125,16 @@ def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problem
     cpus = _parse_mask(DEDICATED_KEY, text, vcpus, problems)
     if cpus is None:
         return frozenset()
-    fault = _dedicated_mask_fault(cpus, vcpus)
-    if fault:
-        problems.add("dedicated_mask_invalid", f"{DEDICATED_KEY}: {fault}")
-        return frozenset()
-    return frozenset(cpus)
+    if not cpus:
+        fault = "no guest CPU is left dedicated"
+    elif cpus.highest >= vcpus:
+        fault = f"guest CPU {cpus.highest} is above {vcpus - 1}"
+    elif cpus.ranges == ((0, vcpus - 1),):
+        fault = "no guest CPU is left shared"
+    else:
+        return frozenset(cpus)
+    problems.add("dedicated_mask_invalid", f"{DEDICATED_KEY}: {fault}")
+    return frozenset()
 
 
 def realtime_mask(
@@ -142,44 +147,25 @@ def realtime_mask(
     """
     if not is_true(extra_specs.get(REALTIME_KEY, "")):
         return None
-    key, cpus = _realtime_cpus(extra_specs, image, vcpus, problems)
+    key, text = IMAGE_REALTIME_MASK_KEY, given(image, IMAGE_REALTIME_MASK_KEY)
+    if text is None:
+        key, text = REALTIME_MASK_KEY, given(extra_specs, REALTIME_MASK_KEY)
+    every = CpuSet(((0, vcpus - 1),))
+    cpus = every if text is None else _parse_mask(key, text, vcpus, problems)
     if cpus is None:
         return frozenset()
-    fault = None
     if not cpus:
         problems.add("realtime_mask_invalid", f"{key}: no guest CPU is left realtime")
     has_emulator_policy = emulator_policy(extra_specs, problems) is not None
-    if cpus.ranges == ((0, vcpus - 1),) and not has_emulator_policy:
+    if cpus == every and not has_emulator_policy:
         # The emulator has to run somewhere: on a CPU that is not realtime, or where an emulator policy says.
         fault = "every guest CPU is realtime and hw:emulator_threads_policy is not set"
     elif cpus.highest >= vcpus:
         fault = f"guest CPU {cpus.highest} is above {vcpus - 1}"
-    if fault:
-        problems.add("realtime_mask_invalid", f"{key}: {fault}")
-        return frozenset()
-    return frozenset(cpus)
-
-
-def names_realtime_mask(extra_specs: Mapping[str, str], image: ImageProperties) -> bool:
-    """Return whether flavor or image give a realtime mask and `hw:cpu_realtime` is not false.
-
-    Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs.
-    Source: nova-flavors.md, "Realtime mask".
-    """
-    masks = (given(image, IMAGE_REALTIME_MASK_KEY), given(extra_specs, REALTIME_MASK_KEY))
-    switch = given(extra_specs, REALTIME_KEY)
-    return any(mask is not None for mask in masks) and (switch is None or is_true(switch))
-
-
-def _realtime_cpus(
-    extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
-) -> tuple[str, CpuSet | None]:
-    masks = ((IMAGE_REALTIME_MASK_KEY, image), (REALTIME_MASK_KEY, extra_specs))
-    for key, texts in masks:
-        text = given(texts, key)
-        if text is not None:
-            return key, _parse_mask(key, text, vcpus, problems)
-    return REALTIME_MASK_KEY, CpuSet(((0, vcpus - 1),))
+    else:
+        return frozenset(cpus)
+    problems.add("realtime_mask_invalid", f"{key}: {fault}")
+    return frozenset()
 
 
 def _parse_mask(key: str, text: str, vcpus: int, problems: Problems) -> CpuSet | None:
@@ -191,16 +177,6 @@ def _parse_mask(key: str, text: str, vcpus: int, problems: Problems) -> CpuSet |
     except CpusetTextError as error:
         problems.add("cpuset_invalid", f"{key}: {error}")
         return None
-
-
-def _dedicated_mask_fault(cpus: CpuSet, vcpus: int) -> str | None:
-    if not cpus:
-        return "no guest CPU is left dedicated"
-    if cpus.highest >= vcpus:
-        return f"guest CPU {cpus.highest} is above {vcpus - 1}"
-    if cpus.ranges == ((0, vcpus - 1),):
-        return "no guest CPU is left shared"
-    return None
 
 
 # What flavor and image say about CPUs, each statement checked on its own.
@@ -246,7 +222,7 @@ def read_cpu_facts(
 ) -> CpuFacts:
     """Read and check every statement about CPUs.
 
-    Source: nova-flavors.md, "Order of checks and error codes".
+    Source: nova-flavors.md, "Order of checks and error codes", "Realtime mask".
     """
     # The order of the calls is the order in which problems are reported.
     specs = flavor.extra_specs
@@ -256,6 +232,9 @@ def read_cpu_facts(
         given(specs, THREAD_POLICY_KEY), given(image, THREAD_POLICY_IMAGE_KEY), problems
     )
     mask = dedicated_mask(specs, flavor.vcpus, problems)
+    # Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs.
+    realtime_text = given(image, IMAGE_REALTIME_MASK_KEY) or given(specs, REALTIME_MASK_KEY)
+    switch = given(specs, REALTIME_KEY)
     return CpuFacts(
         vcpus=flavor.vcpus,
         key_policy=key_policy,
@@ -264,7 +243,7 @@ def read_cpu_facts(
         emulator=emulator_policy(specs, problems),
         realtime=realtime,
         mask=mask,
-        names_realtime_mask=names_realtime_mask(specs, image),
+        names_realtime_mask=realtime_text is not None and (switch is None or is_true(switch)),
         shared_amount=explicit.total(VCPU),
         dedicated_amount=explicit.total(PCPU),
     )
@@ -310,51 +289,81 @@ def plan_cpus(
             f"trait:{HYPERTHREADING}: says the same as a CPU thread policy, use one of them",
         )
     _check_policy_fits(policy, facts, problems)
-    return _plan(policy, facts, settled=len(problems) == found_before)
+    settled = len(problems) == found_before
+    dedicated: frozenset[int] | None = frozenset()
+    if policy == DEDICATED:
+        dedicated = frozenset(range(facts.vcpus))
+    elif policy == MIXED:
+        dedicated = None if facts.key_policy is None else facts.mask or facts.realtime or frozenset()
+    count = facts.dedicated_amount - facts.emulator_cpus if dedicated is None else len(dedicated)
+    # Explicit amounts stay where they were written; a policy key adds amounts to the base group.
+    amounts = {}
+    if facts.key_policy == DEDICATED:
+        amounts = {PCPU: facts.vcpus + facts.emulator_cpus}
+    elif facts.key_policy == MIXED:
+        amounts = {VCPU: facts.vcpus - count, PCPU: count + facts.emulator_cpus}
+    asked = merged((FlavorGroup(amounts), thread_policy_traits(facts.key_threads)))
+    return CpuPlan(
+        policy=policy,
+        thread_policy=facts.threads,
+        from_keys=facts.key_policy is not None,
+        emulator_cpus=facts.emulator_cpus,
+        dedicated=dedicated,
+        dedicated_count=count,
+        # An unsettled plan asks for some CPU, lest an empty group is reported on top.
+        request=asked if settled else FlavorGroup({VCPU: facts.vcpus}),
+        settled=settled,
+    )
 
 
 def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
     """Return the policy of the keys, else of the explicit amounts (nova-flavors.md, "Explicit amounts")."""
+    shared, dedicated = facts.shared_amount, facts.dedicated_amount
     if facts.key_policy is not None:
-        if facts.key_policy != REFUSED and facts.shared_amount + facts.dedicated_amount > 0:
+        if facts.key_policy != REFUSED and shared + dedicated > 0:
             problems.add(
                 "cpu_resources_conflict",
                 "resources:VCPU, resources:PCPU: do not go with hw:cpu_policy or hw_cpu_policy",
             )
         return facts.key_policy
-    if facts.dedicated_amount == 0:
-        return SHARED if facts.shared_amount else None
-    _check_amounts(facts, problems)
-    return MIXED if facts.shared_amount else DEDICATED
-
-
-def _check_amounts(facts: CpuFacts, problems: Problems) -> None:
-    asked = facts.shared_amount + facts.dedicated_amount
-    needed = facts.vcpus + facts.emulator_cpus
+    if dedicated == 0:
+        return SHARED if shared else None
     # With a refused emulator policy it is unknown how many CPUs the amounts should add up to.
     if facts.emulator != REFUSED:
+        asked, needed = shared + dedicated, facts.vcpus + facts.emulator_cpus
         if asked != needed:
-            names = "resources:VCPU and resources:PCPU" if facts.shared_amount else "resources:PCPU"
+            names = "resources:VCPU and resources:PCPU" if shared else "resources:PCPU"
             problems.add(
                 "cpu_resources_mismatch",
                 f"{names}: {asked} CPUs where the guest and its emulator need {needed}",
             )
-        if facts.shared_amount and facts.dedicated_amount - facts.emulator_cpus < 1:
+        if shared and dedicated - facts.emulator_cpus < 1:
             problems.add(
                 "cpu_resources_mismatch",
                 "resources:PCPU: the emulator takes the only one, none is left for the guest",
             )
-    if facts.shared_amount and (facts.mask is not None or facts.realtime is not None):
+    if shared and (facts.mask is not None or facts.realtime is not None):
         key = DEDICATED_KEY if facts.mask is not None else REALTIME_KEY
         problems.add(
             "cpu_resources_conflict",
             f"{key}: resources:VCPU and resources:PCPU already say what is dedicated",
         )
+    return MIXED if shared else DEDICATED
 
 
 def _check_policy_fits(policy: str | None, facts: CpuFacts, problems: Problems) -> None:
     if policy in (None, SHARED):
-        _check_unpinned(facts, problems)
+        needs = "needs the CPU policy dedicated or mixed"
+        if facts.threads not in (None, REFUSED):
+            keys = f"{THREAD_POLICY_KEY}, {THREAD_POLICY_IMAGE_KEY}"
+            name = f"trait:{HYPERTHREADING}" if facts.written_threads else keys
+            problems.add("cpu_thread_policy_needs_pinning", f"{name}: {facts.threads} {needs}")
+        if facts.emulator == ISOLATE:
+            problems.add("emulator_policy_needs_pinning", f"{KEY}: isolate {needs}")
+        if facts.mask is not None:
+            problems.add("dedicated_mask_needs_mixed", f"{DEDICATED_KEY}: needs the CPU policy mixed")
+        if facts.realtime is not None:
+            problems.add("realtime_needs_pinning", f"{REALTIME_KEY}: {needs}")
     elif policy == DEDICATED and facts.mask is not None:
         problems.add("dedicated_mask_needs_mixed", f"{DEDICATED_KEY}: needs the CPU policy mixed")
     elif policy == MIXED and facts.key_policy == MIXED and (facts.mask is None) == (facts.realtime is None):
@@ -367,53 +376,3 @@ def _check_policy_fits(policy: str | None, facts: CpuFacts, problems: Problems) 
             "mixed_needs_one_mask",
             f"{REALTIME_MASK_KEY}: does not go with {DEDICATED_KEY}, use one of them",
         )
-
-
-def _check_unpinned(facts: CpuFacts, problems: Problems) -> None:
-    needs = "needs the CPU policy dedicated or mixed"
-    if facts.threads not in (None, REFUSED):
-        keys = f"{THREAD_POLICY_KEY}, {THREAD_POLICY_IMAGE_KEY}"
-        name = f"trait:{HYPERTHREADING}" if facts.written_threads else keys
-        problems.add("cpu_thread_policy_needs_pinning", f"{name}: {facts.threads} {needs}")
-    if facts.emulator == ISOLATE:
-        problems.add("emulator_policy_needs_pinning", f"{KEY}: isolate {needs}")
-    if facts.mask is not None:
-        problems.add("dedicated_mask_needs_mixed", f"{DEDICATED_KEY}: needs the CPU policy mixed")
-    if facts.realtime is not None:
-        problems.add("realtime_needs_pinning", f"{REALTIME_KEY}: {needs}")
-
-
-def _plan(policy: str | None, facts: CpuFacts, *, settled: bool) -> CpuPlan:
-    dedicated = _dedicated_cpus(policy, facts)
-    count = facts.dedicated_amount - facts.emulator_cpus if dedicated is None else len(dedicated)
-    traits = thread_policy_traits(facts.key_threads)
-    return CpuPlan(
-        policy=policy,
-        thread_policy=facts.threads,
-        from_keys=facts.key_policy is not None,
-        emulator_cpus=facts.emulator_cpus,
-        dedicated=dedicated,
-        dedicated_count=count,
-        # An unsettled plan asks for some CPU, lest an empty group is reported on top.
-        request=merged((_amounts(facts, count), traits)) if settled else FlavorGroup({VCPU: facts.vcpus}),
-        settled=settled,
-    )
-
-
-def _dedicated_cpus(policy: str | None, facts: CpuFacts) -> frozenset[int] | None:
-    if policy not in PINNED:
-        return frozenset()
-    if policy == DEDICATED:
-        return frozenset(range(facts.vcpus))
-    if facts.key_policy is None:
-        return None
-    return facts.mask or facts.realtime or frozenset()
-
-
-def _amounts(facts: CpuFacts, dedicated_count: int) -> FlavorGroup:
-    """Return what a policy key adds to the base group; explicit amounts stay where they were written."""
-    if facts.key_policy == DEDICATED:
-        return FlavorGroup({PCPU: facts.vcpus + facts.emulator_cpus})
-    if facts.key_policy == MIXED:
-        return FlavorGroup({VCPU: facts.vcpus - dedicated_count, PCPU: dedicated_count + facts.emulator_cpus})
-    return FlavorGroup()

@@ -10,7 +10,6 @@ from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.flavors.nova.errors import Code, Problems, shown
-from placement.flavors.nova.extra_specs import FlavorGroup
 from placement.flavors.nova.flavor import Flavor, ImageProperties, Options
 from placement.flavors.nova.translation import Translation, translate
 
@@ -57,8 +56,16 @@ def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
 def translation_document(translation: Translation) -> dict[str, object]:
     """Return the answer as JSON values: lists for tuples, empty parts of groups left out."""
     cells = translation.cells
+    groups: dict[str, dict[str, object]] = {}
+    for suffix, group in translation.groups.items():
+        parts = {
+            "resources": dict(group.resources),
+            "required": sorted(group.required),
+            "forbidden": sorted(group.forbidden),
+        }
+        groups[suffix] = {name: part for name, part in parts.items() if part}
     return {
-        "groups": {suffix: _group(group) for suffix, group in translation.groups.items()},
+        "groups": groups,
         "group_policy": translation.group_policy,
         "root_required": list(translation.root_required),
         "same_subtree": [list(suffixes) for suffixes in translation.same_subtree],
@@ -81,15 +88,6 @@ def translation_document(translation: Translation) -> dict[str, object]:
         "dedicated_cpus": translation.dedicated_cpus,
         "warnings": list(translation.warnings),
     }
-
-
-def _group(group: FlavorGroup) -> dict[str, object]:
-    parts: dict[str, object] = {
-        "resources": dict(group.resources),
-        "required": sorted(group.required),
-        "forbidden": sorted(group.forbidden),
-    }
-    return {name: part for name, part in parts.items() if part}
 
 
 def _object(value: object, name: str, code: Code, problems: Problems) -> Mapping[str, Any]:
@@ -139,32 +137,36 @@ def server_group(document: object) -> ServerGroup:
     unknown = sorted(str(name) for name in document.keys() - _MEMBERS)
     if unknown:
         raise BadRequest(f"server_group: {', '.join(unknown)} is no member of a server group")
-    policy = _policy(document)
-    kind, weight = _POLICIES[policy]
+    policy, policies = document.get("policy"), document.get("policies")
+    if policy is None and isinstance(policies, list) and len(policies) == 1:
+        # Before microversion 2.64 of nova the policy is the only one of a list.
+        policy = policies[0]
+    if not isinstance(policy, str) or policy not in _POLICIES:
+        raise BadRequest(f"server_group.policy: must be one of {', '.join(_POLICIES)}")
     group = document.get("id")
     if group is not None and (not isinstance(group, str) or not 0 < len(group) <= 255):
         raise BadRequest("server_group.id: must be a text of 1 to 255 characters")
+    most = _most_per_host(document.get("rules"), policy)
+    members = document.get("members", [])
+    if not isinstance(members, list):
+        raise BadRequest("server_group.members: must be a list of uuids")
+    servers = []
+    for at, each in enumerate(members):
+        uuid = normalize_uuid(each) if isinstance(each, str) else None
+        if uuid is None:
+            raise BadRequest(f"server_group.members[{at}]: must be a uuid")
+        servers.append(uuid)
+    kind, weight = _POLICIES[policy]
     rule = MemberRule(
         kind,
         Per.HOST,
-        count=_most_per_host(document.get("rules"), policy),
-        consumers=_servers(document.get("members", [])),
+        count=most,
+        consumers=tuple(servers),
         groups=() if group is None else (group,),
         weight=weight,
         place="server_group",
     )
     return ServerGroup(rule, group)
-
-
-def _policy(document: Mapping[str, Any]) -> str:
-    """Return the policy; before microversion 2.64 of nova it is the only one of a list."""
-    policies = document.get("policies")
-    policy = document.get("policy")
-    if policy is None and isinstance(policies, list) and len(policies) == 1:
-        policy = policies[0]
-    if not isinstance(policy, str) or policy not in _POLICIES:
-        raise BadRequest(f"server_group.policy: must be one of {', '.join(_POLICIES)}")
-    return policy
 
 
 def _most_per_host(rules: object, policy: str) -> int:
@@ -180,15 +182,3 @@ def _most_per_host(rules: object, policy: str) -> int:
     if policy != "anti-affinity":
         raise BadRequest(f"server_group.rules.{_MOST}: is for the policy anti-affinity")
     return most
-
-
-def _servers(members: object) -> tuple[str, ...]:
-    if not isinstance(members, list):
-        raise BadRequest("server_group.members: must be a list of uuids")
-    found = []
-    for at, each in enumerate(members):
-        uuid = normalize_uuid(each) if isinstance(each, str) else None
-        if uuid is None:
-            raise BadRequest(f"server_group.members[{at}]: must be a uuid")
-        found.append(uuid)
-    return tuple(found)

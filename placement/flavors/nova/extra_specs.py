@@ -179,71 +179,47 @@ class ExplicitRequests:
         return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
 
 
-class _Reader:
-    """A reader that sorts entries into groups; bad ones leave only a warning, other keys leave nothing."""
-
-    def __init__(self) -> None:
-        self.resources: dict[str, dict[str, int]] = {}
-        self.traits: dict[str, dict[str, str]] = {}
-        self.group_policy: str | None = None
-        self.warnings: list[str] = []
-
-    def read(self, key: str, text: str) -> None:
-        if key == "group_policy":
-            self._read_group_policy(text)
-            return
-        match = GROUP_KEY.fullmatch(key)
-        if match is None:
-            return
-        if match["kind"] == "resources":
-            self._read_amount(match["suffix"] or BASE, match["name"], text)
-        elif _TRAIT_NAME.fullmatch(match["name"]):
-            self._read_trait(match["suffix"] or BASE, match["name"], text)
-
-    def _read_group_policy(self, text: str) -> None:
-        if text in GROUP_POLICIES:
-            self.group_policy = text
-        else:
-            self.warnings.append("group_policy_ignored")
-
-    def _read_amount(self, suffix: str, resource_class: str, text: str) -> None:
-        amount = integer(text)
-        if not is_known_class(resource_class):
-            self.warnings.append("resource_class_ignored")
-        elif amount is None or amount < 0:
-            self.warnings.append("amount_ignored")
-        else:
-            self.resources.setdefault(suffix, {})[resource_class] = amount
-
-    def _read_trait(self, suffix: str, trait: str, text: str) -> None:
-        if text in (REQUIRED, FORBIDDEN):
-            self.traits.setdefault(suffix, {})[trait] = text
-        else:
-            self.warnings.append("trait_value_ignored")
-
-    def group(self, suffix: str) -> FlavorGroup:
-        traits = self.traits.get(suffix, {})
-        return FlavorGroup(
-            self.resources.get(suffix, {}),
-            frozenset(trait for trait, text in traits.items() if text == REQUIRED),
-            frozenset(trait for trait, text in traits.items() if text == FORBIDDEN),
-        )
-
-
 def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
     """Return the groups an operator wrote out; the suffix is all between the keyword and the first colon.
 
+    Bad entries leave only a warning, other keys leave nothing.
     Source: nova-flavors.md, "Extra specs that name resources and traits".
     """
-    reader = _Reader()
+    resources: dict[str, dict[str, int]] = {}
+    traits: dict[str, dict[str, str]] = {}
+    group_policy: str | None = None
+    warnings: list[str] = []
     for key, text in extra_specs.items():
-        reader.read(key, text)
-    suffixes = sorted(reader.resources.keys() | reader.traits.keys())
-    return ExplicitRequests(
-        {suffix: reader.group(suffix) for suffix in suffixes},
-        reader.group_policy,
-        tuple(sorted(reader.warnings)),
-    )
+        match = GROUP_KEY.fullmatch(key)
+        if key == "group_policy":
+            if text in GROUP_POLICIES:
+                group_policy = text
+            else:
+                warnings.append("group_policy_ignored")
+        elif match is not None and match["kind"] == "resources":
+            amount = integer(text)
+            if not is_known_class(match["name"]):
+                warnings.append("resource_class_ignored")
+            elif amount is None or amount < 0:
+                warnings.append("amount_ignored")
+            else:
+                resources.setdefault(match["suffix"] or BASE, {})[match["name"]] = amount
+        elif match is not None and _TRAIT_NAME.fullmatch(match["name"]):
+            if text in (REQUIRED, FORBIDDEN):
+                traits.setdefault(match["suffix"] or BASE, {})[match["name"]] = text
+            else:
+                warnings.append("trait_value_ignored")
+
+    def traits_of(suffix: str, wanted: str) -> frozenset[str]:
+        return frozenset(trait for trait, text in traits.get(suffix, {}).items() if text == wanted)
+
+    groups = {
+        suffix: FlavorGroup(
+            resources.get(suffix, {}), traits_of(suffix, REQUIRED), traits_of(suffix, FORBIDDEN)
+        )
+        for suffix in sorted(resources.keys() | traits.keys())
+    }
+    return ExplicitRequests(groups, group_policy, tuple(sorted(warnings)))
 
 
 def image_traits(image: ImageProperties) -> FlavorGroup:

@@ -102,10 +102,6 @@ def check_input(flavor: Flavor, image: Mapping[str, str], options: Options, prob
         _check_amount(getattr(flavor, name), f"flavor.{name}", 0, MAX_INT, "flavor_invalid", problems)
     _check_texts(flavor.extra_specs, "flavor.extra_specs", "flavor_invalid", problems)
     _check_texts(image, "image", "image_invalid", problems)
-    _check_options(options, problems)
-
-
-def _check_options(options: Options, problems: Problems) -> None:
     for name in ("boot_from_volume", "strict", "pcpu_fallback"):
         if not isinstance(getattr(options, name), bool):
             problems.add("options_invalid", f"options.{name}: must be true or false")
@@ -113,14 +109,10 @@ def _check_options(options: Options, problems: Problems) -> None:
         _check_amount(options.limit, "options.limit", 1, MAX_INT, "options_invalid", problems)
     if options.numa not in (FLAT, GRANULAR):
         problems.add("options_invalid", f"options.numa: must be {FLAT} or {GRANULAR}")
-    _check_device_cells(options.device_cells, problems)
-
-
-def _check_device_cells(device_cells: object, problems: Problems) -> None:
-    if not isinstance(device_cells, Mapping):
+    if not isinstance(options.device_cells, Mapping):
         problems.add("options_invalid", "options.device_cells: must map group suffixes to cell ids")
         return
-    for suffix, cell in device_cells.items():
+    for suffix, cell in options.device_cells.items():
         if not _is_text(suffix):
             problems.add("options_invalid", "options.device_cells: every group suffix must be text")
         _check_amount(cell, "options.device_cells", 0, MAX_VCPUS, "options_invalid", problems)
@@ -217,29 +209,23 @@ def _amount(value: object, key: str, *, required: bool, problems: Problems) -> i
 
 
 def _extra_specs(printed: object, problems: Problems) -> dict[str, str]:
-    if isinstance(printed, str):
-        return _printed_properties(printed, problems)
     specs: dict[str, str] = {}
-    for key, text in _mapping(
-        {} if printed is None else printed, "properties", "flavor_invalid", problems
-    ).items():
+    if isinstance(printed, str):
+        position = 0
+        while position < len(printed.rstrip()):
+            match = _PROPERTY.match(printed, position)
+            if match is None:
+                problems.add("flavor_invalid", f"properties: {shown(printed[position:])} is no key='value'")
+                break
+            specs[match["key"]] = match["text"]
+            position = match.end()
+        return specs
+    given_specs = {} if printed is None else printed
+    for key, text in _mapping(given_specs, "properties", "flavor_invalid", problems).items():
         if isinstance(text, str):
             specs[key] = text
         else:
             problems.add("flavor_invalid", f"{key}: {shown(text)} is no text")
-    return specs
-
-
-def _printed_properties(text: str, problems: Problems) -> dict[str, str]:
-    specs: dict[str, str] = {}
-    position = 0
-    while position < len(text.rstrip()):
-        match = _PROPERTY.match(text, position)
-        if match is None:
-            problems.add("flavor_invalid", f"properties: {shown(text[position:])} is no key='value'")
-            break
-        specs[match["key"]] = match["text"]
-        position = match.end()
     return specs
 
 
@@ -286,7 +272,11 @@ class PolicyTable:
         An image may only repeat what the flavor says, or speak where the flavor is silent; under the ruling
         value it is ignored.
         """
-        if not self._are_legal(flavor_policy, image_policy, problems):
+        found_before = len(problems)
+        for key, policy in ((self.flavor_key, flavor_policy), (self.image_key, image_policy)):
+            if policy is not None and policy not in self.values:
+                problems.add(self.invalid, f"{key}: {shown(policy)} is none of {', '.join(self.values)}")
+        if len(problems) > found_before:
             return REFUSED
         if flavor_policy is None:
             return image_policy
@@ -295,11 +285,3 @@ class PolicyTable:
         message = f"{flavor_policy} does not go with {self.image_key} {image_policy} of the image"
         problems.add(self.conflict, f"{self.flavor_key}: {message}")
         return REFUSED
-
-    def _are_legal(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> bool:
-        legal = True
-        for key, policy in ((self.flavor_key, flavor_policy), (self.image_key, image_policy)):
-            if policy is not None and policy not in self.values:
-                problems.add(self.invalid, f"{key}: {shown(policy)} is none of {', '.join(self.values)}")
-                legal = False
-        return legal

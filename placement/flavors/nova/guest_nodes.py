@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from placement.flavors.nova.cpuset import CpuSet, CpusetTextError, parse_cpuset
 from placement.flavors.nova.errors import REFUSED, Problems, shown
@@ -45,61 +46,21 @@ def node_count(
     return int(text)
 
 
-def listed_cpus(
-    extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
-) -> list[CpuSet | None] | None:
-    """Return the CPUs of each cell, or None without a list; a refused text stands as None in its place.
-
-    Adds `numa_image_forbidden` or `cpuset_invalid`. Source: nova-flavors.md, "Maps".
-    """
-    texts = _one_sided_list(extra_specs, CPUS_KEY, image, IMAGE_CPUS_KEY, problems)
-    return [_parse_cpus(key, text, problems) for key, text in texts] or None
-
-
-def listed_memory(
-    extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
-) -> list[int | None] | None:
-    """Return each cell's memory in MiB, or None without a list; a refused text stands as None in its place.
-
-    Adds `numa_image_forbidden` or `numa_mem_invalid`. Source: nova-flavors.md, "Maps".
-    """
-    texts = _one_sided_list(extra_specs, MEMORY_KEY, image, IMAGE_MEMORY_KEY, problems)
-    return [_parse_memory(key, text, problems) for key, text in texts] or None
-
-
-def _one_sided_list(
+def _listed(
     extra_specs: Mapping[str, str], key: str, image: ImageProperties, image_key: str, problems: Problems
 ) -> list[tuple[str, str]]:
-    ours, theirs = _listed(extra_specs, key), _listed(image, image_key)
+    """Return keys and texts of flavor or image, from `.0` upward to the first gap.
+
+    Adds `numa_image_forbidden`. Source: nova-flavors.md, "Maps".
+    """
+    sides = []
+    for texts, name in ((extra_specs, key), (image, image_key)):
+        keys = [f"{name}.{cell}" for cell in range(MAX_LISTED_CELLS)]
+        sides.append([(each, texts[each]) for each in takewhile(texts.get, keys)])
+    ours, theirs = sides
     if ours and theirs:
         problems.add("numa_image_forbidden", f"{image_key}.0: the flavor has {key}.0 already")
     return ours or theirs
-
-
-def _listed(texts: Mapping[str, str], key: str) -> list[tuple[str, str]]:
-    """Return keys and texts from `.0` upward to the first gap."""
-    found: list[tuple[str, str]] = []
-    for cell in range(MAX_LISTED_CELLS):
-        text = given(texts, f"{key}.{cell}")
-        if text is None:
-            break
-        found.append((f"{key}.{cell}", text))
-    return found
-
-
-def _parse_cpus(key: str, text: str, problems: Problems) -> CpuSet | None:
-    try:
-        return parse_cpuset(text)
-    except CpusetTextError as error:
-        problems.add("cpuset_invalid", f"{key}: {error}")
-        return None
-
-
-def _parse_memory(key: str, text: str, problems: Problems) -> int | None:
-    memory = integer(text)
-    if memory is None:
-        problems.add("numa_mem_invalid", f"{key}: {shown(text)} is no whole number of MiB")
-    return memory
 
 
 # `hw:mem_page_size` and `hw_mem_page_size`: a page size makes guest NUMA cells.
@@ -119,23 +80,18 @@ def has_page_size(extra_specs: Mapping[str, str], image: ImageProperties, proble
     Adds `page_size_invalid` or `page_size_forbidden`. Source: nova-flavors.md, "Page size".
     """
     ours, theirs = given(extra_specs, FLAVOR_KEY), given(image, IMAGE_KEY)
-    if ours is not None:
-        _check(FLAVOR_KEY, ours, problems)
-    if theirs is not None:
-        if ours in _OPEN_TO_IMAGES:
-            _check(IMAGE_KEY, theirs, problems)
-        elif ours is None or _is_page_size(ours):
-            problems.add(
-                "page_size_forbidden",
-                f"{IMAGE_KEY}: allowed only if {FLAVOR_KEY} of the flavor is any or large",
-            )
+    checked = [(FLAVOR_KEY, ours)]
+    if theirs is not None and ours in _OPEN_TO_IMAGES:
+        checked.append((IMAGE_KEY, theirs))
+    for key, text in checked:
+        if text is not None and not _is_page_size(text):
+            expected = "small, large, any, a number of KiB, or a number with a unit such as 2MB"
+            problems.add("page_size_invalid", f"{key}: {shown(text)} is none of {expected}")
+    if theirs is not None and ours not in _OPEN_TO_IMAGES and (ours is None or _is_page_size(ours)):
+        problems.add(
+            "page_size_forbidden", f"{IMAGE_KEY}: allowed only if {FLAVOR_KEY} of the flavor is any or large"
+        )
     return ours is not None
-
-
-def _check(key: str, text: str, problems: Problems) -> None:
-    if not _is_page_size(text):
-        expected = "small, large, any, a number of KiB, or a number with a unit such as 2MB"
-        problems.add("page_size_invalid", f"{key}: {shown(text)} is none of {expected}")
 
 
 def _is_page_size(text: str) -> bool:
@@ -168,52 +124,43 @@ def guest_nodes(
         if not (paged or pinned or has_pmem):
             return None
         count = 1
-    cpus = listed_cpus(flavor.extra_specs, image, problems)
-    memory = listed_memory(flavor.extra_specs, image, problems)
+    # A refused text stands as None in its place.
+    cpus: list[CpuSet | None] = []
+    for key, text in _listed(flavor.extra_specs, CPUS_KEY, image, IMAGE_CPUS_KEY, problems):
+        try:
+            cpus.append(parse_cpuset(text))
+        except CpusetTextError as error:
+            problems.add("cpuset_invalid", f"{key}: {error}")
+            cpus.append(None)
+    memory: list[int | None] = []
+    for key, text in _listed(flavor.extra_specs, MEMORY_KEY, image, IMAGE_MEMORY_KEY, problems):
+        memory.append(integer(text))
+        if memory[-1] is None:
+            problems.add("numa_mem_invalid", f"{key}: {shown(text)} is no whole number of MiB")
     if isinstance(count, str):
         return None
-    if cpus is None and memory is None:
-        return _even_nodes(flavor, count, problems)
-    if cpus is None or memory is None or not len(cpus) == len(memory) == count:
-        listed = f"{len(cpus or ())} CPU lists and {len(memory or ())} memory amounts"
+    if cpus or memory:
+        if len(cpus) == len(memory) == count:
+            return _listed_nodes(flavor, cpus, memory, problems)
+        listed = f"{len(cpus)} CPU lists and {len(memory)} memory amounts"
         problems.add("numa_incomplete", f"hw:numa_cpus.N, hw:numa_mem.N: {listed} for {count} NUMA nodes")
         return None
-    return _listed_nodes(flavor, cpus, memory, problems)
-
-
-def _even_nodes(flavor: Flavor, count: int, problems: Problems) -> list[GuestNode] | None:
     if flavor.vcpus % count or flavor.memory_mb % count:
         problems.add(
             "numa_asymmetric",
             f"hw:numa_nodes: {flavor.vcpus} CPUs and {flavor.memory_mb} MiB do not divide by {count}",
         )
         return None
-    width = flavor.vcpus // count
-    return [
-        GuestNode(tuple(range(node * width, (node + 1) * width)), flavor.memory_mb // count)
-        for node in range(count)
-    ]
+    width, part = flavor.vcpus // count, flavor.memory_mb // count
+    return [GuestNode(tuple(range(node * width, (node + 1) * width)), part) for node in range(count)]
 
 
 def _listed_nodes(
     flavor: Flavor, cpus: Sequence[CpuSet | None], memory: Sequence[int | None], problems: Problems
 ) -> list[GuestNode] | None:
     found_before = len(problems)
-    known_cpus = [node for node in cpus if node is not None]
-    known_memory = [amount for amount in memory if amount is not None]
-    left = _check_listed_cpus(flavor.vcpus, cpus, problems)
-    if len(known_cpus) == len(cpus) and left:
-        problems.add("numa_cpu_unassigned", f"hw:numa_cpus.N: guest CPU {left} is in no NUMA node")
-    if len(known_memory) == len(memory):
-        _check_listed_memory(flavor.memory_mb, known_memory, problems)
-    if len(problems) > found_before or None in cpus or None in memory:
-        return None
-    return [GuestNode(tuple(node), amount) for node, amount in zip(known_cpus, known_memory, strict=True)]
-
-
-def _check_listed_cpus(vcpus: int, cpus: Sequence[CpuSet | None], problems: Problems) -> CpuSet:
-    """Return the guest CPUs that are in no node; a CPU beyond the guest or in two nodes is a problem."""
-    guest = left = CpuSet(((0, vcpus - 1),))
+    last = flavor.vcpus - 1
+    guest = left = CpuSet(((0, last),))
     for number, node in enumerate(cpus):
         if node is None:
             continue
@@ -223,13 +170,18 @@ def _check_listed_cpus(vcpus: int, cpus: Sequence[CpuSet | None], problems: Prob
         if twice:
             problems.add("numa_cpu_duplicate", f"hw:numa_cpus.{number}: {twice} is in an earlier node")
         if outside:
-            problems.add("numa_cpu_out_of_range", f"hw:numa_cpus.{number}: {outside} is above {vcpus - 1}")
+            problems.add("numa_cpu_out_of_range", f"hw:numa_cpus.{number}: {outside} is above {last}")
         left = left.without(inside)
-    return left
-
-
-def _check_listed_memory(memory_mb: int, listed: Sequence[int], problems: Problems) -> None:
+    if None not in cpus and left:
+        problems.add("numa_cpu_unassigned", f"hw:numa_cpus.N: guest CPU {left} is in no NUMA node")
+    known_cpus = [node for node in cpus if node is not None]
+    known_memory = [amount for amount in memory if amount is not None]
     # A negative part cannot be a part of anything, even if the sum comes out right.
-    if sum(listed) != memory_mb or min(listed) < 0:
-        parts = " + ".join(map(str, listed))
-        problems.add("numa_memory_mismatch", f"hw:numa_mem.N: {parts} is not the flavor's {memory_mb} MiB")
+    if None not in memory and (sum(known_memory) != flavor.memory_mb or min(known_memory) < 0):
+        parts = " + ".join(map(str, known_memory))
+        problems.add(
+            "numa_memory_mismatch", f"hw:numa_mem.N: {parts} is not the flavor's {flavor.memory_mb} MiB"
+        )
+    if len(problems) > found_before or None in cpus or None in memory:
+        return None
+    return [GuestNode(tuple(node), amount) for node, amount in zip(known_cpus, known_memory, strict=True)]

@@ -72,74 +72,57 @@ class Demand:
 def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
     """Return the query for this demand; adds a problem for each thing that cannot be asked.
 
-    Source: nova-flavors.md, "Default amounts", "Zero stripping", "NUMA cells as request groups".
+    Source: nova-flavors.md, "Zero stripping", "NUMA cells as request groups", "A device tied to a cell".
     """
     groups = asked_groups(demand, cpus)
+    policy = demand.explicit.group_policy
+    root_required: tuple[str, ...] = ()
     check_trait_conflicts(groups, problems)
-    request = Request(groups, demand.explicit.group_policy)
     if demand.options.numa == GRANULAR and cpus.cell_count:
-        request = _granular(request, demand, cpus, problems)
-    check_groups(request.groups, request.group_policy, problems)
+        totals = {MEMORY_MB: demand.flavor.memory_mb}
+        if cpus.cells is not None:
+            totals = numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus)
+        numa_cells.check_no_override(groups, totals, problems)
+        policy = numa_cells.isolated_policy(policy, cpus.cell_count, problems)
+        if cpus.cells is not None:
+            base, root_required = numa_cells.without_cells(groups.get(BASE, FlavorGroup()))
+            cells = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
+            groups = stripped({**groups, BASE: base, **cells})
+    check_groups(groups, policy, problems)
     # While a problem keeps the cells unknown, ties to them cannot be checked.
     if cpus.cells is None and len(problems):
-        return request
-    return _tied(request, demand.options, problems)
-
-
-def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
-    """Return all that is asked for, with the totals of the cells in the base group."""
-    named = merged((demand.explicit.base, demand.image_traits, cpus.request))
-    groups = {**demand.explicit.groups, BASE: named}
-    mentioned = {name for group in groups.values() for name in group.resources}
-    groups[BASE] = merged((named, _defaults(demand, mentioned), demand.additions))
-    return stripped(groups)
-
-
-def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
-    """Return the flavor's own amounts where no group mentions the class, not even with 0.
-
-    Source: nova-flavors.md, "Default amounts".
-    """
-    flavor = demand.flavor
-    amounts: dict[str, int] = {}
-    if not mentioned & {VCPU, PCPU}:
-        amounts[VCPU] = flavor.vcpus
-    if MEMORY_MB not in mentioned:
-        amounts[MEMORY_MB] = flavor.memory_mb
-    if DISK_GB not in mentioned:
-        root_gb = 0 if demand.options.boot_from_volume else flavor.root_gb
-        # Swap is in MiB and a provider counts whole GiB, so it is rounded up.
-        amounts[DISK_GB] = root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024)
-    return FlavorGroup(amounts)
-
-
-def _granular(request: Request, demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
-    totals = {MEMORY_MB: demand.flavor.memory_mb}
-    if cpus.cells is not None:
-        totals = numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus)
-    numa_cells.check_no_override(request.groups, totals, problems)
-    policy = numa_cells.isolated_policy(request.group_policy, cpus.cell_count, problems)
-    if cpus.cells is None:
-        return Request(request.groups, policy)
-    base, root_required = numa_cells.without_cells(request.groups.get(BASE, FlavorGroup()))
-    cells = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
-    groups = stripped({**request.groups, BASE: base, **cells})
-    return Request(groups, policy, root_required)
-
-
-def _tied(request: Request, options: Options, problems: Problems) -> Request:
-    """Return the request with each device group kept below the provider of its guest cell.
-
-    Source: nova-flavors.md, "A device tied to a cell".
-    """
+        return Request(groups, policy, root_required)
     ties: list[tuple[str, ...]] = []
-    for suffix, cell in sorted(options.device_cells.items()):
+    for suffix, cell in sorted(demand.options.device_cells.items()):
         cell_suffix = f"{numa_cells.CELL_SUFFIX}{cell}"
-        if suffix == BASE or suffix not in request.groups or cell_suffix not in request.groups:
+        if suffix == BASE or suffix not in groups or cell_suffix not in groups:
             fault = f"there is no such group, or no group of guest NUMA cell {cell}"
             problems.add("options_invalid", f"options.device_cells: {suffix}: {fault}")
         ties.append((suffix, cell_suffix))
-    return Request(request.groups, request.group_policy, request.root_required, tuple(ties))
+    return Request(groups, policy, root_required, tuple(ties))
+
+
+def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
+    """Return all that is asked for, with the totals of the cells in the base group.
+
+    The flavor's own amounts come in where no group mentions their class, not even with 0.
+    Source: nova-flavors.md, "Default amounts".
+    """
+    flavor = demand.flavor
+    named = merged((demand.explicit.base, demand.image_traits, cpus.request))
+    groups = {**demand.explicit.groups, BASE: named}
+    mentioned = {name for group in groups.values() for name in group.resources}
+    defaults: dict[str, int] = {}
+    if not mentioned & {VCPU, PCPU}:
+        defaults[VCPU] = flavor.vcpus
+    if MEMORY_MB not in mentioned:
+        defaults[MEMORY_MB] = flavor.memory_mb
+    if DISK_GB not in mentioned:
+        root_gb = 0 if demand.options.boot_from_volume else flavor.root_gb
+        # Swap is in MiB and a provider counts whole GiB, so it is rounded up.
+        defaults[DISK_GB] = root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024)
+    groups[BASE] = merged((named, FlavorGroup(defaults), demand.additions))
+    return stripped(groups)
 
 
 # The query string of `GET /allocation_candidates`, and the lowest microversion that understands it.

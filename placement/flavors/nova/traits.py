@@ -51,12 +51,6 @@ def memory_encryption(
         return FlavorGroup()
     asking = FLAVOR_KEY if ours else IMAGE_KEY
     model = agreed_value(extra_specs, image, MODEL_KEYS, tuple(MODEL_TRAITS), problems) or _DEFAULT_MODEL
-    _check_image(asking, model, image, problems)
-    traits = frozenset((MODEL_TRAITS[model],)) if model in MODEL_TRAITS else frozenset[str]()
-    return FlavorGroup({MEM_ENCRYPTION_CONTEXT: 1}, required=traits)
-
-
-def _check_image(asking: str, model: str, image: ImageProperties, problems: Problems) -> None:
     if not is_uefi(image):
         problems.add("flavor_image_conflict", f"{FIRMWARE_KEY}: must be uefi for {asking}")
     machine_type = given(image, MACHINE_TYPE_KEY)
@@ -66,6 +60,8 @@ def _check_image(asking: str, model: str, image: ImageProperties, problems: Prob
         )
     if model == _STATELESS_MODEL and not is_stateless(image):
         problems.add("stateless_firmware_required", f"{STATELESS_FIRMWARE_KEY}: must be true for {model}")
+    traits = frozenset((MODEL_TRAITS[model],)) if model in MODEL_TRAITS else frozenset[str]()
+    return FlavorGroup({MEM_ENCRYPTION_CONTEXT: 1}, required=traits)
 
 
 # Traits of the host that keys ask for one by one: TPM, PCI affinity, secure boot, address mode, firmware.
@@ -103,25 +99,19 @@ def platform_traits(
 ) -> FlavorGroup:
     """Return the traits these keys require of the base group.
 
+    A TPM is asked for by its version; a model alone, even a wrong one, does nothing.
     Adds `flavor_image_conflict` or `value_invalid`. Source: nova-flavors.md, "Optional additions".
     """
-    traits = _tpm_traits(extra_specs, image, problems)
+    traits: set[str | None] = set()
+    version = agreed_value(extra_specs, image, TPM_VERSION_KEYS, tuple(TPM_VERSION_TRAITS), problems)
+    if version is not None:
+        model = agreed_value(extra_specs, image, TPM_MODEL_KEYS, tuple(TPM_MODEL_TRAITS), problems)
+        if model == "tpm-crb" and version == "1.2":
+            problems.add("value_invalid", f"{' or '.join(TPM_MODEL_KEYS)}: tpm-crb needs version 2.0")
+        traits |= {TPM_VERSION_TRAITS.get(version), TPM_MODEL_TRAITS.get(model or _DEFAULT_TPM_MODEL)}
     for keys, trait_of in _TRAITS_BY_VALUE.items():
         value = agreed_value(extra_specs, image, keys, tuple(trait_of), problems)
         traits.add(trait_of.get(value) if value is not None else None)
     if is_stateless(image):
         traits.add(_STATELESS_FIRMWARE)
     return FlavorGroup(required=frozenset(trait for trait in traits if trait is not None))
-
-
-def _tpm_traits(
-    extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
-) -> set[str | None]:
-    """Return the traits of a TPM, asked for by version; a model alone, even a wrong one, does nothing."""
-    version = agreed_value(extra_specs, image, TPM_VERSION_KEYS, tuple(TPM_VERSION_TRAITS), problems)
-    if version is None:
-        return set()
-    model = agreed_value(extra_specs, image, TPM_MODEL_KEYS, tuple(TPM_MODEL_TRAITS), problems)
-    if model == "tpm-crb" and version == "1.2":
-        problems.add("value_invalid", f"{' or '.join(TPM_MODEL_KEYS)}: tpm-crb needs version 2.0")
-    return {TPM_VERSION_TRAITS.get(version), TPM_MODEL_TRAITS.get(model or _DEFAULT_TPM_MODEL)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
@@ -81,11 +81,23 @@ def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> Cand
     if not cells or any(suffix.startswith(CELL_SUFFIX) for suffix in asked.groups):
         return None
     base, root_traits = numa_cells.without_cells(asked.groups[BASE])
-    rest = [_plain_group(*each) for each in stripped({**asked.groups, BASE: base}).items()]
-    split = list(_split_groups(cells, _RULES.get(threads, SplitRule.PACK), cpus.emulator_cpus))
-    ties = [(f"{CELL_SUFFIX}0", EMULATOR_SUFFIX)] if split[-1].suffix == EMULATOR_SUFFIX else []
+    groups = []
+    for suffix, group in stripped({**asked.groups, BASE: base}).items():
+        required = tuple(frozenset((trait,)) for trait in sorted(group.required))
+        groups.append(RequestGroup(suffix, group.resources, required=required, forbidden=group.forbidden))
+    rule = _RULES.get(threads, SplitRule.PACK)
+    # The emulator's CPU would upset pairs of the first cell.
+    apart = cpus.emulator_cpus if rule is SplitRule.REQUIRE else 0
+    for number, (suffix, amounts) in enumerate(cells.items()):
+        whole = {name: amount for name, amount in amounts.items() if name != PCPU}
+        dedicated = amounts.get(PCPU, 0) - (0 if number else apart)
+        split = {PCPU: dedicated} if dedicated else {}
+        groups.append(RequestGroup(suffix, {**whole, **split}, split=frozenset(split), split_rule=rule))
+    if apart:
+        groups.append(RequestGroup(EMULATOR_SUFFIX, {PCPU: apart}, split=frozenset((PCPU,))))
+    ties = [(f"{CELL_SUFFIX}0", EMULATOR_SUFFIX)] if apart else []
     return CandidateQuery(
-        groups=(*rest, *split),
+        groups=tuple(groups),
         # Each guest cell is on a node of its own.
         isolate=asked.group_policy == "isolate" or len(cells) > 1,
         same_subtree=tuple(map(frozenset, (*asked.same_subtree, *ties))),
@@ -116,25 +128,6 @@ def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
         cells = {suffix: group.resources for suffix, group in asked.items()}
     # A cell that has nothing beside dedicated CPUs could get these from anywhere in a tree.
     return cells if all(amounts.keys() - {PCPU} for amounts in cells.values()) else {}
-
-
-def _split_groups(
-    cells: Mapping[str, Mapping[str, int]], rule: SplitRule, emulator_cpus: int
-) -> Iterator[RequestGroup]:
-    """Yield the groups of cells, and of the emulator where its CPU would upset pairs of the first cell."""
-    apart = emulator_cpus if rule is SplitRule.REQUIRE else 0
-    for number, (suffix, amounts) in enumerate(cells.items()):
-        whole = {name: amount for name, amount in amounts.items() if name != PCPU}
-        dedicated = amounts.get(PCPU, 0) - (0 if number else apart)
-        split = {PCPU: dedicated} if dedicated else {}
-        yield RequestGroup(suffix, {**whole, **split}, split=frozenset(split), split_rule=rule)
-    if apart:
-        yield RequestGroup(EMULATOR_SUFFIX, {PCPU: apart}, split=frozenset((PCPU,)))
-
-
-def _plain_group(suffix: str, group: FlavorGroup) -> RequestGroup:
-    required = tuple(frozenset((trait,)) for trait in sorted(group.required))
-    return RequestGroup(suffix, group.resources, required=required, forbidden=group.forbidden)
 
 
 # `hw:pmem`: persistent memory namespaces by label.
@@ -270,7 +263,14 @@ def extra_spec_fault(key: str, text: str) -> str | None:
     Keys of foreign namespaces and keys without a namespace are accepted unseen.
     Source: nova-flavors.md, "Strict mode".
     """
-    rule = _rule_for(key)
+    per_cell = (rule for pattern, rule in _PER_CELL_RULES if pattern.fullmatch(key))
+    rule = _RULES_BY_KEY.get(key) or next(per_cell, None)
+    match = GROUP_KEY.fullmatch(key)
+    if rule is None and match is not None:
+        if match["kind"] == "resources":
+            rule = _AMOUNT if is_well_formed_class(match["name"]) else None
+        else:
+            rule = _TRAIT_VALUE if _STRICT_TRAIT.fullmatch(match["name"]) else None
     if rule is not None:
         return None if rule.accepts(text) else f"{shown(text)} is not {rule.expects}"
     return "there is no such extra spec" if _OUR_NAMESPACES.fullmatch(key) else None
@@ -282,20 +282,6 @@ def check_extra_specs(extra_specs: Mapping[str, str], problems: Problems) -> Non
         fault = extra_spec_fault(key, text)
         if fault is not None:
             problems.add("extra_spec_invalid", f"{key}: {fault}")
-
-
-def _rule_for(key: str) -> _Rule | None:
-    if key in _RULES_BY_KEY:
-        return _RULES_BY_KEY[key]
-    for pattern, rule in _PER_CELL_RULES:
-        if pattern.fullmatch(key):
-            return rule
-    match = GROUP_KEY.fullmatch(key)
-    if match is None:
-        return None
-    if match["kind"] == "resources":
-        return _AMOUNT if is_well_formed_class(match["name"]) else None
-    return _TRAIT_VALUE if _STRICT_TRAIT.fullmatch(match["name"]) else None
 
 
 DEFAULT_OPTIONS = Options()
@@ -356,29 +342,20 @@ def translate(
     # For core trees the rule of a split says more than the traits of a thread policy key.
     amounts = replace(share, request=FlavorGroup(share.request.resources))
     totals = replace(request, groups=asked_groups(demand, amounts))
-    return replace(
-        _translation(demand, plan, cells, request),
-        on_core_trees=core_tree_query(totals, share, plan.thread_policy),
-    )
-
-
-def _translation(
-    demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None, request: Request
-) -> Translation:
-    limit = demand.options.limit
     return Translation(
         groups=request.groups,
         group_policy=request.group_policy,
         root_required=request.root_required,
         same_subtree=request.same_subtree,
-        querystring=query_string(request, limit),
+        querystring=query_string(request, options.limit),
         fallback_querystring=_fallback(demand, plan, cells),
-        microversion=minimum_microversion(request, limit),
+        microversion=minimum_microversion(request, options.limit),
         cpu_policy=plan.policy,
         thread_policy=plan.thread_policy,
         cells=cells,
         dedicated_cpus=dedicated_cpus(cells or ()),
-        warnings=demand.explicit.warnings,
+        warnings=explicit.warnings,
+        on_core_trees=core_tree_query(totals, share, plan.thread_policy),
     )
 
 
