@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from marshmallow import fields
+from marshmallow import fields, missing
 
 from placement.allocations.holdings import AllocationPage, Include
 from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
@@ -16,6 +16,7 @@ from placement.http import fields as http_fields
 from placement.http import fields as patterns
 from placement.http.fields import (
     Boolean,
+    InContext,
     Integer,
     Mapping,
     NullableUuid,
@@ -170,15 +171,21 @@ class AmountsSchema(AnswerSchema):
 class ClaimedSchema(AnswerSchema):
     """A consumer with what it was given."""
 
-    consumer_uuid = Uuid()
-    consumer_generation = Integer()
-    project_id = String()
-    user_id = String()
-    consumer_type = String(nullable=True)
-    allocations = Mapping(http_fields.UUID, Object(AmountsSchema))
+    consumer_uuid = Uuid(source="applicant.consumer_uuid")
+    consumer_generation = Integer(source="generation")
+    project_id = String(source="applicant.project_id")
+    user_id = String(source="applicant.user_id")
+    consumer_type = String(nullable=True, source="applicant.consumer_type")
+    allocations = Mapping(
+        http_fields.UUID,
+        Object(AmountsSchema),
+        source=lambda fitted: {uuid: {"resources": held} for uuid, held in fitted.resources.items()},
+    )
     mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
-    # Of a flavor only.
-    dedicated_cpus = String(nullable=True, metadata=OPTIONAL)
+    # Of a flavor only, and then the context.
+    dedicated_cpus = String(
+        nullable=True, metadata=OPTIONAL, source=InContext(lambda _, cpus: missing if cpus is None else cpus)
+    )
 
 
 class MemberClaimedSchema(AnswerSchema):
@@ -200,8 +207,8 @@ class MemberClaimedSchema(AnswerSchema):
 class RuleKeptSchema(AnswerSchema):
     """The state of a rule between members: by how many consumers it is broken at their places."""
 
-    rule = String()
-    kept = Boolean()
+    rule = String(source="rule.text")
+    kept = Boolean(source=lambda each: not each.excess)
     excess = Integer()
 
 
@@ -211,9 +218,17 @@ class ManyClaimedSchema(AnswerSchema):
     `proven`: it is certain that no more of them could get something.
     """
 
-    members = Sequence(Object(MemberClaimedSchema))
-    proven = Boolean(metadata=OPTIONAL)
-    rules = Sequence(Object(RuleKeptSchema), metadata=OPTIONAL)
+    # The context are the members, and whether there are rules.
+
+    members = Sequence(Object(MemberClaimedSchema), source=InContext(lambda _, given: given[0]))
+    proven = Boolean(
+        metadata=OPTIONAL, source=InContext(lambda settled, given: settled.proven if given[1] else None)
+    )
+    rules = Sequence(
+        Object(RuleKeptSchema),
+        metadata=OPTIONAL,
+        source=InContext(lambda settled, given: settled.rules if given[1] else None),
+    )
 
 
 class ListedAmountsSchema(AnswerSchema):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -102,43 +101,43 @@ class ManyClaims:
 def many_claims(given: object) -> ManyClaims:
     """Read the claims of a body for many. Raises BadRequest with the place."""
     body = load(ClaimForManySchema, context.version(), given, BODY_PREFIX)
-    _refuse_too_many(body["members"])
+    # Before any is made: a small body may name a hundred million.
+    count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in body["members"])
+    if count > MOST_MEMBERS:
+        raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
     group = server_group(body["server_group"]) if "server_group" in body else None
     wishes: dict[bytes, FlavorWish] = {}
     found: list[ClaimApplication] = []
     for number, member in enumerate(body["members"]):
-        stated = {name: _said(name, number, member, body) for name in _OWN}
+        stated = {name: member.get(name, body.get(name)) for name in _OWN}
+        for name, value in stated.items():
+            if value is None:
+                place = f"members[{number}].{name}"
+                raise BadRequest(f"{place}: is missing, and the claim says none for all members")
         wanted = _wanted(number, member, body, wishes)
         joined = member.get("group", body.get("group", group and group.group))
         for uuid, is_new, place in _consumers(number, member):
-            found.append(
-                ClaimApplication(
-                    Claimant(uuid, **stated),
-                    wanted.wish,
-                    member.get("name"),
-                    joined,
-                    is_new,
-                    wanted.fallback,
-                    wanted.dedicated_cpus,
-                    place,
-                )
-            )
-    _refuse_twins(found)
-    return ManyClaims(found, _together(body, len(found), group), _world(body))
-
-
-def _refuse_too_many(members: Sequence[Mapping[str, Any]]) -> None:
-    """Raise BadRequest for too many, before any is made: a small body may name a hundred million."""
-    count = sum(each.get("count", len(each.get("consumer_uuids", "1"))) for each in members)
-    if count > MOST_MEMBERS:
-        raise BadRequest(f"members: {count} consumers are more than {MOST_MEMBERS}, too many for a claim")
+            claimant, name = Claimant(uuid, **stated), member.get("name")
+            rest = (wanted.fallback, wanted.dedicated_cpus, place)
+            found.append(ClaimApplication(claimant, wanted.wish, name, joined, is_new, *rest))
+    first: dict[str, str] = {}
+    for each in found:
+        uuid = each.applicant.consumer_uuid
+        if uuid in first:
+            where = each.place if "." in each.place else f"{each.place}.consumer_uuid"
+            raise BadRequest(f"{where}: {uuid} is that of {first[uuid]}, too")
+        first[uuid] = each.place
+    together = _together(body, len(found), group)
+    world = None
+    if body.get("dry_run"):
+        world = world_of(body.get("world", {}))
+    elif "world" in body:
+        raise BadRequest("world: nothing is claimed in another world; dry_run asks what would be")
+    return ManyClaims(found, together, world)
 
 
 def _wanted(
-    number: int,
-    member: Mapping[str, Any],
-    body: Mapping[str, Any],
-    known: dict[bytes, FlavorWish],
+    number: int, member: Mapping[str, Any], body: Mapping[str, Any], known: dict[bytes, FlavorWish]
 ) -> FlavorWish:
     """Return the wish of a member: its query or flavor, else the claim's; equal ones share one wish."""
     place = f"members[{number}]"
@@ -160,26 +159,16 @@ def _wanted(
     document |= {name: member[name] for name in _FLAVOR if name in member}
     key = orjson.dumps([document], option=orjson.OPT_SORT_KEYS)
     if key not in known:
-        with _named(place if any(name in member for name in _FLAVOR) else None):
+        # Errors about a flavor name the member if it gave a part of it.
+        prefix = f"{place}: " if any(name in member for name in _FLAVOR) else ""
+        try:
             known[key] = use_cases().flavors.wish(document, candidate_query.parse_newest)
+        except FlavorRefused as refused:
+            problems = (FlavorProblem(each.code, f"{prefix}{each.message}") for each in refused.problems)
+            raise FlavorRefused(tuple(problems)) from None
+        except BadRequest as error:
+            raise BadRequest(f"{prefix}{error}", code=error.code) from None
     return known[key]
-
-
-@contextmanager
-def _named(place: str | None) -> Iterator[None]:
-    """Name the member in errors about a flavor, if the member gave a part of it."""
-    try:
-        yield
-    except FlavorRefused as refused:
-        if place is None:
-            raise
-        raise FlavorRefused(
-            tuple(FlavorProblem(each.code, f"{place}: {each.message}") for each in refused.problems)
-        ) from None
-    except BadRequest as error:
-        if place is None:
-            raise
-        raise BadRequest(f"{place}: {error}", code=error.code) from None
 
 
 def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
@@ -200,24 +189,6 @@ def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bo
     else:
         for at, uuid in enumerate(member["consumer_uuids"]):
             yield uuid, False, f"{place}.consumer_uuids[{at}]"
-
-
-def _said(name: str, number: int, member: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
-    """Return what a member says, or what all have in common. Raises BadRequest if there is neither."""
-    value = member.get(name, body.get(name))
-    if value is None:
-        raise BadRequest(f"members[{number}].{name}: is missing, and the claim says none for all members")
-    return value
-
-
-def _refuse_twins(found: list[ClaimApplication]) -> None:
-    first: dict[str, str] = {}
-    for each in found:
-        uuid = each.applicant.consumer_uuid
-        if uuid in first:
-            where = each.place if "." in each.place else f"{each.place}.consumer_uuid"
-            raise BadRequest(f"{where}: {uuid} is that of {first[uuid]}, too")
-        first[uuid] = each.place
 
 
 def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> MemberOptions:
@@ -268,11 +239,3 @@ def _rule(place: str, given: Mapping[str, Any], names: set[str]) -> MemberRule:
         given.get("weight"),
         place,
     )
-
-
-def _world(body: Mapping[str, Any]) -> WorldRequest | None:
-    if body.get("dry_run"):
-        return world_of(body.get("world", {}))
-    if "world" in body:
-        raise BadRequest("world: nothing is claimed in another world; dry_run asks what would be")
-    return None

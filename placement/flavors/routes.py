@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import orjson
 from flask import Blueprint, Response, current_app
 
-from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, Outcome
+from placement.allocations.applications import Claimant
 from placement.allocations.best_fit import ClaimResults
 from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidate_schemas import (
@@ -22,7 +23,7 @@ from placement.allocations.candidate_schemas import (
 from placement.allocations.rendering import explanation_member
 from placement.allocations.schemas import ClaimedSchema, ManyClaimedSchema
 from placement.common.microversions import NEWEST
-from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
 from placement.flavors.nova import translation_document
 from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
@@ -31,20 +32,16 @@ from placement.http.context import use_cases
 from placement.http.gate import route
 from placement.http.operations import BODY_PREFIX, OneOf, Operation, json_body
 from placement.http.responses import error_document, json_response, status_of, streamed
-from placement.http.schemas import load
+from placement.http.schemas import dump, load
 from placement.http.targets import cluster_of_body, cluster_of_claim
 
 blueprint = Blueprint("flavors", __name__)
-_RULE = "placement:flavors:"
+_question = partial(route, blueprint, method="POST", gives_json=True, reads=True)
 
 
-@route(
-    blueprint,
+@_question(
     "/ext/v1/flavors/translation",
-    "POST",
-    f"{_RULE}translate",
-    gives_json=True,
-    reads=True,
+    policy="placement:flavors:translate",
     described=Operation({200: TranslationSchema}, body=FlavorRequestSchema),
 )
 def translation() -> Response:
@@ -52,13 +49,9 @@ def translation() -> Response:
     return json_response(translation_document(use_cases().flavors.translate(json_body())))
 
 
-@route(
-    blueprint,
+@_question(
     "/ext/v1/flavors/candidates",
-    "POST",
-    f"{_RULE}candidates",
-    gives_json=True,
-    reads=True,
+    policy="placement:flavors:candidates",
     target=cluster_of_body,
     described=Operation({200: FlavorCandidatesSchema}, errors=[404], body=FlavorSearchSchema),
 )
@@ -104,7 +97,7 @@ def create() -> Response:
         return _create_for_flavor(given)
     wanted = application(given)
     fitted = use_cases().best_fit.claim(wanted)
-    return json_response(_body(fitted), 201 if fitted.fresh else 200)
+    return json_response(dump(ClaimedSchema, fitted), 201 if fitted.fresh else 200)
 
 
 def _create_for_many(given: dict[str, Any]) -> Response:
@@ -116,30 +109,22 @@ def _create_for_many(given: dict[str, Any]) -> Response:
         settled = best_fit.claim_together(wanted.applications, wanted.together)
     else:
         settled = ClaimResults(best_fit.claim_each(wanted.applications))
-    pairs = zip(wanted.applications, settled.outcomes, strict=True)
-    body: dict[str, object] = {
-        "members": [_member(place, each, outcome) for place, (each, outcome) in enumerate(pairs)]
-    }
-    if wanted.together.rules:
-        body["proven"] = settled.proven
-        body["rules"] = [
-            {"rule": each.rule.text, "kept": not each.excess, "excess": each.excess} for each in settled.rules
-        ]
-    return json_response(body)
-
-
-def _member(place: int, wanted: ClaimApplication, outcome: Outcome) -> dict[str, object]:
-    named = {} if wanted.name is None else {"name": wanted.name}
-    if isinstance(outcome, ClaimedCandidate):
-        if wanted.dedicated_cpus is not None:
-            named["dedicated_cpus"] = wanted.dedicated_cpus
-        return {"status": 201 if outcome.fresh else 200, **named, **_body(outcome)}
-    return {
-        "status": status_of(outcome),
-        **named,
-        "consumer_uuid": wanted.applicant.consumer_uuid,
-        "error": error_document(outcome, f"members[{place}]"),
-    }
+    members = []
+    for place, (each, outcome) in enumerate(zip(wanted.applications, settled.outcomes, strict=True)):
+        member: dict[str, object] = (
+            {"status": 200} if each.name is None else {"status": 200, "name": each.name}
+        )
+        if isinstance(outcome, PlacementError):
+            member["status"] = status_of(outcome)
+            member["consumer_uuid"] = each.applicant.consumer_uuid
+            member["error"] = error_document(outcome, f"members[{place}]")
+        else:
+            member["status"] = 201 if outcome.fresh else 200
+            if each.dedicated_cpus is not None:
+                member["dedicated_cpus"] = each.dedicated_cpus
+            member |= dump(ClaimedSchema, outcome)
+        members.append(member)
+    return json_response(dump(ManyClaimedSchema, settled, context=(members, bool(wanted.together.rules))))
 
 
 def _create_for_flavor(given: dict[str, Any]) -> Response:
@@ -148,21 +133,5 @@ def _create_for_flavor(given: dict[str, Any]) -> Response:
     claimant = {name: given[name] for name in CLAIMANT if name in given}
     document = {name: part for name, part in given.items() if name not in CLAIMANT}
     body = load(ClaimantSchema, context.version(), claimant, BODY_PREFIX)
-    claim = use_cases().flavors.claim(Claimant(**body), document, parse_newest)
-    answer = {**_body(claim.fitted), "dedicated_cpus": claim.dedicated_cpus}
-    return json_response(answer, 201 if claim.fitted.fresh else 200)
-
-
-def _body(fitted: ClaimedCandidate) -> dict[str, object]:
-    applicant = fitted.applicant
-    body: dict[str, object] = {
-        "consumer_uuid": applicant.consumer_uuid,
-        "consumer_generation": fitted.generation,
-        "project_id": applicant.project_id,
-        "user_id": applicant.user_id,
-        "consumer_type": applicant.consumer_type,
-        "allocations": {uuid: {"resources": amounts} for uuid, amounts in fitted.resources.items()},
-    }
-    if fitted.mappings is not None:
-        body["mappings"] = fitted.mappings
-    return body
+    fitted, cpus = use_cases().flavors.claim(Claimant(**body), document, parse_newest)
+    return json_response(dump(ClaimedSchema, fitted, context=cpus), 201 if fitted.fresh else 200)

@@ -50,14 +50,6 @@ class FlavorWish:
     dedicated_cpus: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FlavorClaim:
-    """A claim for a flavor: what the consumer holds, and the guest's dedicated CPUs as CPU set text."""
-
-    fitted: ClaimedCandidate
-    dedicated_cpus: str
-
-
 class Flavors:
     """A service that translates flavors and finds where they fit."""
 
@@ -93,20 +85,26 @@ class Flavors:
         fallback = self._candidates.find(parse(translation.fallback_querystring), options)
         return FlavorSearch(translation, fallback, "fallback_querystring", explain)
 
-    def claim(self, applicant: Claimant, document: object, parse: ParseQuery) -> FlavorClaim:
-        """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
+    def claim(self, applicant: Claimant, document: object, parse: ParseQuery) -> tuple[ClaimedCandidate, str]:
+        """Let a consumer hold the best candidate for a flavor; return it, and the guest's dedicated CPUs.
 
         The document is that of `find` without `limit` and `explain`. The CPUs are noted after the claim: if
         only that fails, the consumer holds its candidate, and repeating the call, which is always allowed,
         notes them. Raises as `find` and `BestFit.claim` do.
         """
         wanted = self.wish(document, parse)
-        fitted = self._best_held(applicant, wanted)
+        try:
+            fitted = self._best_fit.claim(ClaimApplication(applicant, wanted.wish))
+        except Conflict:
+            # The consumer may hold what the fallback asks for, or get it now.
+            if wanted.fallback is None:
+                raise
+            fitted = self._best_fit.claim(ClaimApplication(applicant, wanted.fallback))
         cpus = wanted.dedicated_cpus or ""
         if cpus or not fitted.fresh:
             # What was held already may have been claimed for another flavor.
             self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus or None)
-        return FlavorClaim(fitted, cpus)
+        return fitted, cpus
 
     def wish(self, document: object, parse: ParseQuery) -> FlavorWish:
         """Return what a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
@@ -115,31 +113,18 @@ class Flavors:
         request, cluster, _ = _split(document)
         translation = translate_document(request)
         options = self._candidates.options(cluster=cluster)
-        fallback = translation.fallback_querystring
-        return FlavorWish(
-            ClaimQuery(_unlimited(query_of(translation, parse)), options),
-            None if fallback is None else ClaimQuery(_unlimited(parse(fallback)), options),
-            translation.dedicated_cpus,
-        )
-
-    def _best_held(self, applicant: Claimant, wanted: FlavorWish) -> ClaimedCandidate:
-        try:
-            return self._best_fit.claim(ClaimApplication(applicant, wanted.wish))
-        except Conflict:
-            # The consumer may hold what the fallback asks for, or get it now.
-            if wanted.fallback is None:
-                raise
-        return self._best_fit.claim(ClaimApplication(applicant, wanted.fallback))
+        # A limit makes no sense in a claim.
+        query = replace(query_of(translation, parse), limit=None)
+        fallback = None
+        if translation.fallback_querystring is not None:
+            unpinned = replace(parse(translation.fallback_querystring), limit=None)
+            fallback = ClaimQuery(unpinned, options)
+        return FlavorWish(ClaimQuery(query, options), fallback, translation.dedicated_cpus)
 
 
 def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
     """Return the query of a flavor, for core trees as well as for others."""
     return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
-
-
-def _unlimited(query: CandidateQuery) -> CandidateQuery:
-    """Return the query without a limit, which makes no sense in a claim."""
-    return replace(query, limit=None)
 
 
 def _split(document: object) -> tuple[object, str | None, bool]:
