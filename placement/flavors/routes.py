@@ -111,19 +111,16 @@ def _create_for_many(given: dict[str, Any]) -> Response:
         settled = ClaimResults(best_fit.claim_each(wanted.applications))
     members = []
     for place, (each, outcome) in enumerate(zip(wanted.applications, settled.outcomes, strict=True)):
-        member: dict[str, object] = (
-            {"status": 200} if each.name is None else {"status": 200, "name": each.name}
-        )
+        named: dict[str, object] = {} if each.name is None else {"name": each.name}
         if isinstance(outcome, PlacementError):
-            member["status"] = status_of(outcome)
-            member["consumer_uuid"] = each.applicant.consumer_uuid
-            member["error"] = error_document(outcome, f"members[{place}]")
+            named["consumer_uuid"] = each.applicant.consumer_uuid
+            named["error"] = error_document(outcome, f"members[{place}]")
+            members.append({"status": status_of(outcome), **named})
         else:
-            member["status"] = 201 if outcome.fresh else 200
             if each.dedicated_cpus is not None:
-                member["dedicated_cpus"] = each.dedicated_cpus
-            member |= dump(ClaimedSchema, outcome)
-        members.append(member)
+                named["dedicated_cpus"] = each.dedicated_cpus
+            status = 201 if outcome.fresh else 200
+            members.append({"status": status, **named, **dump(ClaimedSchema, outcome)})
     return json_response(dump(ManyClaimedSchema, settled, context=(members, bool(wanted.together.rules))))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
@@ -36,18 +37,9 @@ class ExtenderArgs:
     objects: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionArgs:
-    """A pod, and the pods that would be evicted for it from each node."""
-
-    pod: Mapping[str, Any]
-    proposed: Mapping[str, Victims]
-
-
 def extender_args(document: object) -> ExtenderArgs:
     """Read the body of filter and prioritize. Raises BadRequest naming the member."""
-    members = _members(document, "the body")
-    pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
+    members, pod = _members_and_pod(document)
     if members.get("nodenames") is not None:
         names = members["nodenames"]
         if not isinstance(names, list) or not set(map(type, names)) <= {str}:
@@ -58,8 +50,19 @@ def extender_args(document: object) -> ExtenderArgs:
     items = _members(members["nodes"], "Nodes").get("items")
     if not isinstance(items, list):
         raise BadRequest("Nodes.items: must be a list of nodes")
-    objects = {_name(item, f"Nodes.items[{position}]"): item for position, item in enumerate(items)}
+    objects = {}
+    for position, item in enumerate(items):
+        place = f"Nodes.items[{position}]"
+        name = _mapping(_mapping(item, place).get("metadata"), f"{place}.metadata").get("name")
+        if not isinstance(name, str) or not name:
+            raise BadRequest(f"{place}.metadata.name: must be text that is not empty")
+        objects[name] = item
     return ExtenderArgs(pod, list(objects), objects)
+
+
+def _members_and_pod(document: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    members = _members(document, "the body")
+    return members, {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
 
 
 def binding_of(document: object) -> Binding:
@@ -75,21 +78,23 @@ def binding_of(document: object) -> Binding:
     return Binding(text("PodNamespace"), text("PodName"), text("PodUID"), text("Node"))
 
 
-def preemption_args(document: object) -> PreemptionArgs:
-    """Read the body of preempt. Raises BadRequest naming the member."""
-    members = _members(document, "the body")
-    pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
-    for member, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
+def preemption_args(document: object) -> tuple[dict[str, Any], dict[str, Victims]]:
+    """Read the body of preempt: a pod, and the pods that would be evicted for it from each node.
+
+    Raises BadRequest naming the member.
+    """
+    members, pod = _members_and_pod(document)
+    for member, are_whole in (("NodeNameToMetaVictims", False), ("NodeNameToVictims", True)):
         proposed = members.get(member.lower())
         if proposed is not None:
             nodes = _mapping(proposed, member)
-            return PreemptionArgs(
-                pod, {node: _victims(one, f"{member}.{node}", uid_of) for node, one in nodes.items()}
-            )
+            return pod, {
+                node: _victims(one, f"{member}.{node}", are_whole=are_whole) for node, one in nodes.items()
+            }
     raise BadRequest("NodeNameToMetaVictims: is missing, and so is NodeNameToVictims")
 
 
-def _victims(value: object, place: str, uid_of: Callable[[object, str], object]) -> Victims:
+def _victims(value: object, place: str, *, are_whole: bool) -> Victims:
     members = _members({} if value is None else value, place)
     pods, violations = members.get("pods") or [], members.get("numpdbviolations") or 0
     if not isinstance(pods, list):
@@ -98,70 +103,22 @@ def _victims(value: object, place: str, uid_of: Callable[[object, str], object])
         raise BadRequest(f"{place}.NumPDBViolations: must be a number")
     uids = []
     for position, pod in enumerate(pods):
-        uid = uid_of(pod, f"{place}.Pods[{position}]")
+        at = f"{place}.Pods[{position}]"
+        uid: object
+        if are_whole:
+            uid = _mapping(_mapping(pod, at).get("metadata"), f"{at}.metadata").get("uid")
+        else:
+            uid = _members(pod, at).get("uid")
         if not isinstance(uid, str) or not uid:
-            raise BadRequest(f"{place}.Pods[{position}]: has no uid")
+            raise BadRequest(f"{at}: has no uid")
         uids.append(uid)
     return Victims(uids, violations)
-
-
-def _meta_uid(pod: object, place: str) -> object:
-    return _members(pod, place).get("uid")
-
-
-def _pod_uid(pod: object, place: str) -> object:
-    return _mapping(_mapping(pod, place).get("metadata"), f"{place}.metadata").get("uid")
-
-
-def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
-    """Return the pods to evict from each node, as uids: the protocol has no other form for answers."""
-    return {
-        "NodeNameToMetaVictims": {
-            node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
-            for node, victims in found.items()
-        }
-    }
-
-
-def filter_result(
-    args: ExtenderArgs, failed: Mapping[str, str], unresolvable: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the nodes that fit, in the form in which they came, and the reasons of the others by name."""
-    left = args.names
-    if failed or unresolvable:
-        left = [name for name in args.names if name not in failed and name not in unresolvable]
-    nodes = None
-    if args.objects is not None:
-        nodes = {"metadata": {}, "items": [args.objects[name] for name in left]}
-    return {
-        "Nodes": nodes,
-        "NodeNames": left if args.objects is None else None,
-        "FailedNodes": failed,
-        "FailedAndUnresolvableNodes": unresolvable,
-        "Error": "",
-    }
-
-
-def filter_error(message: str) -> dict[str, Any]:
-    """Return the answer to a filter request that failed, with the reason."""
-    return {
-        "Nodes": None,
-        "NodeNames": None,
-        "FailedNodes": None,
-        "FailedAndUnresolvableNodes": None,
-        "Error": message,
-    }
 
 
 def host_priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return a HostPriorityList of these nodes: scores of 0 to 100, 0 if there is none, become 0 to 10."""
     known = scores.get
     return [{"Host": name, "Score": known(name, 0) * _HIGHEST // 100} for name in names]
-
-
-def binding_result(error: str = "") -> dict[str, Any]:
-    """Return the answer to a bind request: empty if it succeeded, else the reason."""
-    return {"Error": error}
 
 
 def _members(value: object, place: str) -> dict[str, Any]:
@@ -172,14 +129,6 @@ def _mapping(value: object, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BadRequest(f"{place}: must be an object")
     return value
-
-
-def _name(node: object, place: str) -> str:
-    metadata = _mapping(_mapping(node, place).get("metadata"), f"{place}.metadata")
-    name = metadata.get("name")
-    if not isinstance(name, str) or not name:
-        raise BadRequest(f"{place}.metadata.name: must be text that is not empty")
-    return name
 
 
 # Bodies of the scheduler extender protocol. Source: k8s.io/kube-scheduler, extender/v1.
@@ -255,35 +204,39 @@ BINDING_RESULT = _extender_members(["Error"], Error={"type": "string"})
 blueprint = Blueprint("extender", __name__)
 _PATH = "/ext/v1/clusters/<cluster>/extender"
 _RULE = "placement:clusters:extender:"
+_call = partial(route, blueprint, method="POST", gives_json=True)
 
 
-@route(
-    blueprint,
-    f"{_PATH}/filter",
-    "POST",
-    f"{_RULE}filter",
-    gives_json=True,
-    described=Operation({200: FILTER_RESULT}, body=ARGS),
-)
+@_call(f"{_PATH}/filter", policy=f"{_RULE}filter", described=Operation({200: FILTER_RESULT}, body=ARGS))
 def filter_nodes(cluster: str) -> Response:
     """Return which nodes fit a pod. A write: it may release vanished pods, and a gang that does not fit."""
     args = extender_args(json_body())
+    result: dict[str, Any] = dict.fromkeys(
+        ("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes")
+    )
     try:
         with _counted("filter"):
             filtered = use_cases().extender.filter(cluster, args.pod, args.names)
     except PlacementError as error:
-        return json_response(filter_error(str(error)))
+        return json_response({**result, "Error": str(error)})
     if not filtered.releases:
         note_that_it_reads()
-    return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
+    failed, unresolvable = filtered.failed, filtered.unresolvable
+    left = args.names
+    if failed or unresolvable:
+        left = [name for name in args.names if name not in failed and name not in unresolvable]
+    # The nodes that fit, in the form in which they came.
+    if args.objects is None:
+        result["NodeNames"] = left
+    else:
+        result["Nodes"] = {"metadata": {}, "items": [args.objects[name] for name in left]}
+    result |= {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
+    return json_response(result)
 
 
-@route(
-    blueprint,
+@_call(
     f"{_PATH}/prioritize",
-    "POST",
-    f"{_RULE}prioritize",
-    gives_json=True,
+    policy=f"{_RULE}prioritize",
     reads=True,
     described=Operation({200: HOST_PRIORITIES}, errors=[409], body=ARGS),
 )
@@ -295,30 +248,25 @@ def prioritize(cluster: str) -> Response:
     return json_response(host_priorities(args.names, scores))
 
 
-@route(
-    blueprint,
+@_call(
     f"{_PATH}/preempt",
-    "POST",
-    f"{_RULE}preempt",
-    gives_json=True,
+    policy=f"{_RULE}preempt",
     described=Operation({200: PREEMPTION_RESULT}, errors=[409], body=PREEMPTION_ARGS),
 )
 def preempt(cluster: str) -> Response:
     """Return which pods to evict so that a pod fits. A write: it may release pods that are gone."""
-    args = preemption_args(json_body())
+    pod, proposed = preemption_args(json_body())
     with _counted("preempt"):
-        victims = use_cases().extender.preempt(cluster, args.pod, args.proposed)
-    return json_response(preemption_result(victims))
+        victims = use_cases().extender.preempt(cluster, pod, proposed)
+    # As uids: the protocol has no other form for answers.
+    shown = {
+        node: {"Pods": [{"UID": uid} for uid in each.uids], "NumPDBViolations": each.violations}
+        for node, each in victims.items()
+    }
+    return json_response({"NodeNameToMetaVictims": shown})
 
 
-@route(
-    blueprint,
-    f"{_PATH}/bind",
-    "POST",
-    f"{_RULE}bind",
-    gives_json=True,
-    described=Operation({200: BINDING_RESULT}, body=BINDING),
-)
+@_call(f"{_PATH}/bind", policy=f"{_RULE}bind", described=Operation({200: BINDING_RESULT}, body=BINDING))
 def bind(cluster: str) -> Response:
     """Claim a place for a pod on a node, and bind it there."""
     binding = binding_of(json_body())
@@ -326,8 +274,8 @@ def bind(cluster: str) -> Response:
         with _counted("bind"):
             use_cases().extender.bind(cluster, binding)
     except PlacementError as error:
-        return json_response(binding_result(str(error)))
-    return json_response(binding_result())
+        return json_response({"Error": str(error)})
+    return json_response({"Error": ""})
 
 
 @contextmanager

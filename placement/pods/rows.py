@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from placement.common.gang import Membership, gang_of
 from placement.common.manifest import Field, ManifestReport
@@ -18,7 +18,6 @@ from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.host import Holding
-from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
 from placement.pods.model import RecordedPod, recorded_pod
 from placement.pods.statements.pods import RESERVED, StoredPod
@@ -65,8 +64,7 @@ class PodAnswer:
 
 def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
     """Return the answer for a pod that takes from a reservation, with an annotation that names it."""
-    allocated = {"name": reservation.name, "uid": reservation.uid}
-    text = json.dumps(allocated, separators=(",", ":"))
+    text = json.dumps({"name": reservation.name, "uid": reservation.uid}, separators=(",", ":"))
     return replace(
         answer,
         annotations={**answer.annotations, keys.RESERVATION_ALLOCATED: text},
@@ -83,43 +81,26 @@ _UNREADABLE = "the stored row of this pod cannot be read"
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
-class _Told(NamedTuple):
-    """A name in rows, the value that is left out, and the reader of its value."""
-
-    name: str
-    blank: Any
-    read: Callable[[Any], Any]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
-
-
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError("no list")
-    return tuple(_text(member) for member in value)
+    return tuple(map(str, value))
 
 
-def _annotations(value: Any) -> dict[str, str]:
-    return {_text(key): _text(text) for key, text in value.items()}
-
-
-# By attribute of PodAnswer.
-_TOLD = {
-    "kubernetes_qos": _Told("kubernetes_qos", "", _text),
-    "phase": _Told("phase", "", _text),
-    "scheduled": _Told("scheduled", False, bool),
-    "cpuset": _Told("cpuset", "", _text),
-    "annotations": _Told("annotations", {}, _annotations),
-    "containers": _Told("containers", (), _texts),
-    "lifts_cfs_quota": _Told("lifts_cfs_quota", False, bool),
-    "score": _Told("score", None, int),
-    "warnings": _Told("warnings", (), _texts),
-    "remarks": _Told("remarks", (), _texts),
-    "unreadable": _Told("unreadable", (), _texts),
+# By name in rows, and in PodAnswer: the value that is left out, and the reader of others.
+_TOLD: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "kubernetes_qos": ("", str),
+    "phase": ("", str),
+    "scheduled": (False, bool),
+    "cpuset": ("", str),
+    "annotations": ({}, lambda given: {str(key): str(text) for key, text in given.items()}),
+    "containers": ((), _texts),
+    "lifts_cfs_quota": (False, bool),
+    "score": (None, int),
+    "warnings": ((), _texts),
+    "remarks": ((), _texts),
+    "unreadable": ((), _texts),
 }
-_TOLD_NAMES = frozenset(stored_answer.name for stored_answer in _TOLD.values())
 
 
 def status_of(
@@ -133,15 +114,17 @@ def status_of(
     `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
     that pod: names in it that this release does not know are kept.
     """
-    stored_answer = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
-    blanks = {entry.name: entry.blank for entry in _TOLD.values()}
-    given = {name: _plain(value) for name, value in stored_answer.items() if value != blanks[name]}
-    unknown_told = _unknown(_told(before), _TOLD_NAMES)
+    known = before or {}
+    stored_answer = {name: value for name, value in _told(known).items() if name not in _TOLD}
+    for name, (blank, _) in _TOLD.items():
+        value = getattr(answer, name)
+        if value != blank:
+            stored_answer[name] = list(value) if isinstance(value, tuple) else value
     document = {
-        **_unknown(before or {}, _MEMBERS),
+        **{name: value for name, value in known.items() if name not in _MEMBERS},
         "qos": answer.qos,
         "consumer": answer.consumer_uuid,
-        "told": {**unknown_told, **given},
+        "told": stored_answer,
         **({_ENDED: ended} if ended else {}),
     }
     return document if recorded is None else {**document, "record": recorded.document()}
@@ -149,12 +132,8 @@ def status_of(
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
     """Return the status of a reservation that is over: with the reason, and the answer from before."""
-    stored_answer = _told(status)
-    return {
-        **status,
-        "told": {**stored_answer, "phase": phase, "remarks": [remark]},
-        _TOLD_BEFORE: stored_answer,
-    }
+    before = _told(status)
+    return {**status, "told": {**before, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: before}
 
 
 def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,14 +157,6 @@ def was_ended_by(reservation: StoredPod, remark: str) -> bool:
     return is_off and _told(reservation.status).get("remarks") == [remark]
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _unknown(document: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if name not in known}
-
-
 def _told(document: Any) -> Mapping[str, Any]:
     member = document.get("told") if isinstance(document, Mapping) else None
     return member if isinstance(member, Mapping) else {}
@@ -193,16 +164,16 @@ def _told(document: Any) -> Mapping[str, Any]:
 
 def answer_of(pod: StoredPod) -> PodAnswer:
     """Return the answer about a stored pod; parts of its row that cannot be read are in `unreadable`."""
+    told = _told(pod.status)
     stored_answer: dict[str, Any] = {}
     unreadable = []
-    for attribute, entry in _TOLD.items():
-        stored = _told(pod.status).get(entry.name)
-        if stored is None:
+    for name, (_, read) in _TOLD.items():
+        if told.get(name) is None:
             continue
         try:
-            stored_answer[attribute] = entry.read(stored)
+            stored_answer[name] = read(told[name])
         except _MALFORMED:
-            unreadable.append(f"{_UNREADABLE}: told.{entry.name}")
+            unreadable.append(f"{_UNREADABLE}: told.{name}")
     if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
         unreadable.append(_UNREADABLE)
     stored_answer["unreadable"] = (*stored_answer.get("unreadable", ()), *unreadable)

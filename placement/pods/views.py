@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from placement.pods.cache import ClusterCache
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.host import foreign_cpus, ledger_of
 from placement.pods.koordinator.settings import scheduler_settings
-from placement.pods.model import KubeletPod, NodeImport, RecordedPod, Takeover
+from placement.pods.model import KubeletPod, RecordedPod, Takeover
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts, NodeLoader
 from placement.pods.reservation_ends import records_after, without_expired
@@ -136,13 +136,19 @@ def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
     kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
     reported = dict(state.reported_pods)
     reserved = {each.consumer: each for each in state.reservations}
+    others = (
+        ("system", imported.system),
+        ("reserved", imported.withheld),
+        ("kubelet-reserved", imported.reserved),
+        ("others", foreign),
+    )
     for cpu, row in imported.topology.by_cpu.items():
         owner = owners.get(cpu)
         holders = tuple(pod for pod in state.pods if cpu in pod.holding.cpus)
         if owner is not None and owner.consumer in by_consumer and holders:
             first = by_consumer[owner.consumer]
-            others = tuple(pod for pod in holders if pod is not first)
-            yield CpuView(row, "pod", (first, *others), consumer=owner.consumer)
+            sharing = (pod for pod in holders if pod is not first)
+            yield CpuView(row, "pod", (first, *sharing), consumer=owner.consumer)
         elif cpu in kubelet:
             consumer, pod = kubelet[cpu]
             yield CpuView(row, "kubelet", (), pod, consumer)
@@ -152,17 +158,7 @@ def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
             name = reserved[owner.consumer].name
             yield CpuView(row, "reservation", consumer=owner.consumer, reservation=name)
         else:
-            yield CpuView(row, _nobody(imported, foreign, cpu))
-
-
-def _nobody(imported: NodeImport, foreign: CpuSet, cpu: int) -> str:
-    if cpu in imported.system:
-        return "system"
-    if cpu in imported.withheld:
-        return "reserved"
-    if cpu in imported.reserved:
-        return "kubelet-reserved"
-    return "others" if cpu in foreign else "free"
+            yield CpuView(row, next((name for name, cpus in others if cpu in cpus), "free"))
 
 
 # Nodes that refuse pods whatever is free there, and why.
@@ -185,8 +181,7 @@ class ClosedNodes:
 
     def of(self, cluster: str) -> list[ClosedNode]:
         """Return the nodes of a cluster that refuse pods, by name. Raises NotFound, Unavailable."""
-        view = self._cluster_cache.view(cluster)
-        nodes = sorted(view.nodes.values(), key=lambda node: node.name)
+        nodes = sorted(self._cluster_cache.view(cluster).nodes.values(), key=lambda node: node.name)
         return [
             ClosedNode(cluster, node.name, node.root_uuid, why) for node in nodes for why in _reasons(node)
         ]
@@ -238,20 +233,16 @@ class HostViews:
     def show(self, uuid: str, check: Check) -> HostView:
         """Return the tree of this provider, without what has expired there. Raises NotFound."""
         with self._database.snapshot() as connection:
-            found = clusters.place_of(connection, uuid)
-            if found is None:
+            root_id, node = clusters.place_of(connection, uuid) or (None, None)
+            cluster = None if node is None else node.cluster
+            # A bound caller must not learn from a refusal that the provider exists.
+            if root_id is None or not request_scope.admits(cluster):
                 raise missing(uuid)
-            root_id, node = found
-            if not request_scope.admits(None if node is None else node.cluster):
-                # A bound caller must not learn from a refusal that the provider exists.
-                raise missing(uuid)
-            check(None if node is None else node.cluster)
+            check(cluster)
             members = trees.members(connection, root_id)
-            ids = [member.id for member in members]
-            records = contents.stored(connection, ids)
+            records = contents.stored(connection, [member.id for member in members])
             held = lists.on_tree(connection, root_id)
-            facts = None if node is None else _facts(node)
-            state = None if facts is None else self._state(connection, facts, root_id)
+            state = None if node is None else self._state(connection, node, root_id)
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
             raise missing(uuid)
@@ -259,18 +250,13 @@ class HostViews:
             return HostView(uuid, root, members, records, held, node, None)
         current = without_expired(state)
         gone = state.reserving - current.reserving
-        return HostView(
-            uuid,
-            root,
-            members,
-            records_after(members, records, state, current),
-            [each for each in held if each.consumer_uuid not in gone],
-            node,
-            view_of(current),
-        )
+        left = [each for each in held if each.consumer_uuid not in gone]
+        offered = records_after(members, records, state, current)
+        return HostView(uuid, root, members, offered, left, node, view_of(current))
 
-    def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
+    def _state(self, connection: Executor, node: HostedNode, root_id: int) -> NodeInfo:
         # Manifests are read again only if the node was imported again since.
+        facts = ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))
         found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
@@ -292,27 +278,13 @@ class HostViews:
     def roots_of(self, uuids: Collection[str]) -> list[str]:
         """Return the uuids of the roots of some providers, each once, in the order of the providers' ids."""
         with self._database.read() as connection:
-            found = statements_providers.roots_of(connection, uuids)
-        return list(dict.fromkeys(found))
-
-
-def _facts(node: HostedNode) -> ClusterFacts:
-    return ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))
+            return list(dict.fromkeys(statements_providers.roots_of(connection, uuids)))
 
 
 # A search for hosts, other providers, consumers and pods by what callers remember of them.
 
 
 _providers, _consumers, _pods, _clusters = tables.providers, tables.consumers, tables.pods, tables.clusters
-
-
-class FoundProvider(NamedTuple):
-    """A provider with a name or a uuid that matches the text."""
-
-    uuid: str
-    name: str
-    is_root: bool
-    cluster: str | None
 
 
 class FoundConsumer(NamedTuple):
@@ -333,64 +305,21 @@ class FoundPod(NamedTuple):
     node: str | None
 
 
-def providers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundProvider]:
-    """Return providers with the text in their name, or at the start of their uuid; roots first, by name."""
-    is_root = _providers.c.parent_provider_id.is_(None)
-    statement = (
-        sa.select(_providers.c.uuid, _providers.c.name, is_root, _clusters.c.name)
-        .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
-        .where(sa.or_(_contains(_providers.c.name, text), _begins(_providers.c.uuid, text)))
-        .order_by(is_root.desc(), _providers.c.name)
-        .limit(most)
-    )
-    if cluster is not None:
-        statement = statement.where(_clusters.c.name == cluster)
-    return [FoundProvider(row[0], row[1], bool(row[2]), row[3]) for row in connection.execute(statement)]
-
-
-def consumers(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundConsumer]:
-    """Return consumers with the text at the start of their uuid, or in their project or user, by uuid."""
-    project, user = tables.projects.c.external_id, tables.users.c.external_id
-    statement = (
-        sa.select(_consumers.c.uuid, project, user, tables.consumer_types.c.name)
-        .select_from(_consumers)
-        .join(tables.projects, tables.projects.c.id == _consumers.c.project_id)
-        .join(tables.users, tables.users.c.id == _consumers.c.user_id)
-        .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _consumers.c.consumer_type_id)
-        .where(sa.or_(_begins(_consumers.c.uuid, text), _contains(project, text), _contains(user, text)))
-        .order_by(_consumers.c.uuid)
-        .limit(most)
-    )
-    if cluster is not None:
-        statement = statement.join(_clusters, _clusters.c.id == _consumers.c.cluster_id)
-        statement = statement.where(_clusters.c.name == cluster)
-    return [FoundConsumer(*row) for row in connection.execute(statement)]
-
-
-def pods(connection: Executor, text: str, cluster: str | None, most: int) -> list[FoundPod]:
-    """Return pods with the text in `namespace/name` or at the start of their uid, by cluster and name."""
-    full_name = _pods.c.namespace + "/" + _pods.c.name
-    statement = (
-        sa.select(_clusters.c.name, _pods.c.namespace, _pods.c.name, tables.nodes.c.name)
-        .select_from(_pods)
-        .join(_clusters, _clusters.c.id == _pods.c.cluster_id)
-        .outerjoin(tables.nodes, tables.nodes.c.id == _pods.c.node_id)
-        .where(_pods.c.namespace != RESERVED)
-        .where(sa.or_(_contains(full_name, text), _begins(_pods.c.uid, text)))
-        .order_by(_clusters.c.name, full_name)
-        .limit(most)
-    )
-    if cluster is not None:
-        statement = statement.where(_clusters.c.name == cluster)
-    return [FoundPod(*row) for row in connection.execute(statement)]
-
-
 def _contains(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
     return sa.func.lower(column).contains(text.lower(), autoescape=True)
 
 
 def _begins(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
     return column.startswith(text.lower(), autoescape=True)
+
+
+class FoundProvider(NamedTuple):
+    """A provider with a name or a uuid that matches the text."""
+
+    uuid: str
+    name: str
+    is_root: bool
+    cluster: str | None
 
 
 class Finder:
@@ -400,26 +329,54 @@ class Finder:
         self._database = database
 
     def providers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundProvider]:
-        """Return providers by a part of their names or the beginning of their uuids."""
-        _check(cluster)
-        with self._database.read() as connection:
-            return providers(connection, text, cluster, most)
+        """Return providers by a part of their names or the beginning of their uuids; roots first, by name."""
+        is_root = _providers.c.parent_provider_id.is_(None)
+        statement = (
+            sa.select(_providers.c.uuid, _providers.c.name, is_root, _clusters.c.name)
+            .outerjoin(_clusters, _clusters.c.id == _providers.c.cluster_id)
+            .where(sa.or_(_contains(_providers.c.name, text), _begins(_providers.c.uuid, text)))
+            .order_by(is_root.desc(), _providers.c.name)
+        )
+        rows = self._found(statement, cluster, most)
+        return [FoundProvider(row[0], row[1], bool(row[2]), row[3]) for row in rows]
 
     def consumers(self, text: str, cluster: str | None, most: int) -> Sequence[FoundConsumer]:
-        """Return consumers by the beginning of their uuids, or a part of their project or user."""
-        _check(cluster)
-        with self._database.read() as connection:
-            return consumers(connection, text, cluster, most)
+        """Return consumers by the beginning of their uuids, or a part of their project or user; by uuid."""
+        project, user = tables.projects.c.external_id, tables.users.c.external_id
+        statement = (
+            sa.select(_consumers.c.uuid, project, user, tables.consumer_types.c.name)
+            .select_from(_consumers)
+            .join(tables.projects, tables.projects.c.id == _consumers.c.project_id)
+            .join(tables.users, tables.users.c.id == _consumers.c.user_id)
+            .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _consumers.c.consumer_type_id)
+            .where(sa.or_(_begins(_consumers.c.uuid, text), _contains(project, text), _contains(user, text)))
+            .order_by(_consumers.c.uuid)
+        )
+        if cluster is not None:
+            statement = statement.join(_clusters, _clusters.c.id == _consumers.c.cluster_id)
+        return [FoundConsumer(*row) for row in self._found(statement, cluster, most)]
 
     def pods(self, text: str, cluster: str | None, most: int) -> Sequence[FoundPod]:
-        """Return pods by a part of `namespace/name` or the beginning of their uids."""
-        _check(cluster)
+        """Return pods by a part of `namespace/name` or the beginning of their uids; by cluster and name."""
+        full_name = _pods.c.namespace + "/" + _pods.c.name
+        statement = (
+            sa.select(_clusters.c.name, _pods.c.namespace, _pods.c.name, tables.nodes.c.name)
+            .select_from(_pods)
+            .join(_clusters, _clusters.c.id == _pods.c.cluster_id)
+            .outerjoin(tables.nodes, tables.nodes.c.id == _pods.c.node_id)
+            .where(_pods.c.namespace != RESERVED)
+            .where(sa.or_(_contains(full_name, text), _begins(_pods.c.uid, text)))
+            .order_by(_clusters.c.name, full_name)
+        )
+        return [FoundPod(*row) for row in self._found(statement, cluster, most)]
+
+    def _found(self, statement: Any, cluster: str | None, most: int) -> Sequence[Any]:
+        """Return some rows, of one cluster if it is given and may be seen. Raises NotFound, Forbidden."""
+        if cluster is None:
+            view.require_everything()
+        elif not request_scope.admits(cluster):
+            raise unknown(cluster)
+        else:
+            statement = statement.where(_clusters.c.name == cluster)
         with self._database.read() as connection:
-            return pods(connection, text, cluster, most)
-
-
-def _check(cluster: str | None) -> None:
-    if cluster is None:
-        view.require_everything()
-    elif not request_scope.admits(cluster):
-        raise unknown(cluster)
+            return connection.execute(statement.limit(most)).all()

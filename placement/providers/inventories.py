@@ -50,7 +50,9 @@ class Inventories:
         def work(transaction: Transaction) -> int:
             locked = lock(transaction, uuid)
             check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
-            class_id = _known_class(transaction, class_name, prefix)
+            class_id = names.class_ids(transaction, [class_name]).get(class_name)
+            if class_id is None:
+                raise BadRequest(f"{prefix}No such resource class {class_name}.")
             if class_id in contents.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
             contents.insert(transaction, [(locked.id, class_id, inventory)])
@@ -66,11 +68,10 @@ class Inventories:
 
         Raises NotFound, BadRequest, ConcurrentUpdate for the generation, InventoryInUse.
         """
+        prefix = f"Unable to update inventory for resource provider {uuid}: "
 
         def work(transaction: Transaction) -> int:
-            locked = lock(transaction, uuid)
-            check_generation(locked, generation)
-            prefix = f"Unable to update inventory for resource provider {uuid}: "
+            locked = _locked_at(transaction, uuid, generation)
             for name, inventory in wanted.items():
                 check_capacity(name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             ids = names.class_ids(transaction, wanted)
@@ -94,24 +95,23 @@ class Inventories:
 
         Raises NotFound (also for an unknown class), BadRequest, ConcurrentUpdate for the generation.
         """
+        prefix = f"Unable to update inventory for resource provider {uuid}: "
 
         def work(transaction: Transaction) -> int:
-            locked = lock(transaction, uuid)
-            check_generation(locked, generation)
-            prefix = f"Unable to update inventory for resource provider {uuid}: "
+            locked = _locked_at(transaction, uuid, generation)
             check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
-            records = contents.stored(transaction, [locked.id]).get(locked.id, {})
-            if class_id not in records:
+            former = contents.stored(transaction, [locked.id]).get(locked.id, {}).get(class_id)
+            if former is None:
                 raise BadRequest(
                     f"No inventory record with resource class for resource provider {uuid}: "
                     f"No inventory of class {class_name} found."
                 )
-            _warn_of_shrinking(records[class_id], inventory, uuid)
+            _warn_of_shrinking(former, inventory, uuid)
             contents.update(transaction, [(locked.id, class_id, inventory)])
-            record_inventories(transaction, uuid, [records[class_id]], {class_name: inventory})
+            record_inventories(transaction, uuid, [former], {class_name: inventory})
             return _raise_generation(transaction, locked)
 
         return run_in_transaction(self._database, work)
@@ -147,10 +147,12 @@ class Inventories:
         run_in_transaction(self._database, work)
 
 
-def check_generation(locked: LockedProvider, generation: int) -> None:
-    """Raise ConcurrentUpdate unless the caller sent the present generation of the provider."""
+def _locked_at(transaction: Transaction, uuid: str, generation: int) -> LockedProvider:
+    """Lock the row of a provider and return it. Raises NotFound, ConcurrentUpdate for the generation."""
+    locked = lock(transaction, uuid)
     if locked.generation != generation:
         raise ConcurrentUpdate("resource provider generation conflict")
+    return locked
 
 
 def replace_records(
@@ -194,13 +196,8 @@ def record_inventories(
 
 def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
     if wanted.capacity < stored.used:
-        LOG.warning(
-            "Resource provider %s now has %d of %s in use with a capacity of %d.",
-            uuid,
-            stored.used,
-            stored.class_name,
-            wanted.capacity,
-        )
+        message = "Resource provider %s now has %d of %s in use with a capacity of %d."
+        LOG.warning(message, uuid, stored.used, stored.class_name, wanted.capacity)
 
 
 def in_use(records: Iterable[Stored], uuid: str) -> str:
@@ -218,13 +215,6 @@ def check_capacity(
         raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
     if inventory.capacity < 0:
         raise BadRequest(f"{prefix}The reserved value is greater than total.")
-
-
-def _known_class(transaction: Transaction, name: str, prefix: str) -> int:
-    class_id = names.class_ids(transaction, [name]).get(name)
-    if class_id is None:
-        raise BadRequest(f"{prefix}No such resource class {name}.")
-    return class_id
 
 
 def _raise_generation(transaction: Transaction, locked: LockedProvider) -> int:

@@ -11,7 +11,7 @@ from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.providers.statements import names
 from placement.providers.statements.names import KnownName
-from placement.storage.database import Database, Transaction, run_in_transaction
+from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
 
 class ResourceClasses:
@@ -28,7 +28,7 @@ class ResourceClasses:
     def get(self, name: str) -> KnownName:
         """Return one class. Raises NotFound."""
         with self._database.read() as connection:
-            return _found(names.find_class(connection, name), name)
+            return _class(connection, name)
 
     def create(self, name: str) -> bool:
         """Make sure the class exists; return False if it did before."""
@@ -38,15 +38,15 @@ class ResourceClasses:
         """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
 
         def work(transaction: Transaction) -> None:
-            entry = _found(names.find_class(transaction, name), name)
+            entry = _class(transaction, name)
             if is_standard_class(name):
                 raise BadRequest(f"Cannot update standard resource class {name}")
-            if new != name and not names.rename_class(transaction, entry.id, new):
+            if new == name:
+                return
+            if not names.rename_class(transaction, entry.id, new):
                 raise Conflict(f"Resource class already exists: {new}")
-            if new != name:
-                transaction.record(
-                    Action.UPDATE, TargetKind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
-                )
+            before, after = {"name": name}, {"name": new}
+            transaction.record(Action.UPDATE, TargetKind.RESOURCE_CLASS, name, before=before, after=after)
 
         run_in_transaction(self._database, work)
 
@@ -55,7 +55,7 @@ class ResourceClasses:
         prefix = "Error in delete resource class: Cannot delete "
 
         def work(transaction: Transaction) -> None:
-            entry = _found(names.find_class(transaction, name), name)
+            entry = _class(transaction, name)
             if is_standard_class(name):
                 raise BadRequest(f"{prefix}standard resource class {name}.")
             if not names.delete_class(transaction, entry.id):
@@ -70,9 +70,17 @@ def is_standard_class(name: str) -> bool:
     return not os_resource_classes.is_custom(name)
 
 
-def _found(entry: KnownName | None, name: str) -> KnownName:
+def _class(connection: Executor, name: str) -> KnownName:
+    entry = names.find_class(connection, name)
     if entry is None:
         raise NotFound(f"No such resource class {name}.")
+    return entry
+
+
+def _trait(connection: Executor, name: str) -> KnownName:
+    entry = names.find_trait(connection, name)
+    if entry is None:
+        raise NotFound(f"No such trait(s): {name}.")
     return entry
 
 
@@ -104,10 +112,7 @@ class Traits:
     def get(self, name: str) -> KnownName:
         """Return one trait. Raises NotFound."""
         with self._database.read() as connection:
-            entry = names.find_trait(connection, name)
-        if entry is None:
-            raise NotFound(f"No such trait(s): {name}.")
-        return entry
+            return _trait(connection, name)
 
     def create(self, name: str) -> tuple[bool, datetime.datetime]:
         """Make sure the trait exists; return whether it is new, and when it was created."""
@@ -123,9 +128,7 @@ class Traits:
         """Delete a custom trait that no provider carries. Raises NotFound, BadRequest, Conflict."""
 
         def work(transaction: Transaction) -> None:
-            entry = names.find_trait(transaction, name)
-            if entry is None:
-                raise NotFound(f"No such trait(s): {name}.")
+            entry = _trait(transaction, name)
             if not name.startswith("CUSTOM_"):
                 raise BadRequest(f"Cannot delete standard trait {name}.")
             if not names.delete_trait(transaction, entry.id):

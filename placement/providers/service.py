@@ -14,7 +14,7 @@ from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.providers import LockedProvider, Provider
 from placement.providers.view import ForestKeeper, group_aggregates, resolve_group
-from placement.storage.database import Database, Transaction, run_in_transaction
+from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
 _CREATE = "Object action create failed because: "
@@ -40,10 +40,7 @@ class Providers:
     def get(self, uuid: str) -> Provider:
         """Return one provider. Raises NotFound."""
         with self._database.read() as connection:
-            found = providers.find(connection, uuid)
-        if found is None:
-            raise missing(uuid)
-        return found
+            return _there(connection, uuid)
 
     def listed(self, name: str | None, uuid: str | None, group: RequestGroup) -> list[Provider]:
         """Return providers that alone satisfy the group and have this name and uuid. Raises BadRequest."""
@@ -92,8 +89,7 @@ class Providers:
                 known = providers.find(transaction, uuid) is not None
                 which = f"uuid: {uuid}" if known else f"name: {name}"
                 raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
-            created = providers.find(transaction, uuid)
-            assert created is not None
+            created = _there(transaction, uuid)
             transaction.record(Action.CREATE, TargetKind.PROVIDER, uuid, after=_described(created))
             return created
 
@@ -112,18 +108,17 @@ class Providers:
                 providers.lock_trees(transaction, shared=False)
             locked = lock(transaction, uuid)
             _check_import(transaction, locked, name, parent, prefix)
-            former = None if parent is None else providers.find(transaction, uuid)
+            former = None
             if parent is not None:
+                former = _there(transaction, uuid)
                 _move(transaction, locked, parent, prefix, may_move=may_move)
             if providers.name_taken(transaction, name, other_than=locked.id):
                 raise Conflict(f"Conflicting resource provider {name} already exists.", code=_DUPLICATE)
             providers.rename(transaction, locked.id, name)
-            updated = providers.find(transaction, uuid)
-            assert updated is not None
+            updated = _there(transaction, uuid)
             before = {**_described(former or updated), "name": locked.name}
-            transaction.record(
-                Action.UPDATE, TargetKind.PROVIDER, uuid, before=before, after=_described(updated)
-            )
+            after = _described(updated)
+            transaction.record(Action.UPDATE, TargetKind.PROVIDER, uuid, before=before, after=after)
             return updated
 
         return run_in_transaction(self._database, work)
@@ -162,6 +157,13 @@ def _described(provider: Provider) -> dict[str, str | None]:
     return {"name": provider.name, "parent_provider_uuid": provider.parent_uuid}
 
 
+def _there(connection: Executor, uuid: str) -> Provider:
+    found = providers.find(connection, uuid)
+    if found is None:
+        raise missing(uuid)
+    return found
+
+
 def missing(uuid: str) -> NotFound:
     """Return the error for a path that names no provider."""
     return NotFound(f"No resource provider with uuid {uuid} found")
@@ -186,12 +188,11 @@ def _check_import(
     """Raise Conflict for changes that would break the tree of an imported node."""
     if locked.cluster_id is None:
         return
-    stored = providers.find(transaction, locked.uuid)
-    assert stored is not None
+    stored = _there(transaction, locked.uuid)
     wanted = stored.parent_uuid if parent is None else parent.uuid and (normalize_uuid(parent.uuid) or "")
-    if (name, wanted) == (stored.name, stored.parent_uuid):
-        return
-    node = _node_of(transaction, locked)
+    node = None
+    if (name, wanted) != (stored.name, stored.parent_uuid):
+        node = _node_of(transaction, locked)
     if node is not None:
         raise Conflict(
             f"{prefix}It belongs to node {node}, which gives its providers their names and their places.",
@@ -244,28 +245,22 @@ class ProviderMemberships:
     def traits(self, uuid: str) -> Members:
         """Return the traits of a provider. Raises NotFound."""
         with self._database.read() as connection:
-            return self._present(contents.traits_of(connection, uuid), uuid)
+            return _present(contents.traits_of(connection, uuid), uuid)
 
     def aggregates(self, uuid: str) -> Members:
         """Return the aggregates of a provider. Raises NotFound."""
         with self._database.read() as connection:
-            return self._present(contents.aggregates_of(connection, uuid), uuid)
+            return _present(contents.aggregates_of(connection, uuid), uuid)
 
-    @staticmethod
-    def _present(found: Members | None, uuid: str) -> Members:
-        if found is None:
-            raise missing(uuid)
-        return found
-
-    def replace_traits(self, uuid: str, wanted: Collection[str], generation: int) -> Members:
+    def replace_traits(self, uuid: str, wanted: Collection[str], generation: int | None) -> Members:
         """Make these the provider's traits; its generation rises only if they differ.
 
-        Raises NotFound, ConcurrentUpdate, BadRequest for unknown traits.
+        With `generation` None it is not checked. Raises NotFound, ConcurrentUpdate, BadRequest for unknown
+        traits.
         """
 
         def work(transaction: Transaction) -> Members:
-            locked = lock(transaction, uuid)
-            _check_generation(locked, generation)
+            locked = _locked_at(transaction, uuid, generation)
             ids = names.trait_ids(transaction, wanted)
             unknown = sorted(set(wanted) - ids.keys())
             if unknown:
@@ -274,7 +269,7 @@ class ProviderMemberships:
             if replaced.changed:
                 providers.touch(transaction, [locked.id])
                 _record(transaction, TargetKind.TRAITS, uuid, replaced, wanted)
-            return self._present(contents.traits_of(transaction, uuid), uuid)
+            return _present(contents.traits_of(transaction, uuid), uuid)
 
         return run_in_transaction(self._database, work)
 
@@ -298,9 +293,7 @@ class ProviderMemberships:
         """
 
         def work(transaction: Transaction) -> int:
-            locked = lock(transaction, uuid)
-            if generation is not None:
-                _check_generation(locked, generation)
+            locked = _locked_at(transaction, uuid, generation)
             replaced = contents.replace_aggregates(transaction, locked.id, wanted)
             _record(transaction, TargetKind.AGGREGATES, uuid, replaced, wanted)
             raised = [] if generation is None else [locked.id]
@@ -310,14 +303,22 @@ class ProviderMemberships:
         return run_in_transaction(self._database, work)
 
 
+def _locked_at(transaction: Transaction, uuid: str, generation: int | None) -> LockedProvider:
+    """Lock a provider that has this generation, if one is given. Raises NotFound, ConcurrentUpdate."""
+    locked = lock(transaction, uuid)
+    if generation not in (None, locked.generation):
+        raise ConcurrentUpdate(_STALE)
+    return locked
+
+
+def _present(found: Members | None, uuid: str) -> Members:
+    if found is None:
+        raise missing(uuid)
+    return found
+
+
 def _record(
     transaction: Transaction, kind: TargetKind, uuid: str, replaced: Replaced, wanted: Collection[str]
 ) -> None:
-    transaction.record(
-        Action.UPDATE, kind, uuid, before={kind: replaced.before}, after={kind: sorted(wanted)}
-    )
-
-
-def _check_generation(locked: LockedProvider, generation: int) -> None:
-    if locked.generation != generation:
-        raise ConcurrentUpdate(_STALE)
+    before, after = {str(kind): replaced.before}, {str(kind): sorted(wanted)}
+    transaction.record(Action.UPDATE, kind, uuid, before=before, after=after)

@@ -44,8 +44,12 @@ def read_document(document: object) -> tuple[Flavor, ImageProperties, Options]:
         _object({} if parts.get(name) is None else parts[name], name, code, problems)
         for name, code in _CODE_BY_PART.items()
     )
-    _check_fields(flavor, "flavor", Flavor, problems)
-    _check_fields(options, "options", Options, problems)
+    for part, name, shape in ((flavor, "flavor", Flavor), (options, "options", Options)):
+        known = sorted(field.name for field in fields(shape))
+        for field_name in part:
+            if field_name not in known:
+                message = f"{name}: {shown(field_name)} is none of its fields {', '.join(known)}"
+                problems.add(_CODE_BY_PART[name], message)
     for name in _REQUIRED_FLAVOR_FIELDS:
         if name not in flavor:
             problems.add("flavor_invalid", f"flavor.{name}: is missing")
@@ -95,16 +99,6 @@ def _object(value: object, name: str, code: Code, problems: Problems) -> Mapping
         return cast(Mapping[str, Any], value)
     problems.add(code, f"{name}: must be an object")
     return {}
-
-
-def _check_fields(
-    part: Mapping[str, object], name: str, shape: type[Flavor] | type[Options], problems: Problems
-) -> None:
-    known = {field.name for field in fields(shape)}
-    for field_name in part:
-        if field_name not in known:
-            message = f"{name}: {shown(field_name)} is none of its fields {', '.join(sorted(known))}"
-            problems.add(_CODE_BY_PART[name], message)
 
 
 # Server groups of nova as rules between members: its policies, and how many servers may be on a host.

@@ -52,14 +52,10 @@ def stripped(groups: Groups) -> dict[str, FlavorGroup]:
 
     Source: nova-flavors.md, "Zero stripping".
     """
-    kept = {
-        suffix: FlavorGroup(
-            {name: amount for name, amount in group.resources.items() if amount},
-            group.required,
-            group.forbidden,
-        )
-        for suffix, group in groups.items()
-    }
+    kept = {}
+    for suffix, group in groups.items():
+        amounts = {name: amount for name, amount in group.resources.items() if amount}
+        kept[suffix] = FlavorGroup(amounts, group.required, group.forbidden)
     return {suffix: group for suffix, group in kept.items() if group}
 
 
@@ -98,30 +94,12 @@ DISK_GB = "DISK_GB"
 MEM_ENCRYPTION_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 CUSTOM_PREFIX = "CUSTOM_"
 
-STANDARD_CLASSES = frozenset(
-    (
-        VCPU,
-        MEMORY_MB,
-        DISK_GB,
-        "PCI_DEVICE",
-        "SRIOV_NET_VF",
-        "NUMA_SOCKET",
-        "NUMA_CORE",
-        "NUMA_THREAD",
-        "NUMA_MEMORY_MB",
-        "IPV4_ADDRESS",
-        "VGPU",
-        "VGPU_DISPLAY_HEAD",
-        "NET_BW_EGR_KILOBIT_PER_SEC",
-        "NET_BW_IGR_KILOBIT_PER_SEC",
-        PCPU,
-        MEM_ENCRYPTION_CONTEXT,
-        "FPGA",
-        "PGPU",
-        "NET_PACKET_RATE_KILOPACKET_PER_SEC",
-        "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
-        "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
-    )
+STANDARD_CLASSES = frozenset().union(
+    (VCPU, PCPU, MEMORY_MB, DISK_GB, MEM_ENCRYPTION_CONTEXT, "IPV4_ADDRESS"),
+    ("NUMA_SOCKET", "NUMA_CORE", "NUMA_THREAD", "NUMA_MEMORY_MB"),
+    ("PCI_DEVICE", "SRIOV_NET_VF", "VGPU", "VGPU_DISPLAY_HEAD", "PGPU", "FPGA"),
+    ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC", "NET_PACKET_RATE_KILOPACKET_PER_SEC"),
+    ("NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC", "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC"),
 )
 
 # `,` and `:` separate the entries of a query value: such a name would ask for something else.
@@ -227,11 +205,6 @@ def image_traits(image: ImageProperties) -> FlavorGroup:
 
     Source: nova-flavors.md, "Image traits".
     """
-    names = {
-        key.removeprefix(_IMAGE_TRAIT): text for key, text in image.items() if key.startswith(_IMAGE_TRAIT)
-    }
-    return FlavorGroup(
-        required=frozenset(
-            name for name, text in names.items() if text == REQUIRED and _TRAIT_NAME.fullmatch(name)
-        )
-    )
+    required = (key for key, text in image.items() if key.startswith(_IMAGE_TRAIT) and text == REQUIRED)
+    names = (key.removeprefix(_IMAGE_TRAIT) for key in required)
+    return FlavorGroup(required=frozenset(filter(_TRAIT_NAME.fullmatch, names)))

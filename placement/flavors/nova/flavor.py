@@ -169,10 +169,13 @@ def flavor_from_openstack_json(document: object) -> Flavor:
     """
     problems = Problems()
     shown_flavor = _mapping(document, "flavor", "flavor_invalid", problems)
-    amounts = {
-        name: _amount(shown_flavor.get(key), key, required=name in _ALWAYS_SHOWN, problems=problems)
-        for name, key in _FLAVOR_FIELDS.items()
-    }
+    amounts: dict[str, int] = {}
+    for name, key in _FLAVOR_FIELDS.items():
+        value = shown_flavor.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            amounts[name] = value
+        elif value not in (None, "") or name in _ALWAYS_SHOWN:
+            problems.add("flavor_invalid", f"{key}: {shown(value)} is no whole number")
     printed = shown_flavor.get("properties", shown_flavor.get("extra_specs"))
     extra_specs = _extra_specs(printed, problems)
     problems.raise_if_any()
@@ -197,15 +200,6 @@ def _mapping(value: object, name: str, code: Code, problems: Problems) -> Mappin
         return value
     problems.add(code, f"{name}: must be an object, not {shown(value)}")
     return {}
-
-
-def _amount(value: object, key: str, *, required: bool, problems: Problems) -> int:
-    if value in (None, "") and not required:
-        return 0
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    problems.add("flavor_invalid", f"{key}: {shown(value)} is no whole number")
-    return 0
 
 
 def _extra_specs(printed: object, problems: Problems) -> dict[str, str]:

@@ -180,66 +180,38 @@ _TRAIT_VALUE = _one_of(REQUIRED, FORBIDDEN)
 _AMOUNT = _whole_number(0)
 _ANYTHING = _Rule("anything", lambda _: True)
 
+_CHOICES = {
+    "group_policy": GROUP_POLICIES,
+    "hw:cpu_policy": cpu_plan.CPU_POLICIES,
+    "hw:cpu_thread_policy": cpu_plan.THREAD_POLICIES,
+    "hw:emulator_threads_policy": cpu_plan.EMULATOR_POLICIES,
+    "os:secure_boot": ("disabled", "required"),
+    "hw:pci_numa_affinity_policy": PCI_AFFINITIES,
+    "hw:tpm_model": TPM_MODEL_TRAITS,
+    "hw:tpm_version": TPM_VERSION_TRAITS,
+    "hw:tpm_secret_security": ("user", "host", "deployment"),
+    "hw:mem_encryption_model": MODEL_TRAITS,
+    "hw:viommu_model": ("intel", "smmuv3", "virtio", "auto"),
+    "hw:watchdog_action": ("none", "pause", "poweroff", "reset", "disabled"),
+    "hw:sound_model": ("sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio"),
+    "hw:usb_model": (
+        *("piix3-uhci", "piix4-uhci", "ehci", "ich9-ehci1", "ich9-uhci1", "ich9-uhci2", "ich9-uhci3"),
+        *("vt82c686b-uhci", "pci-ohci", "nec-xhci", "qusb1", "qusb2", "qemu-xhci", "none"),
+    ),
+    "hw:ephemeral_encryption_format": ("plain", "luks", "luksv2"),
+}
+_TOPOLOGY = [f"hw:cpu_{most}{part}" for most in ("", "max_") for part in ("sockets", "cores", "threads")]
+_SWITCHES = (
+    *("cpu_realtime", "mem_encryption", "locked_memory", "boot_menu", "pmu", "hide_hypervisor_id"),
+    *("vif_multiqueue_enabled", "virtio_packed_ring", "ephemeral_encryption"),
+)
 _RULES_BY_KEY: Mapping[str, _Rule] = {
-    "group_policy": _one_of(*GROUP_POLICIES),
-    "hw:cpu_policy": _one_of(*cpu_plan.CPU_POLICIES),
-    "hw:cpu_thread_policy": _one_of(*cpu_plan.THREAD_POLICIES),
-    "hw:emulator_threads_policy": _one_of(*cpu_plan.EMULATOR_POLICIES),
-    "os:secure_boot": _one_of("disabled", "required"),
-    "hw:pci_numa_affinity_policy": _one_of(*PCI_AFFINITIES),
-    "hw:tpm_model": _one_of(*TPM_MODEL_TRAITS),
-    "hw:tpm_version": _one_of(*TPM_VERSION_TRAITS),
-    "hw:tpm_secret_security": _one_of("user", "host", "deployment"),
-    "hw:mem_encryption_model": _one_of(*MODEL_TRAITS),
-    "hw:viommu_model": _one_of("intel", "smmuv3", "virtio", "auto"),
-    "hw:watchdog_action": _one_of("none", "pause", "poweroff", "reset", "disabled"),
-    "hw:sound_model": _one_of("sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio"),
-    "hw:usb_model": _one_of(
-        "piix3-uhci",
-        "piix4-uhci",
-        "ehci",
-        "ich9-ehci1",
-        "ich9-uhci1",
-        "ich9-uhci2",
-        "ich9-uhci3",
-        "vt82c686b-uhci",
-        "pci-ohci",
-        "nec-xhci",
-        "qusb1",
-        "qusb2",
-        "qemu-xhci",
-        "none",
-    ),
-    "hw:ephemeral_encryption_format": _one_of("plain", "luks", "luksv2"),
+    **{key: _one_of(*values) for key, values in _CHOICES.items()},
     **dict.fromkeys(("hw:cpu_dedicated_mask", "hw:cpu_realtime_mask"), _CPU_SET),
-    **dict.fromkeys(
-        (
-            "hw:numa_nodes",
-            "hw:cpu_sockets",
-            "hw:cpu_cores",
-            "hw:cpu_threads",
-            "hw:cpu_max_sockets",
-            "hw:cpu_max_cores",
-            "hw:cpu_max_threads",
-        ),
-        _whole_number(1),
-    ),
+    **dict.fromkeys(("hw:numa_nodes", *_TOPOLOGY), _whole_number(1)),
     "hw:serial_port_count": _whole_number(0),
     "hw:redirected_usb_ports": _whole_number(0, 15),
-    **dict.fromkeys(
-        (
-            "hw:cpu_realtime",
-            "hw:mem_encryption",
-            "hw:locked_memory",
-            "hw:boot_menu",
-            "hw:pmu",
-            "hw:hide_hypervisor_id",
-            "hw:vif_multiqueue_enabled",
-            "hw:virtio_packed_ring",
-            "hw:ephemeral_encryption",
-        ),
-        _BOOLEAN,
-    ),
+    **{f"hw:{name}": _BOOLEAN for name in _SWITCHES},
     "hw:mem_page_size": _pattern(
         "small, large, any, or digits with an optional unit",
         r"small|large|any|[0-9]+([kKMGT]i?)?(b|bit|B)?",
@@ -274,14 +246,6 @@ def extra_spec_fault(key: str, text: str) -> str | None:
     if rule is not None:
         return None if rule.accepts(text) else f"{shown(text)} is not {rule.expects}"
     return "there is no such extra spec" if _OUR_NAMESPACES.fullmatch(key) else None
-
-
-def check_extra_specs(extra_specs: Mapping[str, str], problems: Problems) -> None:
-    """Add `extra_spec_invalid` for each extra spec that has a fault."""
-    for key, text in extra_specs.items():
-        fault = extra_spec_fault(key, text)
-        if fault is not None:
-            problems.add("extra_spec_invalid", f"{key}: {fault}")
 
 
 DEFAULT_OPTIONS = Options()
@@ -326,7 +290,10 @@ def translate(
     check_input(flavor, image, options, problems)
     problems.raise_if_any()
     if options.strict:
-        check_extra_specs(flavor.extra_specs, problems)
+        for key, text in flavor.extra_specs.items():
+            fault = extra_spec_fault(key, text)
+            if fault is not None:
+                problems.add("extra_spec_invalid", f"{key}: {fault}")
     encryption = memory_encryption(flavor.extra_specs, image, problems)
     explicit = read_extra_specs(flavor.extra_specs)
     traits = image_traits(image)
