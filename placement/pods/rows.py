@@ -18,6 +18,7 @@ from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.numa.host import Holding
+from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import pod_labels, stored_affinity
 from placement.pods.model import RecordedPod, recorded_pod
 from placement.pods.statements.pods import RESERVED, StoredPod
