@@ -73,13 +73,7 @@ _UPDATE = RowStatement(
 
 _stored = (
     sa.select(
-        _pods.c.id,
-        _pods.c.namespace,
-        _pods.c.name,
-        _pods.c.uid,
-        _pods.c.manifest,
-        _pods.c.status,
-        _pods.c.node_id,
+        *_pods.c["id", "namespace", "name", "uid", "manifest", "status", "node_id"],
         _nodes.c.name,
         _nodes.c.resource_provider_id,
         tables.providers.c.uuid,
@@ -256,9 +250,7 @@ class PodHead(NamedTuple):
 
 _head = (
     sa.select(
-        _pods.c.id,
-        _pods.c.namespace,
-        _pods.c.name,
+        *_pods.c["id", "namespace", "name"],
         _nodes.c.name,
         _pods.c.status["qos"].as_string(),
         _pods.c.status["told"]["phase"].as_string(),

@@ -41,9 +41,7 @@ class Cluster(NamedTuple):
 
 _counted = (
     sa.select(
-        _clusters.c.id,
-        _clusters.c.name,
-        _clusters.c.uuid,
+        *_clusters.c["id", "name", "uuid"],
         _aggregates.c.uuid,
         _clusters.c.settings,
         sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
@@ -160,11 +158,7 @@ class Node(NamedTuple):
 
 
 _node = sa.select(
-    _nodes.c.id,
-    _nodes.c.name,
-    _nodes.c.resource_provider_id,
-    _nodes.c.manifest,
-    _nodes.c.topology_manifest,
+    *_nodes.c["id", "name", "resource_provider_id", "manifest", "topology_manifest"],
     sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
 )
 
@@ -225,9 +219,7 @@ _root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
 _place_of = (
     sa.select(
         _root_id,
-        _clusters.c.id,
-        _clusters.c.name,
-        _clusters.c.settings,
+        *_clusters.c["id", "name", "settings"],
         _nodes.c.name,
         sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
     )

@@ -47,13 +47,7 @@ _offer = (
         _providers.c.generation,
         _table.c.resource_class_id,
         _classes.c.name,
-        _table.c.total,
-        _table.c.reserved,
-        _table.c.min_unit,
-        _table.c.max_unit,
-        _table.c.step_size,
-        _table.c.allocation_ratio,
-        _table.c.used,
+        *_table.c["total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used"],
         sa.func.coalesce(_table.c.updated_at, _table.c.created_at),
     )
     .select_from(_providers)

@@ -40,13 +40,9 @@ class LockedProvider(NamedTuple):
 
 
 _lockable = sa.select(
-    _self.c.id,
-    _self.c.uuid,
-    _self.c.generation,
+    *_self.c["id", "uuid", "generation"],
     _root_id,
-    _self.c.parent_provider_id,
-    _self.c.cluster_id,
-    _self.c.name,
+    *_self.c["parent_provider_id", "cluster_id", "name"],
 )
 
 
@@ -256,10 +252,7 @@ _with_root = _self.outerjoin(_root, _root.c.id == _self.c.root_provider_id)
 _root_uuid = sa.func.coalesce(_root.c.uuid, _self.c.uuid)
 _provider = (
     sa.select(
-        _self.c.id,
-        _self.c.uuid,
-        _self.c.name,
-        _self.c.generation,
+        *_self.c["id", "uuid", "name", "generation"],
         _parent.c.uuid,
         _root_uuid,
         _self.c.parent_provider_id,
@@ -391,10 +384,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
     """Return the next providers in order of their ids, which never change."""
     statement = (
         sa.select(
-            _self.c.id,
-            _self.c.uuid,
-            _self.c.name,
-            _self.c.generation,
+            *_self.c["id", "uuid", "name", "generation"],
             _parent.c.uuid,
             _root_uuid,
             tables.clusters.c.name,

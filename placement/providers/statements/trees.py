@@ -131,11 +131,7 @@ def members(connection: Executor, root_id: int) -> list[TreeMember]:
     """Return all providers of a tree with their traits, in order of ids."""
     statement = (
         sa.select(
-            _providers.c.id,
-            _providers.c.uuid,
-            _providers.c.name,
-            _providers.c.generation,
-            _providers.c.parent_provider_id,
+            *_providers.c["id", "uuid", "name", "generation", "parent_provider_id"],
             tables.traits.c.name,
         )
         .select_from(_providers)
