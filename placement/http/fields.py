@@ -41,11 +41,13 @@ def _type_name(value: Any, *names: str) -> NoReturn:
 class InContext(NamedTuple):
     """A source that reads an object and the context of its answer, such as the name of its cluster."""
 
-    read: Callable[[Any, Any], Any]
+    read: Callable[[Any, Any], Any] | None
 
 
-CONTEXT = InContext(lambda _, context: context)
+CONTEXT = InContext(None)
 """The source of a member that is the context itself."""
+ELSEWHERE = InContext(None)
+"""The source of a member that the schema describes and only other schemas, made from it, send."""
 
 
 class _Field(fields.Field[Any]):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence as SequenceABC
 from functools import lru_cache, partial, singledispatch
+from itertools import repeat
 from operator import attrgetter
 from pprint import pformat
 from typing import Any
@@ -18,6 +19,7 @@ from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import fields as http_fields
 from placement.http.fields import (
+    ELSEWHERE,
     MOST_KEYS,
     AnyOf,
     Boolean,
@@ -346,7 +348,10 @@ class AnswerSchema(VersionedSchema):
         super().__init__(version, **options)
         for field in self.fields.values():
             field.required = not field.metadata.get("optional", False)
-        self._members = [_member(name, field) for name, field in self.fields.items()]
+        declared: dict[str, Any] = self.fields
+        self._members = [
+            _member(name, field) for name, field in declared.items() if field.source is not ELSEWHERE
+        ]
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any] | None:
         """Return an object as JSON values, in the order in which the members are declared.
@@ -357,14 +362,22 @@ class AnswerSchema(VersionedSchema):
             return source
         body = {}
         for key, read, in_context, dumped, absent in self._members:
-            value = read(source, context) if in_context else read(source)
+            if not in_context:
+                value = read(source)
+            elif read is None:
+                value = context
+            else:
+                value = read(source, context)
             if value is not absent:
                 body[key] = value if dumped is None else dumped(value, context)
         return body
 
 
-def _member(name: str, field: Any) -> tuple[str, Callable[..., Any], bool, Callable[..., Any] | None, Any]:
-    """Return the key of a member, what reads and what dumps its value, and which value leaves it out."""
+def _member(name: str, field: Any) -> tuple[str, Any, bool, Callable[..., Any] | None, Any]:
+    """Return the key of a member, what reads and what dumps its value, and which value leaves it out.
+
+    Nothing reads a member that is the context.
+    """
     source = field.source or name
     absent = missing if field.required or field.nullable else None
     if isinstance(source, InContext):
@@ -379,7 +392,7 @@ def _dumper(field: Any) -> Callable[[Any, Any], Any] | None:
         return field.nested.body if isinstance(field.nested, AnswerSchema) else None
     if isinstance(field, Sequence):
         item = _dumper(field.items)
-        return item and (lambda values, context: [item(value, context) for value in values])
+        return item and (lambda values, context: list(map(item, values, repeat(context))))
     value_of = _dumper(field.values) if isinstance(field, Mapping) else None
     return value_of and (
         lambda values, context: {key: value_of(each, context) for key, each in values.items()}

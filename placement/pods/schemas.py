@@ -29,6 +29,7 @@ from placement.engine.numa.demand import (
 from placement.http import fields
 from placement.http.fields import (
     CONTEXT,
+    ELSEWHERE,
     Boolean,
     Choice,
     Given,
@@ -503,13 +504,14 @@ _PINNED_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry name
 class ContainerSchema(AnswerSchema):
     """A container of a pod, and its CPUs if it has a node; null if they are not known."""
 
-    name = String(source=itemgetter(1))
-    lift_cfs_quota = Boolean(source=lambda named: named[0].lifts_cfs_quota)
-    cpuset = String(
-        nullable=True,
-        metadata=OPTIONAL,
-        source=lambda named: missing if named[0].node is None else named[0].container_cpus,
-    )
+    name = String(source=itemgetter(0))
+    lift_cfs_quota = Boolean(source=itemgetter(1))
+    cpuset = String(nullable=True, metadata=OPTIONAL, source=itemgetter(2))
+
+
+def _containers(pod: PodAnswer) -> list[tuple[str, bool, Any]]:
+    cpus = missing if pod.node is None else pod.container_cpus
+    return [(name, pod.lifts_cfs_quota, cpus) for name in pod.containers]
 
 
 def _pod_remarks(pod: PodAnswer) -> tuple[str, ...]:
@@ -532,15 +534,12 @@ class PodSchema(AnswerSchema):
     scheduled = Boolean()
     cpuset = String()
     annotations = Mapping("", String(), shown_pattern="^.*$")
-    containers = Sequence(
-        Object(ContainerSchema), source=lambda pod: [(pod, name) for name in pod.containers]
-    )
+    containers = Sequence(Object(ContainerSchema), source=_containers)
     score = Integer(nullable=True)
     warnings = texts()
     remarks = texts(source=_pod_remarks)
     unreadable = texts()
-    # In lists of claims only.
-    changed_at = String(metadata=OPTIONAL, source=lambda pod: None)
+    changed_at = String(metadata=OPTIONAL, source=ELSEWHERE)
 
 
 class ClaimSchema(PodSchema):
