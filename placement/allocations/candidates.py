@@ -25,9 +25,9 @@ from placement.engine.search.query import (
     ForestOrder,
     ForestQuery,
     IsCoreTree,
+    IsIn,
     OffersClass,
     Preference,
-    RootIsIn,
     Trace,
     Vocabulary,
     slots_of,
@@ -430,7 +430,7 @@ class CandidateSearch:
             return uuids
         forest = self._keeper.current().forest
         ids = aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
-        inside = RootIsIn((frozenset(ids.values()),), frozenset())
+        inside = IsIn((frozenset(ids.values()),))
         rows = {uuid: row for uuid in uuids if (row := forest.row_of_uuid(uuid)) >= 0}
         flags = inside.among(forest, forest.providers.root[list(rows.values())])
         return {uuid for uuid, is_inside in zip(rows, flags.tolist(), strict=True) if is_inside}
@@ -449,7 +449,7 @@ def _is_core_tree(view: View) -> IsCoreTree:
 def _has_core_trees(view: View, wanted: ForestQuery) -> bool:
     """Return whether there are core trees where the query looks."""
     roots = view.forest.providers.root[view.forest.roots]
-    roots = roots[RootIsIn(wanted.root_member_of, frozenset()).among(view.forest, roots)]
+    roots = roots[IsIn(wanted.root_member_of).among(view.forest, roots)]
     return bool(_is_core_tree(view).among(view.forest, roots).any())
 
 

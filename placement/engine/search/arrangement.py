@@ -9,121 +9,94 @@ good one, not always the best.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-import numpy as np
-
-from placement.engine.domain.explanation import Alternative
 from placement.engine.domain.groups import SplitRule
-from placement.engine.forest.arrays import to_text
-from placement.engine.forest.forest import Forest
-from placement.engine.forest.sharing import Sharing
 from placement.engine.search.budget import Budget
-from placement.engine.search.filters import at_admitted_roots
-from placement.engine.search.problem import Problem, Solution, Split, Splitting, bits, can_match
-from placement.engine.search.query import Fits, ForestQuery
+from placement.engine.search.problem import Problem, Split, Splitting, bits, can_match
 
 NO_POSITION = -1
 # Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
 _WHOLE = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
-    """A resource class: what each slot asks for (0: nothing), and what is free at each position."""
-
-    demand: tuple[int, ...]
-    free: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Arrangement:
-    """An arrangement: the position of each slot, NO_POSITION where no position is left.
+    """An arrangement: `positions` of the slots, NO_POSITION where no position is left.
 
     `tops` has per slot the position that the slot must be below, NO_POSITION if there is no such rule.
     """
 
-    positions: Solution
-    tops: Solution
+    def __init__(
+        self,
+        problem: Problem,
+        demands: Sequence[Sequence[int]],
+        free: Iterable[Sequence[int]],
+        budget: Budget,
+    ) -> None:
+        """Place the slots; options of `problem` are positions that could serve, apart from amounts.
 
-
-def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
-    """Return an arrangement that lacks little; options are positions that could serve, apart from amounts.
-
-    Raises SearchEnded.
-    """
-    return _Arranging(problem, wants, budget).run()
-
-
-class _Arranging:
-    def __init__(self, problem: Problem, wants: Sequence[Want], budget: Budget) -> None:
+        Per class, `demands` has what each slot asks for (0: nothing), `free` what each position has. Whole
+        subtrees are settled first, then slot by slot, the slots with the least choice first. Raises
+        SearchEnded.
+        """
+        self.positions = [NO_POSITION] * len(problem.options)
+        self.tops = [NO_POSITION] * len(problem.options)
         self._problem = problem
         self._budget = budget
-        self._wants = wants
+        self._demands = demands
+        self._rooms = [list(amounts) for amounts in free]
         self._domains = list(problem.options)
-        self._room = [list(want.free) for want in wants]
-        self._positions = [NO_POSITION] * len(problem.options)
-        self._tops = [NO_POSITION] * len(problem.options)
-        self._matchable = False
-
-    def run(self) -> Arrangement:
-        """Settle whole subtrees first, then slot by slot, the slots with the least choice first."""
         # The widest constraints first: narrower ones choose among what these leave.
-        for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
+        for constraint in sorted(problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
-        self._matchable = self._can_be_apart(
-            [self._domains[slot] for slot in self._open(bits(self._problem.isolated))]
-        )
+        isolated = self._open(bits(problem.isolated))
+        self._matchable = self._can_be_apart([self._domains[slot] for slot in isolated])
         groups = self._alike(self._open(range(len(self._domains))))
-        for slots in sorted(groups, key=lambda slots: self._choice(slots[0])):
+        for slots in sorted(groups, key=self._choice):
             for slot in slots:
                 self._place(slot)
-        return Arrangement(tuple(self._positions), tuple(self._tops))
 
     def _open(self, slots: Iterable[int]) -> Iterator[int]:
-        return (slot for slot in slots if self._positions[slot] == NO_POSITION)
+        return (slot for slot in slots if self.positions[slot] == NO_POSITION)
 
     def _alike(self, slots: Iterable[int]) -> list[list[int]]:
         """Return the slots, grouped by the amounts and the positions that they ask for."""
         groups: dict[object, list[int]] = {}
         for slot in slots:
-            demands = tuple(want.demand[slot] for want in self._wants)
-            groups.setdefault((self._domains[slot], demands), []).append(slot)
+            asked = tuple(demand[slot] for demand in self._demands)
+            groups.setdefault((self._domains[slot], asked), []).append(slot)
         return list(groups.values())
 
-    def _choice(self, slot: int) -> int:
-        """Return how many positions have room for the slot."""
-        return sum(not self._gap(slot, position) for position in bits(self._domains[slot]))
+    def _choice(self, slots: Sequence[int]) -> int:
+        """Return how many positions have room for one of like slots."""
+        return sum(not self._gap(slots[0], position) for position in bits(self._domains[slots[0]]))
 
     def _gap(self, slot: int, position: int) -> int:
         """Return how much the position lacks for the slot beside what it serves, as shares of the demand."""
         gap = 0
-        for want, room in zip(self._wants, self._room, strict=True):
-            demand = want.demand[slot]
-            if demand and demand > room[position]:
-                gap += (demand - max(room[position], 0)) * _WHOLE // demand
+        for demand, room in zip(self._demands, self._rooms, strict=True):
+            wanted = demand[slot]
+            if wanted and wanted > room[position]:
+                gap += (wanted - max(room[position], 0)) * _WHOLE // wanted
         return gap
-
-    def _left(self, slot: int, position: int) -> int:
-        """Return what would be left of the classes that the slot asks for."""
-        rooms = zip(self._wants, self._room, strict=True)
-        return sum(room[position] - want.demand[slot] for want, room in rooms if want.demand[slot])
 
     def _place(self, slot: int) -> None:
         """Place the slot where it lacks the least and, among such positions, where the least is left over."""
+        classes = zip(self._demands, self._rooms, strict=True)
+        asked = [(demand[slot], room) for demand, room in classes if demand[slot]]
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
             self._budget.spend()
             gap = self._gap(slot, position)
             if best is not None and gap > best[0]:
                 continue
-            found = (gap, self._left(slot, position), position)
+            left = sum(room[position] - wanted for wanted, room in asked)
+            found = (gap, left, position)
             if (best is None or found < best) and self._others_find_some(slot, position):
                 best = found
-                if not (gap or found[1]):
+                if not (gap or left):
                     break
         if best is not None:
             self._take(slot, best[2])
@@ -138,12 +111,17 @@ class _Arranging:
             return True
         return self._can_be_apart([domain & ~(1 << position) for domain in others])
 
+    def _can_be_apart(self, domains: Sequence[int]) -> bool:
+        """Return whether all slots can have positions of their own."""
+        positions = max((domain.bit_length() for domain in domains), default=0)
+        return can_match(domains, [1] * positions, self._budget)
+
     def _take(self, slot: int, position: int) -> None:
         problem = self._problem
-        self._positions[slot] = position
+        self.positions[slot] = position
         self._domains[slot] = 1 << position
-        for want, room in zip(self._wants, self._room, strict=True):
-            room[position] -= want.demand[slot]
+        for demand, room in zip(self._demands, self._rooms, strict=True):
+            room[position] -= demand[slot]
         banned = problem.exclusive[position] if problem.exclusive else 0
         for other in self._open(range(len(self._domains))):
             if problem.isolated >> slot & problem.isolated >> other & 1:
@@ -158,31 +136,24 @@ class _Arranging:
         if not tops:
             return
         served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
-        most = max(served)
-        gaps = [
-            (self._gap_below(members, top), top)
-            for top, number in zip(tops, served, strict=True)
-            if number == most
-        ]
-        _, top = min(gaps)
-        if all(self._positions[slot] != top for slot in members):
+        fullest = [top for top, number in zip(tops, served, strict=True) if number == max(served)]
+        _, top = min((self._gap_below(members, top), top) for top in fullest)
+        if all(self.positions[slot] != top for slot in members):
             able = [slot for slot in self._open(members) if self._domains[slot] >> top & 1]
             if able:
                 # The ancestor is the position of one of them.
                 self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
         for slot in members:
-            # Another constraint holds the slot somewhere else: no place serves both.
-            if self._positions[slot] != NO_POSITION and not below[top] >> self._positions[slot] & 1:
-                self._leave(slot)
+            position = self.positions[slot]
+            if position != NO_POSITION and not below[top] >> position & 1:
+                # Another constraint holds the slot somewhere else: no place serves both.
+                for demand, room in zip(self._demands, self._rooms, strict=True):
+                    room[position] += demand[slot]
+                self.positions[slot] = NO_POSITION
+                self._domains[slot] = 0
         for slot in self._open(members):
             self._domains[slot] &= below[top]
-            self._tops[slot] = top
-
-    def _leave(self, slot: int) -> None:
-        for want, room in zip(self._wants, self._room, strict=True):
-            room[self._positions[slot]] += want.demand[slot]
-        self._positions[slot] = NO_POSITION
-        self._domains[slot] = 0
+            self.tops[slot] = top
 
     def _gap_below(self, members: Sequence[int], top: int) -> int:
         """Return what the slots lack below a position: each where it lacks the least, and all in sum."""
@@ -192,19 +163,14 @@ class _Arranging:
             self._budget.spend()
             reach = bits(self._domains[slots[0]] & under)
             total += len(slots) * min((self._gap(slots[0], position) for position in reach), default=0)
-        for want, room in zip(self._wants, self._room, strict=True):
-            asking = [slot for slot in self._open(members) if want.demand[slot]]
-            demand = sum(want.demand[slot] for slot in asking)
+        for demand, room in zip(self._demands, self._rooms, strict=True):
+            asking = [slot for slot in self._open(members) if demand[slot]]
+            wanted = sum(demand[slot] for slot in asking)
             places = reduce(or_, (self._domains[slot] & under for slot in asking), 0)
             free = sum(max(room[position], 0) for position in bits(places))
-            if demand > free:
-                total += (demand - free) * _WHOLE // demand
+            if wanted > free:
+                total += (wanted - free) * _WHOLE // wanted
         return total
-
-    def _can_be_apart(self, domains: Sequence[int]) -> bool:
-        """Return whether all slots can have positions of their own."""
-        positions = max((domain.bit_length() for domain in domains), default=0)
-        return can_match(domains, [1] * positions, self._budget)
 
 
 # What the subtrees of one tree lack for amounts that groups split, and where splitting would help.
@@ -288,30 +254,3 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
     if split.rule is SplitRule.ISOLATE:
         return sum(amount > 0 for amount in whole)
     return sum(amount for amount in whole if amount >= _FEWEST_SIBLINGS)
-
-
-def alternative(
-    forest: Forest, sharing: Sharing, query: ForestQuery, wanted: Fits, resource_class: str
-) -> Alternative | None:
-    """Return where providers could split an amount that none has room for: below one parent, or in a tree.
-
-    Only trees with a root that the query admits count.
-    """
-    column, amount = forest.column(wanted.class_id), wanted.amount
-    rows = column.entries.provider[column.occupied()].astype(np.intp)
-    rows = at_admitted_roots(forest, query, rows[~np.isin(rows, sharing.providers)])
-    if np.isin(column.fitting(amount), np.concatenate([rows, sharing.providers])).any():
-        return None
-    room = np.maximum(column.headroom(rows), 0)
-    parents = forest.providers.parent[rows]
-    for tops in (np.where(parents >= 0, parents, rows), forest.roots_of(rows)):
-        free = np.zeros(forest.count, np.int64)
-        np.add.at(free, tops, room)
-        if len(rows) and free.max() >= amount:
-            # Among equals the first by its id: rows differ from process to process.
-            fullest = np.flatnonzero(free == free.max())
-            top = int(fullest[np.argmin(forest.providers.id[fullest])])
-            givers = int(np.count_nonzero(room[tops == top]))
-            uuid = to_text(forest.providers.uuid[[top]])[0]
-            return Alternative(uuid, resource_class, amount, int(free[top]), givers)
-    return None

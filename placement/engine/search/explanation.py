@@ -5,7 +5,7 @@ It is worked out from the trace that the stages of the search left; there is no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
@@ -26,8 +26,7 @@ from placement.engine.domain.explanation import (
 from placement.engine.forest.arrays import Amounts, Indices, Rows, Shares, to_text
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search.arrangement import alternative
-from placement.engine.search.filters import at_admitted_roots
+from placement.engine.search.filters import at_admitted_roots, flags_of
 from placement.engine.search.query import (
     AllGroups,
     Carries,
@@ -40,22 +39,114 @@ from placement.engine.search.query import (
     IsIn,
     ProviderCondition,
     ProvidersPassed,
-    RootCarries,
-    RootIsIn,
     Together,
     Trace,
     TreeCondition,
     TreesPassed,
     Vocabulary,
+    split,
 )
 from placement.engine.search.ranking import anchors_of
 from placement.engine.search.shortages import Shortages
 
-# The providers or trees closest to a condition that none met, and what they lack.
-
-
-_Part = Carries | IsIn | RootCarries | RootIsIn | InTree
 _Places = TypeVar("_Places", Rows, Indices)
+
+
+def explain(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    trace: Trace,
+    words: Vocabulary,
+    most: int = MOST_MISSES,
+) -> Explanation:
+    """Return the explanation of a search just ended on this very forest, with up to `most` misses.
+
+    Providers are named by their uuids.
+    """
+    trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
+    providers = [_stage_of_providers(forest, passed, words) for passed in trace.providers]
+    stages = (*providers, *_stages_of_trees(forest, trees, words))
+    empty = first_empty(stages)
+    if empty is None:
+        return Explanation(stages, complete=trace.complete)
+    near = NearMisses(forest, sharing, query, words, most)
+    if empty < len(providers):
+        misses = near.providers(trace.providers[empty])
+    else:
+        misses = near.trees(trees, empty - len(providers))
+    amounts = (passed.condition for passed in trace.providers if isinstance(passed.condition, Fits))
+    elsewhere = (_alternative(forest, sharing, query, wanted, words) for wanted in amounts)
+    return Explanation(stages, tuple(misses), trace.complete, alternative=next(filter(None, elsewhere), None))
+
+
+def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
+    condition, rows = passed.condition, passed.rows
+    came = len(rows if passed.before is None else passed.before)
+    if passed.before is None and isinstance(condition, Fits):
+        came = len(forest.column(condition.class_id).occupied())
+    trees = len(rows)
+    if not forest.is_flat:
+        trees = int(np.count_nonzero(flags_of(forest.count, forest.roots_of(rows))))
+    group = passed.group.suffix
+    return Stage(words.stated(condition), CountedUnit.PROVIDERS, came, len(rows), trees, group)
+
+
+def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
+    """Yield the conditions on trees, one for each group, also if several classes were looked for apart."""
+    for _, several in groupby(trees, key=lambda each: each.condition):
+        *before, last = several
+        for each in before:
+            if last.alone is not None and each.alone is not None:
+                last = replace(last, alone=last.alone & each.alone)
+        yield last
+
+
+def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
+    """Return the roots of the trees of the candidates found."""
+    if trace.candidates is None or not len(trace.candidates):
+        return np.empty(0, np.int32)
+    roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
+    # Sharing providers of several trees have no common tree; they stand for one that they serve.
+    return roots[: len(trace.trees[-1].roots)]
+
+
+def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabulary) -> Iterator[Stage]:
+    came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
+    for passed in trees:
+        left = len(passed.roots)
+        yield Stage(words.stated(passed.condition), CountedUnit.TREES, came, left, left)
+        came = left
+
+
+def _alternative(
+    forest: Forest, sharing: Sharing, query: ForestQuery, wanted: Fits, words: Vocabulary
+) -> Alternative | None:
+    """Return where providers could split an amount that none has room for: below one parent, or in a tree.
+
+    Only trees with a root that the query admits count.
+    """
+    column, amount = forest.column(wanted.class_id), wanted.amount
+    rows = column.entries.provider[column.occupied()].astype(np.intp)
+    rows = at_admitted_roots(forest, query, rows[~np.isin(rows, sharing.providers)])
+    if np.isin(column.fitting(amount), np.concatenate([rows, sharing.providers])).any():
+        return None
+    room = np.maximum(column.headroom(rows), 0)
+    parents = forest.providers.parent[rows]
+    for tops in (np.where(parents >= 0, parents, rows), forest.roots_of(rows)):
+        free = np.zeros(forest.count, np.int64)
+        np.add.at(free, tops, room)
+        if len(rows) and free.max() >= amount:
+            # Among equals the first by its id: rows differ from process to process.
+            fullest = np.flatnonzero(free == free.max())
+            top = int(fullest[np.argmin(forest.providers.id[fullest])])
+            givers = int(np.count_nonzero(room[tops == top]))
+            uuid = to_text(forest.providers.uuid[[top]])[0]
+            return Alternative(uuid, words.resource_class(wanted.class_id), amount, int(free[top]), givers)
+    return None
+
+
+# The providers or trees closest to a condition that none met, and what they lack.
 
 
 class NearMisses:
@@ -74,14 +165,12 @@ class NearMisses:
     def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
         """Yield the providers that met all conditions before; for amounts, the ones that lack the least."""
         if isinstance(passed.condition, Fits):
-            yield from self._by_amount(passed)
+            yield from self._by_amount(passed, passed.condition)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
             rows = self._in_order(at_admitted_roots(self._forest, self._query, passed.before))
             yield from self._failing(passed.condition, rows[: self._most])
 
-    def _by_amount(self, passed: ProvidersPassed) -> Iterator[Miss]:
-        wanted = passed.condition
-        assert isinstance(wanted, Fits)
+    def _by_amount(self, passed: ProvidersPassed, wanted: Fits) -> Iterator[Miss]:
         column = self._forest.column(wanted.class_id)
         rows = passed.before
         if rows is None:
@@ -100,7 +189,7 @@ class NearMisses:
         """Yield the trees that can serve most groups, or that met all conditions before the empty one."""
         condition = trees[empty].condition
         if isinstance(condition, AllGroups):
-            yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
+            yield from self._by_groups(trees)
         elif isinstance(condition, Combines):
             shortages = Shortages(self._forest, self._sharing, self._query, self._words)
             roots = self._in_order(trees[empty - 1].roots)
@@ -109,6 +198,27 @@ class NearMisses:
                 yield Miss(uuid, shortages=shortages.of(root))
         elif not isinstance(condition, IsCoreTree):
             yield from self._failing(condition, self._in_order(trees[empty - 1].roots)[: self._most])
+
+    def _by_groups(self, trees: Sequence[TreesPassed]) -> Iterator[Miss]:
+        """Yield the trees that can serve most groups; among equals, the trees that lack the least."""
+        groups = {
+            passed.condition.suffix: passed.alone
+            for passed in trees
+            if isinstance(passed.condition, AllGroups) and passed.alone is not None
+        }
+        present = np.stack(list(groups.values()))
+        served = present.sum(axis=0)
+        roots = self._in_order(at_admitted_roots(self._forest, self._query, np.flatnonzero(served)))
+        if not len(roots):
+            return
+        lacks = len(groups) - served[roots]
+        near = lacks <= np.sort(lacks[_smallest(lacks, self._most)])[-1]
+        roots, lacks = roots[near].astype(np.int32), lacks[near]
+        shortages = Shortages(self._forest, self._sharing, self._query, self._words)
+        nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
+        for root, uuid in zip(roots[nearest].tolist(), to_text(self._uuids[roots[nearest]]), strict=True):
+            lacking = (suffix for suffix, there in zip(groups, present[:, root], strict=True) if not there)
+            yield Miss(uuid, lacking_groups=tuple(lacking), shortages=shortages.of(root))
 
     def _in_order(self, rows: _Places) -> _Places:
         """Return providers in order of ids, so that every process picks the same ones among equals.
@@ -131,53 +241,21 @@ class NearMisses:
         self, condition: ProviderCondition | TreeCondition, rows: Rows | Indices
     ) -> list[tuple[list[str], list[str]]]:
         """Return for each row the names that it lacks and the names it has too much, part by part."""
+        parts: Iterable[Carries | IsIn | InTree | Together] = ()
+        if isinstance(condition, Carries | IsIn):
+            parts = split(condition)
+        elif isinstance(condition, InTree | Together):
+            parts = (condition,)
         lacks: list[tuple[list[str], list[str]]] = [([], []) for _ in rows]
-        for part in _parts(condition):
-            asked = part.stated(self._words)
-            failed = range(len(rows)) if isinstance(part, Together) else self._failed(part, rows)
+        for part in parts:
+            asked = self._words.stated(part)
+            failed: Iterable[int] = range(len(rows))
+            if not isinstance(part, Together):
+                failed = np.flatnonzero(~part.among(self._forest, rows)).tolist()
             for at in failed:
                 lacks[at][0].extend(name for any_of in asked.required for name in any_of)
                 lacks[at][1].extend(asked.forbidden)
         return lacks
-
-    def _failed(self, part: _Part, rows: Rows | Indices) -> list[int]:
-        if isinstance(part, RootCarries | RootIsIn):
-            met = part.among(self._forest, rows.astype(np.int32))
-        else:
-            met = part.among(self._forest, rows.astype(np.intp))
-        failed: list[int] = np.flatnonzero(~met).tolist()
-        return failed
-
-    def _by_groups(self, groups: Sequence[TreesPassed]) -> Iterator[Miss]:
-        """Yield the trees that can serve most groups; among equals, the trees that lack the least."""
-        present = np.zeros((len(groups), self._forest.count), bool)
-        for at, passed in enumerate(groups):
-            present[at] = passed.alone
-        served = present.sum(axis=0)
-        roots = self._in_order(at_admitted_roots(self._forest, self._query, np.flatnonzero(served)))
-        if not len(roots):
-            return
-        lacks = len(groups) - served[roots]
-        near = lacks <= np.sort(lacks[_smallest(lacks, self._most)])[-1]
-        roots, lacks = roots[near].astype(np.int32), lacks[near]
-        shortages = Shortages(self._forest, self._sharing, self._query, self._words)
-        nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
-        suffixes = [passed.condition.suffix for passed in groups if isinstance(passed.condition, AllGroups)]
-        for root, uuid in zip(roots[nearest].tolist(), to_text(self._uuids[roots[nearest]]), strict=True):
-            lacking = (suffix for suffix, there in zip(suffixes, present[:, root], strict=True) if not there)
-            yield Miss(uuid, lacking_groups=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
-
-
-def _parts(condition: ProviderCondition | TreeCondition) -> Iterator[_Part | Together]:
-    """Yield the parts of a condition that can be lacking by themselves."""
-    if isinstance(condition, Carries | IsIn | RootCarries | RootIsIn):
-        yield from (
-            replace(condition, required=(any_of,), forbidden=frozenset()) for any_of in condition.required
-        )
-        for id_ in sorted(condition.forbidden):
-            yield replace(condition, required=(), forbidden=frozenset((id_,)))
-    elif isinstance(condition, InTree | Together):
-        yield condition
 
 
 def _smallest(values: Amounts | Shares, count: int) -> Rows:
@@ -189,99 +267,3 @@ def _smallest(values: Amounts | Shares, count: int) -> Rows:
     else:
         places = np.arange(len(values))
     return places[np.lexsort((places, values[places]))]
-
-
-def explain(
-    forest: Forest,
-    sharing: Sharing,
-    query: ForestQuery,
-    trace: Trace,
-    words: Vocabulary,
-    most: int = MOST_MISSES,
-) -> Explanation:
-    """Return the explanation of a search just ended on this very forest, with up to `most` misses.
-
-    Providers are named by their uuids.
-    """
-    trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
-    stages = (
-        *(_stage_of_providers(forest, passed, words) for passed in trace.providers),
-        *_stages_of_trees(forest, trees, words),
-    )
-    empty = first_empty(stages)
-    misses: tuple[Miss, ...] = ()
-    if empty is not None:
-        near = NearMisses(forest, sharing, query, words, most)
-        if empty < len(trace.providers):
-            misses = tuple(near.providers(trace.providers[empty]))
-        else:
-            misses = tuple(near.trees(trees, empty - len(trace.providers)))
-    other = None if empty is None else _alternative(forest, sharing, query, trace, words)
-    return Explanation(stages, misses, trace.complete, alternative=other)
-
-
-def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
-    """Yield the conditions on trees, one for each group, also if several classes were looked for apart."""
-    for _, several in groupby(trees, key=lambda each: each.condition):
-        *before, last = several
-        for each in before:
-            if last.alone is not None and each.alone is not None:
-                last = replace(last, alone=last.alone & each.alone)
-        yield last
-
-
-def _alternative(
-    forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, words: Vocabulary
-) -> Alternative | None:
-    """Return where the first amount that no provider has room for could be split."""
-    for passed in trace.providers:
-        if isinstance(passed.condition, Fits):
-            name = words.resource_class(passed.condition.class_id)
-            found = alternative(forest, sharing, query, passed.condition, name)
-            if found is not None:
-                return found
-    return None
-
-
-def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
-    return Stage(
-        passed.condition.stated(words),
-        CountedUnit.PROVIDERS,
-        came=_came_to(forest, passed),
-        passed=len(passed.rows),
-        trees=_number_of_trees(forest, passed.rows),
-        group=passed.group.suffix,
-    )
-
-
-def _number_of_trees(forest: Forest, rows: Rows) -> int:
-    if forest.is_flat:
-        return len(rows)
-    seen = np.zeros(forest.count, bool)
-    seen[forest.roots_of(rows)] = True
-    return int(np.count_nonzero(seen))
-
-
-def _came_to(forest: Forest, passed: ProvidersPassed) -> int:
-    if passed.before is not None:
-        return len(passed.before)
-    if isinstance(passed.condition, Fits):
-        return len(forest.column(passed.condition.class_id).occupied())
-    return len(passed.rows)
-
-
-def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
-    """Return the roots of the trees of the candidates found."""
-    if trace.candidates is None or not len(trace.candidates):
-        return np.empty(0, np.int32)
-    roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
-    # Sharing providers of several trees have no common tree; they stand for one that they serve.
-    return roots[: len(trace.trees[-1].roots)]
-
-
-def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabulary) -> Iterator[Stage]:
-    came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
-    for passed in trees:
-        left = len(passed.roots)
-        yield Stage(passed.condition.stated(words), CountedUnit.TREES, came, left, left)
-        came = left

@@ -25,8 +25,6 @@ from placement.engine.search.query import (
     OffersClass,
     ProviderCondition,
     ProvidersPassed,
-    RootCarries,
-    RootIsIn,
     Slot,
     Together,
     Trace,
@@ -52,15 +50,16 @@ class Choices:
     @cached_property
     def own_mask(self) -> Mask:
         """Return `own` as one flag per row of the forest."""
-        return _flags(self.count, self.own)
+        return flags_of(self.count, self.own)
 
     @cached_property
     def foreign_mask(self) -> Mask:
         """Return `foreign` as one flag per row of the forest."""
-        return _flags(self.count, self.foreign)
+        return flags_of(self.count, self.foreign)
 
 
-def _flags(count: int, rows: Rows) -> Mask:
+def flags_of(count: int, rows: Rows) -> Mask:
+    """Return one flag for each of `count` rows, set at these rows."""
     flags = np.zeros(count, bool)
     flags[rows] = True
     return flags
@@ -75,7 +74,7 @@ def providers_matching(forest: Forest, group: GroupQuery) -> Rows:
 
     This is the rule of suffixed groups and of the provider list.
     """
-    narrowing = _Narrowing(forest, group)
+    narrowing = _Narrowing(forest, group, None, None, Fits)
     narrowing.serve(group.resources)
     return narrowing.rows
 
@@ -93,27 +92,18 @@ def choices_of(
 
     Without `with_room`, return the providers that could if amounts did not matter.
     """
+    group = slot.group
     serves: _Serves = _offers
     if with_room:
         serves = Fits if slot.rule is None else partial(GivesPart, rule=slot.rule)
-    narrowing = _Narrowing(forest, slot.group, trace, among, serves)
-    if slot.rule is not None:
-        narrowing.serve(slot.resources)
-        # A sharing provider would give its parts to several trees.
-        own = narrowing.rows[~np.isin(narrowing.rows, sharing.providers)]
-        return Choices(forest.count, own, _NO_ROWS)
+    narrowing = _Narrowing(forest, group, trace, among, serves)
     if slot.suffixed:
         narrowing.serve(slot.resources)
-        return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
-    return _unsuffixed_choices(forest, slot, sharing, narrowing)
-
-
-def _offers(class_id: int, _amount: int) -> OffersClass:
-    return OffersClass(class_id)
-
-
-def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing: _Narrowing) -> Choices:
-    group = slot.group
+        rows = narrowing.rows
+        if slot.rule is None:
+            return Choices(forest.count, rows, _sharing_among(rows, sharing))
+        # A sharing provider would give its parts to several trees.
+        return Choices(forest.count, rows[~np.isin(rows, sharing.providers)], _NO_ROWS)
     narrowing.begin(slot.resources)
     for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
         if ban.forbidden:
@@ -131,35 +121,28 @@ def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing:
     return Choices(forest.count, narrowing.rows, foreign)
 
 
+def _offers(class_id: int, _amount: int) -> OffersClass:
+    return OffersClass(class_id)
+
+
 def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
     if sharing.is_empty:
         return _NO_ROWS
     return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
-def _fitting(forest: Forest, resources: tuple[tuple[int, int], ...]) -> Rows:
-    """Return the providers that can take an allocation of every amount now, ascending."""
-    flags = (forest.column(class_id).fitting_flags(amount, forest.count) for class_id, amount in resources)
-    return np.flatnonzero(reduce(np.logical_and, flags))
-
-
 class _Narrowing:
     """A set of providers that each condition makes smaller."""
 
     def __init__(
-        self,
-        forest: Forest,
-        group: GroupQuery,
-        trace: Trace | None = None,
-        among: Rows | None = None,
-        serves: _Serves = Fits,
+        self, forest: Forest, group: GroupQuery, trace: Trace | None, among: Rows | None, serves: _Serves
     ) -> None:
         self.rows: Rows = _NO_ROWS
-        self._among = among
         self.one_by_one = trace is not None and trace.one_by_one
         self._forest = forest
         self._group = group
         self._trace = trace
+        self._among = among
         self._serves = serves
 
     def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
@@ -170,15 +153,18 @@ class _Narrowing:
 
     def begin(self, resources: tuple[tuple[int, int], ...]) -> None:
         """Begin with the providers that serve all the resources; with all providers if none are asked for."""
-        first, *others = (
-            (self._serves(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
-        )
-        if self._among is None and self._trace is None and others and self._serves is Fits:
+        forest = self._forest
+        if self._among is None and self._trace is None and len(resources) > 1 and self._serves is Fits:
             # Of all providers, flags are quicker than narrowing rows.
-            self.rows = _fitting(self._forest, resources)
+            flags = (
+                forest.column(class_id).fitting_flags(amount, forest.count) for class_id, amount in resources
+            )
+            self.rows = np.flatnonzero(reduce(np.logical_and, flags))
             return
+        asked = [self._serves(*resource) for resource in resources]
+        first, *others = asked or (Exists(),)
         if self._among is None:
-            self._take(first, None, first.everywhere(self._forest))
+            self._take(first, None, first.everywhere(forest))
         else:
             self.rows = self._among
             self.keep(first)
@@ -207,55 +193,40 @@ def viable_roots(
     trace: Trace | None = None,
 ) -> Indices:
     """Return the roots at which every slot can be filled, in order of their ids."""
+
+    def note(condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None) -> None:
+        if trace is not None:
+            trace.trees.append(TreesPassed(condition, passed, alone))
+
+    filled = list(zip(slots, choices, strict=True))
     viable: Mask | None = None
-    for slot, choice in {
-        id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
-    }.values():
+    for slot, choice in {id(choice): (slot, choice) for slot, choice in filled}.values():
         reached = _anchors(forest, choice, sharing)
         viable = reached if viable is None else viable & reached
-        _note(trace, AllGroups(slot.suffix), viable, reached)
+        note(AllGroups(slot.suffix), viable, reached)
     if viable is None:
         return np.empty(0, np.int32)
-    for any_of in _collective_sets(slots):
-        viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
-        _note(trace, Together(any_of), viable)
+    unsuffixed = [(slot, choice) for slot, choice in filled if not slot.suffixed]
+    for any_of in unsuffixed[0][0].group.required if unsuffixed else ():
+        covered = np.zeros(forest.count, bool)
+        for _, choice in unsuffixed:
+            able = (rows[forest.traits.satisfying(rows, (any_of,))] for rows in (choice.own, choice.foreign))
+            covered |= _anchors(forest, Choices(forest.count, *able), sharing)
+        viable = viable & covered
+        note(Together(any_of), viable)
     roots = np.flatnonzero(viable).astype(np.int32)
     for condition in root_conditions(query, slots):
         roots = roots[condition.among(forest, roots)]
-        _note(trace, condition, roots)
+        note(condition, roots)
     if query.among is not None:
         roots = roots[query.among[roots]]
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 
 
-def root_conditions(
-    query: ForestQuery, slots: Sequence[Slot]
-) -> Iterator[RootCarries | RootIsIn | IsCoreTree]:
-    """Yield the conditions of the query on roots."""
-    if query.tree_kind is not None:
-        yield query.tree_kind
-    if query.root_required or query.root_forbidden:
-        yield RootCarries(query.root_required, query.root_forbidden)
-    banned = next(_forbidden_at_root(slots), frozenset())
-    if query.root_member_of or banned:
-        yield RootIsIn(query.root_member_of, banned)
-
-
-def _note(
-    trace: Trace | None, condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None
-) -> None:
-    if trace is not None:
-        trace.trees.append(TreesPassed(condition, passed, alone))
-
-
 def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
     """Return the roots at which at least one of the choices can serve."""
-    if forest.is_flat:
-        reached = choice.own_mask
-    else:
-        reached = np.zeros(forest.count, bool)
-        reached[forest.roots_of(choice.own)] = True
+    reached = choice.own_mask if forest.is_flat else flags_of(forest.count, forest.roots_of(choice.own))
     if len(choice.foreign):
         serving = choice.foreign_mask[sharing.pair_provider]
         reached = reached.copy()
@@ -263,36 +234,15 @@ def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
     return reached
 
 
-def _collective_sets(slots: Sequence[Slot]) -> tuple[frozenset[int], ...]:
-    return next((slot.group.required for slot in slots if not slot.suffixed), ())
-
-
-def _forbidden_at_root(slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """Yield the forbidden aggregates of the unsuffixed group; the anchor must be in none of them, either."""
-    for slot in slots:
-        if not slot.suffixed and slot.group.forbidden_aggregates:
-            yield slot.group.forbidden_aggregates
-            return
-
-
-def _anchors_covering(
-    forest: Forest,
-    slots: Sequence[Slot],
-    choices: Sequence[Choices],
-    sharing: Sharing,
-    any_of: frozenset[int],
-) -> Mask:
-    """Return the roots at which a provider of the unsuffixed group meets a trait condition."""
-    covered = np.zeros(forest.count, bool)
-    for slot, choice in zip(slots, choices, strict=True):
-        if not slot.suffixed:
-            able = Choices(
-                forest.count,
-                choice.own[forest.traits.satisfying(choice.own, (any_of,))],
-                choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))],
-            )
-            covered |= _anchors(forest, able, sharing)
-    return covered
+def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[Carries | IsIn | IsCoreTree]:
+    """Yield the conditions of the query on roots. The unsuffixed group forbids aggregates to roots, too."""
+    if query.tree_kind is not None:
+        yield query.tree_kind
+    if query.root_required or query.root_forbidden:
+        yield Carries(query.root_required, query.root_forbidden, at_root=True)
+    banned = next((slot.group.forbidden_aggregates for slot in slots if not slot.suffixed), frozenset())
+    if query.root_member_of or banned:
+        yield IsIn(query.root_member_of, banned, at_root=True)
 
 
 def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:

@@ -17,72 +17,12 @@ from placement.engine.search.budget import Budget
 Ids = frozenset[int]
 
 
-# Conditions in words: ids become names, conditions sentences.
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The names of ids."""
-
-    classes: Mapping[int, str]
-    traits: Mapping[int, str]
-    aggregates: Mapping[int, str] = field(default_factory=dict)
-
-    def resource_class(self, class_id: int) -> str:
-        """Return the name of a resource class."""
-        return self.classes.get(class_id, "of an unknown class")
-
-    def trait(self, trait_id: int) -> str:
-        """Return the name of a trait."""
-        return self.traits.get(trait_id, "an unknown trait")
-
-    def aggregate(self, aggregate_id: int) -> str:
-        """Return the name of an aggregate."""
-        return self.aggregates.get(aggregate_id, "without members")
-
-    def with_traits(
-        self, kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, form: str = "{}"
-    ) -> Condition:
-        """Return the condition to have a trait of each required set and no forbidden one."""
-        return _sets(kind, required, forbidden, self.trait, "trait", form)
-
-    def in_aggregates(
-        self, kind: ConditionKind, required: Iterable[Ids], forbidden: Ids, form: str = "{}"
-    ) -> Condition:
-        """Return the condition to be in an aggregate of each required set and in no forbidden one."""
-        return _sets(kind, required, forbidden, self.aggregate, "aggregate", form)
-
-
-def _sets(
-    kind: ConditionKind,
-    required: Iterable[Ids],
-    forbidden: Ids,
-    name: Callable[[int], str],
-    noun: str,
-    form: str,
-) -> Condition:
-    wanted = tuple(tuple(sorted(name(id_) for id_ in any_of)) for any_of in required)
-    unwanted = tuple(sorted(name(id_) for id_ in forbidden))
-    parts = [f"{noun} {' or '.join(any_of)}" for any_of in wanted]
-    parts += [f"no {noun} {label}" for label in unwanted]
-    return Condition(kind, form.format(", ".join(parts)), required=wanted, forbidden=unwanted)
-
-
-def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:
-    """Return the condition that an amount is free."""
-    text = form.format(f"{wanted} {resource_class}")
-    return Condition(ConditionKind.AMOUNT, text, resource_class, wanted)
-
-
-# Core trees: hosts where providers below the memory providers give the dedicated CPUs.
-
-
 @dataclass(frozen=True, slots=True)
 class IsCoreTree:
     """A condition that `cpus` providers are below a `memory` provider, with no NUMA node on the way.
 
-    `numa_node` is the id of the trait HW_NUMA_ROOT. If not `wanted`, all other trees meet it.
-    Source: nova-flavors.md, "Core trees".
+    Such hosts give dedicated CPUs below their memory. `numa_node` is the id of the trait HW_NUMA_ROOT. If not
+    `wanted`, all other trees meet it. Source: nova-flavors.md, "Core trees".
     """
 
     memory: int
@@ -92,11 +32,6 @@ class IsCoreTree:
 
     def among(self, forest: Forest, roots: Indices) -> Mask:
         """Return which of the roots meet it."""
-        meeting: Mask = self._everywhere(forest)[roots] == self.wanted
-        return meeting
-
-    def _everywhere(self, forest: Forest) -> Mask:
-        """Return which rows are roots of core trees."""
         below, apart = np.zeros((2, forest.count), bool)
         cpus, memory = forest.column(self.cpus), forest.column(self.memory)
         at: Indices = cpus.entries.provider[cpus.occupied()]
@@ -106,15 +41,11 @@ class IsCoreTree:
             above = forest.providers.parent[at]
             at, passed = above[above >= 0], passed[above >= 0]
             gives = memory.entries_of(at) >= 0
-            roots = forest.providers.root[at]
-            below[roots[gives]] = True
-            apart[roots[gives & passed]] = True
-        return below & ~apart
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        given = "with" if self.wanted else "without"
-        return Condition(ConditionKind.TREE_KIND, f"trees {given} cores below their memory")
+            trees = forest.providers.root[at]
+            below[trees[gives]] = True
+            apart[trees[gives & passed]] = True
+        meeting: Mask = (below & ~apart)[roots] == self.wanted
+        return meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +181,6 @@ def demands_of(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
 # that is to be explained applies their parts one by one, through the same code.
 
 
-_NO_TREE = -2
-
-
 @dataclass(frozen=True, slots=True)
 class Fits:
     """A condition that the provider can take one allocation of `amount` now.
@@ -271,9 +199,22 @@ class Fits:
         """Return which of the rows meet it."""
         return forest.column(self.class_id).among_fitting(rows, self.amount)
 
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return amount(words.resource_class(self.class_id), self.amount)
+
+@dataclass(frozen=True, slots=True)
+class OffersClass:
+    """A condition that the provider has an inventory of the class, however much of it is free."""
+
+    class_id: int
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """Return all providers that meet it, ascending by entry of the column."""
+        column = forest.column(self.class_id)
+        return column.entries.provider[column.occupied()].astype(np.intp)
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Return which of the rows meet it."""
+        met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
+        return met
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,78 +237,48 @@ class GivesPart:
         """Return which of the rows meet it."""
         column = forest.column(self.class_id)
         room, least, step, whole = column.parts(rows)
-        offered = column.entries_of(rows) >= 0
+        met: Mask = column.entries_of(rows) >= 0
         if self.rule in (SplitRule.REQUIRE, SplitRule.ISOLATE):
-            met: Mask = offered & (whole >= 1)
-            return met
-        met = offered & (np.minimum(room, self.amount) >= -(-least // step) * step)
-        return met
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return amount(words.resource_class(self.class_id), self.amount, "a part of {} free")
-
-
-@dataclass(frozen=True, slots=True)
-class OffersClass:
-    """A condition that the provider has an inventory of the class, however much of it is free."""
-
-    class_id: int
-
-    def everywhere(self, forest: Forest) -> Rows:
-        """Return all providers that meet it, ascending by entry of the column."""
-        column = forest.column(self.class_id)
-        return column.entries.provider[column.occupied()].astype(np.intp)
-
-    def among(self, forest: Forest, rows: Rows) -> Mask:
-        """Return which of the rows meet it."""
-        met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
-        return met
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        name = words.resource_class(self.class_id)
-        return Condition(ConditionKind.RESOURCE_CLASS, name, name)
+            return met & (whole >= 1)
+        return met & (np.minimum(room, self.amount) >= -(-least // step) * step)
 
 
 @dataclass(frozen=True, slots=True)
 class Carries:
-    """A condition that the provider has a trait of every set in `required` and none that is `forbidden`."""
+    """A condition to have a trait of every set in `required` and none that is `forbidden`.
+
+    `at_root`: it is asked of roots of trees.
+    """
 
     required: tuple[Ids, ...] = ()
     forbidden: Ids = frozenset()
+    at_root: bool = False
 
-    def among(self, forest: Forest, rows: Rows) -> Mask:
+    def among(self, forest: Forest, rows: Rows | Indices) -> Mask:
         """Return which of the rows meet it."""
         return forest.traits.satisfying(rows, self.required, self.forbidden)
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return words.with_traits(ConditionKind.TRAITS, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """A condition that the provider is in an aggregate of every `required` set and in no `forbidden` one.
+    """A condition to be in an aggregate of every `required` set and in no `forbidden` one.
 
-    `or_root`: its root may be so instead, as the aggregates of a root span its tree.
+    `or_root`: the root of the provider may be so instead, as the aggregates of a root span its tree.
+    `at_root`: it is asked of roots of trees.
     """
 
     required: tuple[Ids, ...] = ()
     forbidden: Ids = frozenset()
     or_root: bool = False
+    at_root: bool = False
 
-    def among(self, forest: Forest, rows: Rows) -> Mask:
+    def among(self, forest: Forest, rows: Rows | Indices) -> Mask:
         """Return which of the rows meet it."""
         met = forest.aggregates.satisfying(rows, self.required, self.forbidden)
         if self.or_root:
-            met = met | forest.aggregates.satisfying(forest.roots_of(rows), self.required, self.forbidden)
+            roots = forest.providers.root[rows]
+            met = met | forest.aggregates.satisfying(roots, self.required, self.forbidden)
         return met
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        form = "{}, itself or its root" if self.or_root else "{}"
-        return words.in_aggregates(ConditionKind.AGGREGATES, self.required, self.forbidden, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,16 +287,13 @@ class InTree:
 
     uuid: str
 
-    def among(self, forest: Forest, rows: Rows) -> Mask:
+    def among(self, forest: Forest, rows: Rows | Indices) -> Mask:
         """Return which of the rows meet it."""
         named = forest.row_of_uuid(self.uuid)
-        root = forest.providers.root[named] if named >= 0 else _NO_TREE
-        met: Mask = forest.providers.root[rows] == root
+        if named < 0:
+            return np.zeros(len(rows), bool)
+        met: Mask = forest.providers.root[rows] == forest.providers.root[named]
         return met
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return Condition(ConditionKind.IN_TREE, f"in the tree of {self.uuid}", required=((self.uuid,),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,10 +307,6 @@ class Exists:
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Return all of the rows."""
         return np.ones(len(rows), bool)
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return Condition(ConditionKind.ANY, "any provider")
 
 
 ProviderCondition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
@@ -418,20 +322,19 @@ def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[ProviderCo
         yield InTree(group.in_tree)
 
 
-def split(condition: Carries | IsIn, *, one_by_one: bool) -> Iterator[ProviderCondition]:
+def split(condition: Carries | IsIn, *, one_by_one: bool = True) -> Iterator[Carries | IsIn]:
     """Yield the condition itself, or all its parts if `one_by_one`."""
     if not one_by_one:
         yield condition
         return
-    kind = type(condition)
-    yield from (kind((any_of,)) for any_of in condition.required)
-    yield from (kind((), frozenset((id_,))) for id_ in sorted(condition.forbidden))
+    yield from (
+        replace(condition, required=(any_of,), forbidden=frozenset()) for any_of in condition.required
+    )
+    for id_ in sorted(condition.forbidden):
+        yield replace(condition, required=(), forbidden=frozenset((id_,)))
 
 
-# The trace of a search, from which it is explained afterwards.
-#
-# The stages of the search note what passed each condition. A note is an append, and only an explanation
-# evaluates the notes, so a search that is not explained pays next to nothing.
+# What a search asks of whole trees, beside conditions on their roots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,11 +343,6 @@ class AllGroups:
 
     suffix: str
 
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        suffix = self.suffix or "the unsuffixed one"
-        return Condition(ConditionKind.GROUPS, f"trees with a provider for each group up to {suffix}")
-
 
 @dataclass(frozen=True, slots=True)
 class Together:
@@ -452,59 +350,100 @@ class Together:
 
     any_of: Ids
 
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        form = "trees that can give {} between them"
-        return words.with_traits(ConditionKind.TRAITS_TOGETHER, (self.any_of,), frozenset(), form)
-
-
-@dataclass(frozen=True, slots=True)
-class RootCarries:
-    """A condition that the root has a trait of every required set and no forbidden one."""
-
-    required: tuple[Ids, ...]
-    forbidden: Ids
-
-    def among(self, forest: Forest, roots: Indices) -> Mask:
-        """Return which of the roots meet it."""
-        return forest.traits.satisfying(roots, self.required, self.forbidden)
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return _sets(
-            ConditionKind.ROOT_TRAITS, self.required, self.forbidden, words.trait, "trait", "roots with {}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RootIsIn:
-    """A condition that the root is in an aggregate of every required set and in no forbidden one."""
-
-    required: tuple[Ids, ...]
-    forbidden: Ids
-
-    def among(self, forest: Forest, roots: Indices) -> Mask:
-        """Return which of the roots meet it."""
-        return forest.aggregates.satisfying(roots, self.required, self.forbidden)
-
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        return words.in_aggregates(
-            ConditionKind.ROOT_AGGREGATES, self.required, self.forbidden, "roots in {}"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Combines:
     """A condition that all groups fit together: sums, group_policy and same_subtree included."""
 
-    def stated(self, words: Vocabulary) -> Condition:
-        """Return the condition in words and by names."""
-        text = "trees that serve all groups side by side (sums, group_policy, same_subtree)"
-        return Condition(ConditionKind.COMBINATION, text)
+
+TreeCondition = AllGroups | Together | Carries | IsIn | IsCoreTree | Combines
 
 
-TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Combines
+# Conditions in words: ids become names, conditions sentences.
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names of ids."""
+
+    classes: Mapping[int, str]
+    traits: Mapping[int, str]
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    def resource_class(self, class_id: int) -> str:
+        """Return the name of a resource class."""
+        return self.classes.get(class_id, "of an unknown class")
+
+    def trait(self, trait_id: int) -> str:
+        """Return the name of a trait."""
+        return self.traits.get(trait_id, "an unknown trait")
+
+    def aggregate(self, aggregate_id: int) -> str:
+        """Return the name of an aggregate."""
+        return self.aggregates.get(aggregate_id, "without members")
+
+    def stated(self, condition: ProviderCondition | TreeCondition) -> Condition:
+        """Return a condition in words and by names."""
+        match condition:
+            case Fits(class_id, wanted):
+                return amount(self.resource_class(class_id), wanted)
+            case GivesPart(class_id, wanted):
+                return amount(self.resource_class(class_id), wanted, "a part of {} free")
+            case OffersClass(class_id):
+                name = self.resource_class(class_id)
+                return Condition(ConditionKind.RESOURCE_CLASS, name, name)
+            case Carries(required, forbidden, at_root):
+                kind = ConditionKind.ROOT_TRAITS if at_root else ConditionKind.TRAITS
+                form = "roots with {}" if at_root else "{}"
+                return _of_sets(kind, form, "trait", self.trait, required, forbidden)
+            case Together(any_of):
+                kind, form = ConditionKind.TRAITS_TOGETHER, "trees that can give {} between them"
+                return _of_sets(kind, form, "trait", self.trait, (any_of,), frozenset())
+            case IsIn(required, forbidden, or_root, at_root):
+                kind = ConditionKind.ROOT_AGGREGATES if at_root else ConditionKind.AGGREGATES
+                form = "roots in {}" if at_root else "{}, itself or its root" if or_root else "{}"
+                return _of_sets(kind, form, "aggregate", self.aggregate, required, forbidden)
+            case InTree(uuid):
+                return Condition(ConditionKind.IN_TREE, f"in the tree of {uuid}", required=((uuid,),))
+            case Exists():
+                return Condition(ConditionKind.ANY, "any provider")
+            case IsCoreTree(wanted=wanted):
+                text = f"trees {'with' if wanted else 'without'} cores below their memory"
+                return Condition(ConditionKind.TREE_KIND, text)
+            case AllGroups(suffix):
+                text = f"trees with a provider for each group up to {suffix or 'the unsuffixed one'}"
+                return Condition(ConditionKind.GROUPS, text)
+            case Combines():
+                text = "trees that serve all groups side by side (sums, group_policy, same_subtree)"
+                return Condition(ConditionKind.COMBINATION, text)
+
+
+def amount(resource_class: str, wanted: int, form: str = "{} free") -> Condition:
+    """Return the condition that an amount is free."""
+    text = form.format(f"{wanted} {resource_class}")
+    return Condition(ConditionKind.AMOUNT, text, resource_class, wanted)
+
+
+def _of_sets(
+    kind: ConditionKind,
+    form: str,
+    noun: str,
+    name: Callable[[int], str],
+    required: Iterable[Ids],
+    forbidden: Ids,
+) -> Condition:
+    """Return the condition to have one of each required set and no forbidden one, called by their names."""
+    wanted = tuple(tuple(sorted(map(name, any_of))) for any_of in required)
+    unwanted = tuple(sorted(map(name, forbidden)))
+    parts = [f"{noun} {' or '.join(any_of)}" for any_of in wanted]
+    parts += [f"no {noun} {label}" for label in unwanted]
+    return Condition(kind, form.format(", ".join(parts)), required=wanted, forbidden=unwanted)
+
+
+# The trace of a search, from which it is explained afterwards.
+#
+# The stages of the search note what passed each condition. A note is an append, and only an explanation
+# evaluates the notes, so a search that is not explained pays next to nothing.
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,10 +11,10 @@ from placement.engine.domain.inventories import NUMA_ROOT
 from placement.engine.forest.arrays import Indices, Rows, Shares, to_text
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search.arrangement import NO_POSITION, Lack, Want, arrange, lacks, tops_of
+from placement.engine.search.arrangement import NO_POSITION, Arrangement, Lack, lacks, tops_of
 from placement.engine.search.equivalence import EquivalenceClasses
 from placement.engine.search.filters import Choices, choices_of
-from placement.engine.search.problem import Problem, bits
+from placement.engine.search.problem import Problem, Splitting, bits
 from placement.engine.search.query import (
     Carries,
     ForestQuery,
@@ -33,14 +32,6 @@ from placement.engine.search.query import (
 _NO_PROVIDER = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Able:
-    """The providers that could serve a slot if amounts did not matter, and the conditions on them."""
-
-    choices: Choices
-    trace: Trace
-
-
 class Shortages:
     """The shortages of any trees for one query, on the forest as it is."""
 
@@ -49,21 +40,22 @@ class Shortages:
         self._forest = forest
         self._sharing = sharing
         self._slots = slots_of(query)
-        self._budget = query.budget
-        known: dict[object, _Able] = {}
-        self._able = []
-        for slot in self._slots:
-            key = slot.condition
-            if key not in known:
-                trace = Trace(one_by_one=True)
-                self._budget.look()
-                known[key] = _Able(choices_of(forest, slot, sharing, trace, with_room=False), trace)
-            self._able.append(known[key])
-        choices = [able.choices for able in self._able]
-        self._equivalence = EquivalenceClasses(forest, query, self._slots, choices, sharing)
         self._demands = demands_of(self._slots)
-        isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
-        self._apart = isolated if query.isolate else []
+        self._isolate = query.isolate
+        self._budget = query.budget
+        # The providers that could serve each slot if amounts did not matter, and the conditions on them.
+        self._choices: list[Choices] = []
+        self._traces: list[Trace] = []
+        known: dict[object, tuple[Choices, Trace]] = {}
+        for slot in self._slots:
+            if slot.condition not in known:
+                self._budget.look()
+                trace = Trace(one_by_one=True)
+                known[slot.condition] = choices_of(forest, slot, sharing, trace, with_room=False), trace
+            choice, trace = known[slot.condition]
+            self._choices.append(choice)
+            self._traces.append(trace)
+        self._equivalence = EquivalenceClasses(forest, query, self._slots, self._choices, sharing)
 
     # -- from afar, for many trees ------------------------------------------------------------------
 
@@ -76,29 +68,31 @@ class Shortages:
         rank_of = np.full(self._forest.count, -1, np.int32)
         rank_of[roots] = np.arange(len(roots), dtype=np.int32)
         total = np.zeros(len(roots))
-        for able in {id(able): able for able in self._able}.values():
+        alike: dict[int, list[int]] = {}
+        for number, choice in enumerate(self._choices):
+            alike.setdefault(id(choice), []).append(number)
+        for numbers in alike.values():
             self._budget.look()
-            alike = [slot for slot, other in zip(self._slots, self._able, strict=True) if other is able]
-            rank, rows = self._serving(rank_of, [able])
+            rank, rows = self._serving(rank_of, numbers[:1])
             least = np.full(len(roots), _NO_PROVIDER)
-            np.minimum.at(least, rank, self._gaps(alike[0], rows))
-            total += least * len(alike)
+            np.minimum.at(least, rank, self._gaps(self._slots[numbers[0]], rows))
+            total += least * len(numbers)
         for class_id, demand in self._demands.items():
             self._budget.look()
-            asking = [able for able, amount in zip(self._able, demand, strict=True) if amount]
-            rank, rows = self._serving(rank_of, asking)
+            rank, rows = self._serving(rank_of, [number for number, wanted in enumerate(demand) if wanted])
             free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
             sums = np.bincount(rank, weights=free, minlength=len(roots))
             total += np.maximum(sum(demand) - sums, 0) / sum(demand)
-        if self._apart:
-            rank, _ = self._serving(rank_of, self._apart)
+        apart = [number for number, slot in enumerate(self._slots) if self._isolate and slot.suffixed]
+        if apart:
+            rank, _ = self._serving(rank_of, apart)
             found = np.bincount(rank, minlength=len(roots))
-            total += np.maximum(len(self._apart) - found, 0) * _NO_PROVIDER
+            total += np.maximum(len(apart) - found, 0) * _NO_PROVIDER
         return total
 
-    def _serving(self, rank_of: Indices, able: Sequence[_Able]) -> tuple[Indices, Rows]:
+    def _serving(self, rank_of: Indices, numbers: Sequence[int]) -> tuple[Indices, Rows]:
         """Return (rank of the tree, provider) of all that could serve some of the slots, once per tree."""
-        choices = list({id(each): each.choices for each in able}.values())
+        choices = list({id(self._choices[number]): self._choices[number] for number in numbers}.values())
         own = np.flatnonzero(np.logical_or.reduce([each.own_mask for each in choices]))
         ranks, rows = rank_of[self._forest.roots_of(own)], own
         if any(len(each.foreign) for each in choices):
@@ -111,10 +105,8 @@ class Shortages:
     def _gaps(self, slot: Slot, rows: Rows) -> Shares:
         """Return which share of the slot's amounts each provider lacks, in the mean of its classes."""
         gaps = np.zeros(len(rows))
-        if slot.rule is not None:
-            # What one provider lacks of an amount that is split does not matter.
-            return gaps
-        for class_id, amount in slot.resources:
+        # What one provider lacks of an amount that is split does not matter.
+        for class_id, amount in () if slot.rule else slot.resources:
             free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
             gaps += np.maximum(amount - free, 0) / amount
         return gaps / max(1, len(slot.resources))
@@ -127,50 +119,42 @@ class Shortages:
         if trees is None:
             nowhere = (NO_POSITION,) * len(self._slots)
             return tuple(self._unserved(root, nowhere, nowhere, np.empty(0, np.int32)))
-        rows = trees.providers[0]
-        wants = [
-            Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
-            for class_id, demand in self._demands.items()
-        ]
-        found = arrange(trees.problem, wants, self._budget)
-        shown = (
+        problem, rows = trees.problem, trees.providers[0]
+        free = (self._forest.column(class_id).free_of(rows).tolist() for class_id in self._demands)
+        found = Arrangement(problem, list(self._demands.values()), free, self._budget)
+        splitting = problem.splitting
+        shown = [
             *self._unserved(root, found.positions, found.tops, rows),
             *self._overdrawn(found.positions, rows),
-            *self._unsplit(trees.problem, rows),
-        )
-        shown = shown or tuple(self._elsewhere(trees.problem, rows))
-        shown = (*shown, *self._uncovered(trees.problem, found.positions, rows))
-        return shown or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
-
-    def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
-        """Yield the subtrees that can give too little of what is split."""
-        if problem.splitting is None:
-            return
-        for lack in lacks(problem, problem.splitting):
-            yield self._split(lack, rows)
+            *(self._split(lack, rows) for lack in (lacks(problem, splitting) if splitting else ())),
+        ]
+        if splitting and not shown:
+            shown += self._elsewhere(problem, splitting, rows)
+        shown += self._uncovered(problem, found.positions, rows)
+        return tuple(shown) or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
 
     def _split(self, lack: Lack, rows: Indices) -> Shortage:
         slot = self._slots[lack.slots[0]]
         ((class_id, _),) = slot.resources
         asked = Carries(slot.group.required, slot.group.forbidden)
+        top = None if lack.top is None else int(rows[lack.top])
+        traits = () if top is None else self._forest.traits.of(top)
         return Shortage(
             Reason.SPLIT,
             self._groups(lack.slots),
-            None if lack.top is None else self._uuid(int(rows[lack.top])),
+            None if top is None else self._uuid(top),
             self._words.resource_class(class_id),
             wanted=lack.wanted,
             free=lack.free,
             missing=lack.wanted - lack.free,
-            condition=asked.stated(self._words) if asked.required or asked.forbidden else None,
-            is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
+            condition=self._words.stated(asked) if asked.required or asked.forbidden else None,
+            is_numa=any(self._words.trait(trait) == NUMA_ROOT for trait in traits),
         )
 
-    def _elsewhere(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
+    def _elsewhere(self, problem: Problem, splitting: Splitting, rows: Indices) -> Iterator[Shortage]:
         """Yield what each subtree lacks where one has enough of the split amount and another of all else."""
-        if problem.splitting is None:
-            return
         shown = set()
-        for lack, slots in tops_of(problem, problem.splitting):
+        for lack, slots in tops_of(problem, splitting):
             if lack.free < lack.wanted:
                 yield self._split(lack, rows)
             elif lack.top is not None:
@@ -188,7 +172,7 @@ class Shortages:
             return
         for any_of in self._slots[slots[0]].group.required:
             if not any(self._covers(problem, positions, rows, slot, any_of) for slot in slots):
-                condition = Carries((any_of,), frozenset()).stated(self._words)
+                condition = self._words.stated(Carries((any_of,)))
                 yield Shortage(Reason.TOGETHER, self._groups(slots), condition=condition)
 
     def _covers(
@@ -208,9 +192,6 @@ class Shortages:
             ):
                 return True
         return False
-
-    def _is_numa(self, row: int) -> bool:
-        return any(self._words.trait(trait) == NUMA_ROOT for trait in self._forest.traits.of(row))
 
     def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
         """Yield classes of which more is drawn from a provider than it has, or in units it does not allow."""
@@ -259,13 +240,13 @@ class Shortages:
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
             else:
-                shown = None if condition is None else condition.stated(self._words)
+                shown = None if condition is None else self._words.stated(condition)
                 yield Shortage(reason, self._groups(slots), provider, condition=shown)
 
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, ProviderCondition | None]:
         if top != NO_POSITION:
             return Reason.BELOW, top, None
-        for passed in self._able[slot].trace.providers:
+        for passed in self._traces[slot].providers:
             if not (self._forest.roots_of(passed.rows) == root).any():
                 return Reason.NOBODY, NO_POSITION, passed.condition
         return Reason.APART, NO_POSITION, None
