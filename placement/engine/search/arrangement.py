@@ -9,13 +9,11 @@ good one, not always the best.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.search.budget import Budget
-from placement.engine.search.problem import Problem, Split, Splitting, bits, can_match
+from placement.engine.search.problem import Problem, Split, Splitting, bits, can_match, union
 
 NO_POSITION = -1
 # Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
@@ -132,7 +130,7 @@ class Arrangement:
         """Choose the common ancestor of a same_subtree constraint and hold its slots below it."""
         members = [slot for slot in bits(constraint) if self._domains[slot]]
         below = self._problem.below
-        tops = list(bits(reduce(or_, (self._domains[slot] for slot in members), 0)))
+        tops = list(bits(union(self._domains[slot] for slot in members)))
         if not tops:
             return
         served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
@@ -166,7 +164,7 @@ class Arrangement:
         for demand, room in zip(self._demands, self._rooms, strict=True):
             asking = [slot for slot in self._open(members) if demand[slot]]
             wanted = sum(demand[slot] for slot in asking)
-            places = reduce(or_, (self._domains[slot] & under for slot in asking), 0)
+            places = union(self._domains[slot] & under for slot in asking)
             free = sum(max(room[position], 0) for position in bits(places))
             if wanted > free:
                 total += (wanted - free) * _WHOLE // wanted
@@ -239,7 +237,7 @@ def _subtrees(problem: Problem, splitting: Splitting, split: Split) -> Iterator[
         return
     # The narrowest rule decides: the smallest set of slots that must be below one of them.
     narrowest = min(split.tops, key=int.bit_count)
-    for top in bits(reduce(or_, (problem.options[slot] for slot in bits(narrowest)))):
+    for top in bits(union(problem.options[slot] for slot in bits(narrowest))):
         reach = split.options & splitting.below[top]
         if reach:
             yield top, reach

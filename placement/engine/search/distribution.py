@@ -7,22 +7,20 @@ Source: placement-api.md, "Split amounts".
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import gcd
-from operator import or_
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.search.budget import Budget
-from placement.engine.search.problem import Split, Splitting, bits
+from placement.engine.search.problem import Split, Splitting, bits, union
 
 # The ways to put one amount together from parts of several providers, the one that its rule prefers first.
 #
 # Providers that look alike are one kind, and only how many of a kind give how much is chosen: the work grows
 # with the kinds, not with the providers.
-# Source: placement-api.md, "Split amounts".
 
 
 # Summing over this many kinds costs the budget one step.
@@ -63,27 +61,23 @@ def fillings(
 
     Raises SearchEnded.
     """
-    order = sorted(range(len(kinds)), key=lambda at: _preference(kinds[at], rule))
-    search = _Filling([kinds[at] for at in order], rule is SplitRule.SPREAD, budget)
-    for size in _sizes(kinds, amount, spread=rule is SplitRule.SPREAD):
-        for parts in search.of_size(amount, size):
-            yield tuple(SplitPart(order[part.kind], part.count, part.amount) for part in parts)
+    spread = rule is SplitRule.SPREAD
 
+    def preference(at: int) -> tuple[object, ...]:
+        """Return a sort key for what the rule takes first; equal kinds keep their order."""
+        kind = kinds[at]
+        return (-kind.most, not kind.unused) if spread else (not kind.unused, -kind.room)
 
-def _preference(kind: PositionKind, rule: SplitRule) -> tuple[object, ...]:
-    """Return a sort key for what a rule takes first; kinds that it does not tell apart keep their order."""
-    if rule is SplitRule.SPREAD:
-        return (-kind.most, not kind.unused)
-    return (not kind.unused, -kind.room)
-
-
-def _sizes(kinds: Sequence[PositionKind], amount: int, *, spread: bool) -> range:
-    """Return how many providers may give the amount between them: as few as possible first, or as many."""
+    order = sorted(range(len(kinds)), key=preference)
+    search = _Filling([kinds[at] for at in order], spread, budget)
+    # As few providers as possible give the amount between them, or as many as possible.
     most = sorted((kind.most for kind in kinds for _ in range(kind.count)), reverse=True)
     least = sorted(kind.least for kind in kinds for _ in range(kind.count))
     fewest = next((n for n, total in enumerate(accumulate(most), 1) if total >= amount), len(most) + 1)
     highest = sum(total <= amount for total in accumulate(least))
-    return range(highest, fewest - 1, -1) if spread else range(fewest, highest + 1)
+    for size in range(highest, fewest - 1, -1) if spread else range(fewest, highest + 1):
+        for parts in search.of_size(amount, size):
+            yield tuple(SplitPart(order[part.kind], part.count, part.amount) for part in parts)
 
 
 @dataclass(slots=True)
@@ -173,14 +167,9 @@ class _Filling:
 
     def _taken(self, state: _State, count: int, amount: int) -> tuple[SplitPart, _State]:
         self._budget.spend()
-        left = _State(
-            state.kind,
-            amount - self._kinds[state.kind].step,
-            state.left - count,
-            state.amount - count * amount,
-            state.size - count,
-        )
-        return SplitPart(state.kind, count, amount), left
+        ceiling, left = amount - self._kinds[state.kind].step, state.left - count
+        after = _State(state.kind, ceiling, left, state.amount - count * amount, state.size - count)
+        return SplitPart(state.kind, count, amount), after
 
     def _is_possible(self, state: _State) -> bool:
         """Return whether amounts and steps leave a way at all."""
@@ -209,24 +198,15 @@ class _Filling:
         kind = self._kinds[state.kind]
         if not state.left or state.ceiling < kind.least:
             return None
-        level = self._level(state)
+        # The lowest bound on all parts under which they still make up the amount.
+        levels = range(state.amount)
+        level = bisect_left(levels, state.amount, key=lambda each: self._at_level(state, each))
         amount = min(kind.most, level, state.ceiling)
         amount -= amount % kind.step
         count = min(state.left, state.size)
         if amount == level:
             count = min(count, state.amount - self._at_level(state, level - 1))
         return (count, amount) if amount >= kind.least and count > 0 else None
-
-    def _level(self, state: _State) -> int:
-        """Return the lowest bound on all parts under which they still make up the amount."""
-        low, high = 0, state.amount
-        while low < high:
-            middle = (low + high) // 2
-            if self._at_level(state, middle) >= state.amount:
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
     def _at_level(self, state: _State, level: int) -> int:
         offers = ((min(most, level), count) for most, _, count in self._open(state))
@@ -257,7 +237,9 @@ def distribute(splitting: Splitting, places: Sequence[int], budget: Budget) -> l
     Parts are what is taken, which under `isolate` may be more than what is asked for. Raises SearchEnded.
     """
     distribution = _Distribution(splitting, places, budget)
-    return distribution.parts() if distribution.succeeds(0) else None
+    if not distribution.succeeds(0):
+        return None
+    return [distribution.found[split.slot] for split in splitting.splits]
 
 
 def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tuple[int, ...] | None:
@@ -271,9 +253,9 @@ def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tu
         alike.setdefault((split.supply, split.tops), []).append(split)
     for splits in alike.values():
         for slots in splits[0].tops:
-            tops = reduce(or_, (left[slot] for slot in bits(slots)))
+            tops = union(left[slot] for slot in bits(slots))
             able = [top for top in bits(tops) if _can_give(splitting, splits, splitting.below[top], budget)]
-            under = reduce(or_, (splitting.below[top] for top in able), 0)
+            under = union(splitting.below[top] for top in able)
             for slot in bits(slots):
                 left[slot] &= under
                 if not left[slot]:
@@ -286,7 +268,7 @@ def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tu
 def _can_give(splitting: Splitting, splits: Sequence[Split], under: int, budget: Budget) -> bool:
     """Return whether these positions could give each of the amounts, and all of them by their sum."""
     room = splitting.supplies[splits[0].supply].room
-    reach = reduce(or_, (split.options for split in splits)) & under
+    reach = union(split.options for split in splits) & under
     if sum(split.amount for split in splits) > sum(max(room[position], 0) for position in bits(reach)):
         return False
     alone = (replace(split, options=split.options & under, tops=()) for split in splits)
@@ -302,17 +284,9 @@ class _Distribution:
         # Positions that only one group may use -> the number of the group, for groups kept apart.
         self._holder: dict[int, int] = {}
         self._dead: set[object] = set()
-        self._found: dict[int, Parts] = {}
-        self._slots = [split.slot for split in splitting.splits]
-        self._draw_places(splitting, places)
-        reached = [(split, splitting.reach(split, places)) for split in splitting.splits]
-        # Whole providers and small subtrees first: what is left is easier to share out.
-        self._order = sorted(
-            reached, key=lambda each: (each[0].rule not in _WHOLE_RULES, each[1].bit_count(), each[0].slot)
-        )
-
-    def _draw_places(self, splitting: Splitting, places: Sequence[int]) -> None:
-        split = set(self._slots)
+        # The parts of each split by its slot, noted once all are found.
+        self.found: dict[int, Parts] = {}
+        split = {each.slot for each in splitting.splits}
         for slot, position in enumerate(places):
             if slot in split:
                 continue
@@ -322,10 +296,11 @@ class _Distribution:
                 if supply.demand[slot]:
                     self._room[at][position] -= supply.demand[slot]
                     self._whole[at][position] = 0
-
-    def parts(self) -> list[Parts]:
-        """Return the parts of each split, in the order of the splits."""
-        return [dict(sorted(self._found[slot].items())) for slot in self._slots]
+        reached = [(split, splitting.reach(split, places)) for split in splitting.splits]
+        # Whole providers and small subtrees first: what is left is easier to share out.
+        self._order = sorted(
+            reached, key=lambda each: (each[0].rule not in _WHOLE_RULES, each[1].bit_count(), each[0].slot)
+        )
 
     def succeeds(self, at: int) -> bool:
         """Return whether the splits from this one on find their parts, which are noted then."""
@@ -333,22 +308,25 @@ class _Distribution:
             return True
         if not self._can_hold(at):
             return False
-        state = self._state(at)
+        rooms = tuple((*room, *whole) for room, whole in zip(self._room, self._whole, strict=True))
+        state = (at, rooms, tuple(sorted(self._holder.items())))
         if state in self._dead:
             return False
         split, reach = self._order[at]
         for parts in self._ways(split, reach, at):
-            before = self._take(split, parts)
+            room, whole = self._room[split.supply], self._whole[split.supply]
+            before = room.copy(), whole.copy(), self._holder.copy()
+            for position, amount in parts.items():
+                room[position] -= amount
+                whole[position] = 0
+                if split.apart:
+                    self._holder[position] = split.group
             if self.succeeds(at + 1):
-                self._found[split.slot] = parts
+                self.found[split.slot] = dict(sorted(parts.items()))
                 return True
-            self._put_back(split, before)
+            self._room[split.supply], self._whole[split.supply], self._holder = before
         self._dead.add(state)
         return False
-
-    def _state(self, at: int) -> object:
-        rooms = tuple((*room, *whole) for room, whole in zip(self._room, self._whole, strict=True))
-        return (at, rooms, tuple(sorted(self._holder.items())))
 
     def _can_hold(self, at: int) -> bool:
         """Return whether every subtree has what is asked of it: necessary, not sufficient."""
@@ -356,25 +334,12 @@ class _Distribution:
         self._budget.spend(1 + len(rest) * len(self._supplies[0].room) // _POSITIONS_PER_STEP)
         for number, room in enumerate(self._room):
             asking = [(split, reach) for split, reach in rest if split.supply == number]
-            everywhere = reduce(or_, (reach for _, reach in asking), 0)
+            everywhere = union(reach for _, reach in asking)
             for bound in {everywhere, *(reach for _, reach in asking)}:
                 wanted = sum(split.amount for split, reach in asking if not reach & ~bound)
                 if wanted > sum(max(room[position], 0) for position in bits(bound)):
                     return False
         return True
-
-    def _take(self, split: Split, parts: Parts) -> tuple[list[int], list[int], dict[int, int]]:
-        room, whole = self._room[split.supply], self._whole[split.supply]
-        before = room.copy(), whole.copy(), self._holder.copy()
-        for position, amount in parts.items():
-            room[position] -= amount
-            whole[position] = 0
-            if split.apart:
-                self._holder[position] = split.group
-        return before
-
-    def _put_back(self, split: Split, before: tuple[list[int], list[int], dict[int, int]]) -> None:
-        self._room[split.supply], self._whole[split.supply], self._holder = before
 
     # -- one split ----------------------------------------------------------------------------------
 
@@ -389,23 +354,18 @@ class _Distribution:
                 alike.setdefault(look, []).append(position)
                 kinds[look] = kind
         looks = list(alike)
-        if split.rule is SplitRule.ISOLATE:
+        isolate = split.rule is SplitRule.ISOLATE
+        if isolate:
             # The smallest providers first: they give the least beyond the amount.
             looks.sort(key=lambda look: self._whole[split.supply][alike[look][0]])
         counted = [replace(kinds[look], count=len(alike[look])) for look in looks]
         for filling in fillings(counted, split.amount, split.rule, self._budget):
-            yield self._taken(split, filling, [alike[look] for look in looks])
-
-    def _taken(self, split: Split, filling: Filling, members: Sequence[Sequence[int]]) -> Parts:
-        parts: Parts = {}
-        whole = self._whole[split.supply]
-        begun = dict.fromkeys(range(len(members)), 0)
-        for part in filling:
-            start = begun[part.kind]
-            begun[part.kind] += part.count
-            for position in members[part.kind][start : start + part.count]:
-                parts[position] = whole[position] if split.rule is SplitRule.ISOLATE else part.amount
-        return parts
+            whole, members = self._whole[split.supply], [iter(alike[look]) for look in looks]
+            yield {
+                position: whole[position] if isolate else part.amount
+                for part in filling
+                for position in islice(members[part.kind], part.count)
+            }
 
     def _kind(self, split: Split, position: int) -> PositionKind | None:
         """Return what the position can give to the split, None if nothing."""

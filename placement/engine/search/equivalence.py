@@ -6,7 +6,7 @@ roots where these have equal features pose the same `Problem`: they are of one e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import islice
@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
+from placement.engine.forest.arrays import Amounts, Indices, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.inventories import InventoryColumn
 from placement.engine.forest.sharing import Sharing
@@ -22,92 +22,6 @@ from placement.engine.search.filters import Choices
 from placement.engine.search.problem import Contention, Problem, Split, SplitSupply, Splitting
 from placement.engine.search.query import ForestQuery, Slot, demands_of
 from placement.engine.search.solver import solutions
-
-# The slots of a query that are split, as features of trees and as parts of problems.
-
-
-# Stands in the place of positions for slots that the solver leaves to the module `distribution`.
-_ANY = 1
-_NO_GROUP = -1
-
-
-class SplitSlots:
-    """The split slots of a query: which slots are split, from which classes, below which other slots."""
-
-    def __init__(self, slots: Sequence[Slot], query: ForestQuery) -> None:
-        self._slots = slots
-        self._apart = query.isolate
-        self._numbers = [number for number, slot in enumerate(slots) if slot.rule]
-        self._classes = list(dict.fromkeys(slots[number].resources[0][0] for number in self._numbers))
-        suffixes = list(dict.fromkeys(slot.suffix for slot in slots))
-        self._groups = [suffixes.index(slot.suffix) for slot in slots]
-        self._tops = {number: tuple(self._tops_of(number, query)) for number in self._numbers}
-        self._demands = [
-            tuple(0 if slot.rule else dict(slot.resources).get(class_id, 0) for slot in slots)
-            for class_id in self._classes
-        ]
-
-    def _tops_of(self, number: int, query: ForestQuery) -> Iterator[int]:
-        """Yield the unsplit slots of a split slot's group, and of each same_subtree constraint on it."""
-        suffix = self._slots[number].suffix
-        for names in (frozenset((suffix,)), *(names for names in query.same_subtree if suffix in names)):
-            members = (at for at, slot in enumerate(self._slots) if slot.suffix in names and not slot.rule)
-            mask = sum(1 << member for member in members)
-            if mask:
-                yield mask
-
-    @property
-    def look_below(self) -> bool:
-        """Return whether it matters which provider is below which."""
-        return any(self._tops.values())
-
-    def features(self, forest: Forest, providers: Indices) -> Iterator[Amounts]:
-        """Yield four tables for each split class: what the providers can give, as in `SplitSupply`."""
-        for class_id in self._classes:
-            for column in forest.column(class_id).parts(providers.ravel()):
-                yield column.reshape(providers.shape)
-
-    def splitting(
-        self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
-    ) -> Splitting | None:
-        """Return what a problem has of split slots, if any; `rows` are the features of one root in order."""
-        if not self._numbers:
-            return None
-        supplies = tuple(
-            SplitSupply(tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), demand)
-            for demand in self._demands
-        )
-        return Splitting(
-            splits=tuple(self._split(number, options[number]) for number in self._numbers),
-            supplies=supplies,
-            below=below,
-            group_of=tuple(
-                group if self._apart and slot.suffixed else _NO_GROUP
-                for group, slot in zip(self._groups, self._slots, strict=True)
-            ),
-        )
-
-    def _split(self, number: int, options: int) -> Split:
-        slot = self._slots[number]
-        ((class_id, amount),) = slot.resources
-        assert slot.rule is not None
-        return Split(
-            slot=number,
-            group=self._groups[number],
-            supply=self._classes.index(class_id),
-            amount=amount,
-            rule=slot.rule,
-            options=options,
-            tops=self._tops[number],
-            apart=self._apart,
-        )
-
-    def without(self, options: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the positions of each slot, with a stand-in for slots that are split."""
-        if not self._numbers:
-            return options
-        return tuple(_ANY if slot.rule else mask for slot, mask in zip(self._slots, options, strict=True))
-
 
 _WORD = 62
 _FEW = 8
@@ -160,41 +74,29 @@ class EquivalenceClasses:
         self._choice_of = [numbers[id(choice)] for choice in choices]
         self._own_masks = [choice.own_mask for choice in self._distinct]
         self._foreign_masks = [choice.foreign_mask for choice in self._distinct]
-        serving = _any_of(self._foreign_masks)[sharing.pair_provider]
+        serving = reduce(np.logical_or, self._foreign_masks)[sharing.pair_provider]
         self._foreign_rows = sharing.pair_provider[serving]
         self._foreign_roots = sharing.pair_anchor[serving]
-        self._splits = SplitSlots(slots, query)
-        self._isolated = _slot_mask(slots, lambda slot: query.isolate and slot.suffixed and not slot.rule)
-        self._collective = _slot_mask(slots, lambda slot: not slot.suffixed)
-        self._collective_sets = next((s.group.required for s in slots if not s.suffixed), ())
-        constraints = (
-            _slot_mask(slots, lambda slot, names=names: slot.suffix in names and not slot.rule)  # type: ignore[misc]
-            for names in query.same_subtree
-        )
-        self._subtrees = tuple(filter(None, constraints))
-        self._contended = self._contended_classes()
-        self._blocks = self._interchangeable()
-
-    def _contended_classes(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Return the classes that several slots could draw from one provider, with each slot's demand."""
-        contended = []
-        for class_id, demand in demands_of(self._slots).items():
-            asking = [number for number, amount in enumerate(demand) if amount]
-            kept_apart = all(self._isolated >> number & 1 for number in asking)
-            if len(asking) > 1 and not kept_apart:
-                contended.append((class_id, demand))
-        return contended
-
-    def _interchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """Return the slots in blocks: slots of a block can swap providers, and only the mappings change."""
+        self._only_roots_matter = forest.is_flat and not len(self._foreign_rows)
+        self._splits = _SplitSlots(slots, query)
+        whole = [number for number, slot in enumerate(slots) if not slot.rule]
+        self._isolated = _bit_set(at for at in whole if query.isolate and slots[at].suffixed)
+        self._collective = _bit_set(at for at in whole if not slots[at].suffixed)
+        self._collective_sets = next((slot.group.required for slot in slots if not slot.suffixed), ())
+        subtrees = ((at for at in whole if slots[at].suffix in names) for names in query.same_subtree)
+        self._subtrees = tuple(filter(None, map(_bit_set, subtrees)))
+        # The classes that several slots could draw from one provider, with each slot's demand.
+        self._contended = [
+            (class_id, demand)
+            for class_id, demand in demands_of(slots).items()
+            if len(asking := [at for at in whole if demand[at]]) > 1 and _bit_set(asking) & ~self._isolated
+        ]
+        # Slots of a block are interchangeable: if they swap providers, only the mappings change.
         blocks: dict[object, list[int]] = {}
-        for number, slot in enumerate(self._slots):
-            if slot.rule:
-                continue
-            roles = tuple(constraint >> number & 1 for constraint in self._subtrees)
-            key = (slot.group.condition, roles) if slot.suffixed else number
-            blocks.setdefault(key, []).append(number)
-        return tuple(tuple(block) for block in blocks.values())
+        for at in whole:
+            roles = tuple(constraint >> at & 1 for constraint in self._subtrees)
+            blocks.setdefault((slots[at].group.condition, roles) if slots[at].suffixed else at, []).append(at)
+        self._blocks = tuple(map(tuple, blocks.values()))
 
     def of(self, roots: Indices) -> Iterator[EquivalenceClass]:
         """Yield the problems of the roots; the rank of a root is its place in `roots`."""
@@ -203,22 +105,32 @@ class EquivalenceClasses:
 
     def are_small(self, roots: Indices) -> bool:
         """Return whether each of the roots yields a few candidates at most."""
-        if self._forest.is_flat and not len(self._foreign_rows):
-            return True
-        return all(
-            len(list(islice(solutions(t.problem, self.budget), _FEW + 1))) <= _FEW for t in self.of(roots)
-        )
+        few = (islice(solutions(trees.problem, self.budget), _FEW + 1) for trees in self.of(roots))
+        return self._only_roots_matter or all(len(list(found)) <= _FEW for found in few)
+
+    @cached_property
+    def _own_rows(self) -> Rows:
+        """Return the providers that can fill some slot of their own tree; unused where only roots matter."""
+        return np.flatnonzero(reduce(np.logical_or, self._own_masks))
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
-        if self._forest.is_flat and not len(self._foreign_rows):
-            # Nothing but the root itself matters.
+        if self._only_roots_matter:
             yield _Band(np.arange(len(roots), dtype=np.int32), roots[:, None], 1)
             return
-        ranks_of = np.full(self._forest.count, -1, np.int32)
-        ranks_of[roots] = np.arange(len(roots), dtype=np.int32)
-        rank, rows, foreign = self._entries(ranks_of)
-        own_sizes = np.bincount(rank[~foreign], minlength=len(roots))
-        foreign_sizes = np.bincount(rank[foreign], minlength=len(roots))
+        rank_of = np.full(self._forest.count, -1, np.int32)
+        rank_of[roots] = np.arange(len(roots), dtype=np.int32)
+        own_ranks = rank_of[self._forest.roots_of(self._own_rows)]
+        foreign_ranks = rank_of[self._foreign_roots]
+        own_kept, foreign_kept = own_ranks >= 0, foreign_ranks >= 0
+        own_ranks, foreign_ranks = own_ranks[own_kept], foreign_ranks[foreign_kept]
+        rows = np.concatenate([self._own_rows[own_kept], self._foreign_rows[foreign_kept]])
+        foreign = np.arange(len(rows)) >= len(own_ranks)
+        # By root, then the providers of the tree itself, then by id.
+        rows = rows[
+            np.lexsort((self._forest.providers.id[rows], foreign, np.concatenate([own_ranks, foreign_ranks])))
+        ]
+        own_sizes = np.bincount(own_ranks, minlength=len(roots))
+        foreign_sizes = np.bincount(foreign_ranks, minlength=len(roots))
         starts = np.cumsum(own_sizes + foreign_sizes) - own_sizes - foreign_sizes
         sizes = own_sizes * (len(self._sharing.providers) + 1) + foreign_sizes
         for size in np.flatnonzero(np.bincount(sizes)).tolist():
@@ -227,24 +139,6 @@ class EquivalenceClasses:
             width = own + int(foreign_sizes[ranks[0]])
             if width:
                 yield _Band(ranks, rows[starts[ranks][:, None] + np.arange(width)], own)
-
-    @cached_property
-    def _own_rows(self) -> Rows:
-        """Return the providers that can fill some slot of their own tree; unused where only roots matter."""
-        return np.flatnonzero(_any_of(self._own_masks))
-
-    def _entries(self, ranks_of: Indices) -> tuple[Indices, Indices, Mask]:
-        """Return (rank of root, provider, whether foreign) of all that matters: by root, own first, by id."""
-        own_rows = self._own_rows
-        own_ranks = ranks_of[self._forest.roots_of(own_rows)]
-        foreign_ranks = ranks_of[self._foreign_roots]
-        own_kept, foreign_kept = own_ranks >= 0, foreign_ranks >= 0
-        rank = np.concatenate([own_ranks[own_kept], foreign_ranks[foreign_kept]])
-        rows = np.concatenate([own_rows[own_kept], self._foreign_rows[foreign_kept]])
-        foreign = np.zeros(len(rows), bool)
-        foreign[int(own_kept.sum()) :] = True
-        order = np.lexsort((self._forest.providers.id[rows], foreign, rank))
-        return rank[order], rows[order], foreign[order]
 
     def _classes(self, band: _Band) -> Iterator[EquivalenceClass]:
         self.budget.look()
@@ -266,37 +160,32 @@ class EquivalenceClasses:
     # -- features: everything that a problem depends on, (roots, positions) int64 each ----
 
     def _features(self, band: _Band) -> list[Amounts]:
-        features = self._option_words(band)
-        for class_id, demand in self._contended:
-            room = self._room(self._forest.column(class_id), band.providers.ravel())
-            room = room.reshape(band.providers.shape)
-            features.append(np.clip(room, 0, sum(demand)))
-        features.extend(self._coverage_words(band))
-        if self._subtrees or self._splits.look_below:
-            features.append(self._nearest_ancestors(band.providers))
-        if self._query.one_provider_per_tree:
-            features.append(self._tree_labels(band.providers))
-        features.extend(self._splits.features(self._forest, band.providers))
-        return features
-
-    def _option_words(self, band: _Band) -> list[Amounts]:
-        words = []
-        for start in range(0, len(self._distinct), _WORD):
-            word = np.zeros(band.providers.shape, np.int64)
-            for bit, number in enumerate(range(start, min(start + _WORD, len(self._distinct)))):
-                own, foreign = band.providers[:, : band.own], band.providers[:, band.own :]
+        providers, rows = band.providers, band.providers.ravel()
+        features = []
+        for numbers in _words(len(self._distinct)):
+            word = np.zeros(providers.shape, np.int64)
+            for bit, number in enumerate(numbers):
+                own, foreign = providers[:, : band.own], providers[:, band.own :]
                 word[:, : band.own] |= self._own_masks[number][own].astype(np.int64) << bit
                 word[:, band.own :] |= self._foreign_masks[number][foreign].astype(np.int64) << bit
-            words.append(word)
-        return words
-
-    def _coverage_words(self, band: _Band) -> Iterator[Amounts]:
-        rows = band.providers.ravel()
-        for start in range(0, len(self._collective_sets), _WORD):
-            word = np.zeros(len(rows), np.int64)
-            for bit, any_of in enumerate(self._collective_sets[start : start + _WORD]):
-                word |= self._forest.traits.satisfying(rows, (any_of,)).astype(np.int64) << bit
-            yield word.reshape(band.providers.shape)
+            features.append(word)
+        for class_id, demand in self._contended:
+            room = self._room(self._forest.column(class_id), rows)
+            features.append(np.clip(room.reshape(providers.shape), 0, sum(demand)))
+        for numbers in _words(len(self._collective_sets)):
+            word = np.zeros(providers.shape, np.int64)
+            for bit, number in enumerate(numbers):
+                covering = self._forest.traits.satisfying(rows, (self._collective_sets[number],))
+                word |= covering.reshape(providers.shape).astype(np.int64) << bit
+            features.append(word)
+        if self._subtrees or self._splits.look_below:
+            features.append(self._nearest_ancestors(providers))
+        if self._query.one_provider_per_tree:
+            features.append(self._tree_labels(providers))
+        for class_id in self._splits.classes:
+            parts = self._forest.column(class_id).parts(rows)
+            features.extend(column.reshape(providers.shape) for column in parts)
+        return features
 
     def _nearest_ancestors(self, providers: Table) -> Amounts:
         """Return the position of the nearest proper ancestor that matters, too, -1 if there is none."""
@@ -334,16 +223,26 @@ class EquivalenceClasses:
     def _problem(self, features: list[Amounts], at: int) -> Problem:
         """Decode the features of one representative root."""
         rows = iter([feature[at].tolist() for feature in features])
-        options = _decode(rows, len(self._distinct))
+        distinct = _decode(rows, len(self._distinct))
         contentions = tuple(Contention(demand, tuple(next(rows))) for _, demand in self._contended)
         coverage = tuple(_decode(rows, len(self._collective_sets)))
-        look_below = self._subtrees or self._splits.look_below
-        below = _subtrees_from(next(rows)) if look_below else ()
-        exclusive = _exclusions_from(next(rows)) if self._query.one_provider_per_tree else ()
-        by_slot = tuple(options[number] for number in self._choice_of)
-        splitting = self._splits.splitting(by_slot, below, rows)
+        below = _subtrees_from(next(rows)) if self._subtrees or self._splits.look_below else ()
+        exclusive: tuple[int, ...] = ()
+        if self._query.one_provider_per_tree:
+            # Each position excludes the other positions of the tree that it is in.
+            labels = next(rows)
+            trees: dict[int, int] = {}
+            for position, label in enumerate(labels):
+                trees[label] = trees.get(label, 0) | 1 << position
+            exclusive = tuple(trees[label] & ~(1 << position) for position, label in enumerate(labels))
+        options = tuple(distinct[number] for number in self._choice_of)
+        splitting = self._splits.splitting(options, below, rows)
+        if splitting is not None:
+            options = tuple(
+                _ANY if slot.rule else mask for slot, mask in zip(self._slots, options, strict=True)
+            )
         return Problem(
-            options=self._splits.without(by_slot),
+            options=options,
             blocks=self._blocks,
             isolated=self._isolated,
             contentions=contentions,
@@ -356,21 +255,22 @@ class EquivalenceClasses:
         )
 
 
-def _any_of(masks: Sequence[Mask]) -> Mask:
-    return reduce(np.logical_or, masks)
+def _bit_set(members: Iterable[int]) -> int:
+    return sum(1 << member for member in members)
 
 
-def _slot_mask(slots: Sequence[Slot], condition: Callable[[Slot], bool]) -> int:
-    return sum(1 << number for number, slot in enumerate(slots) if condition(slot))
+def _words(count: int) -> list[range]:
+    """Return the numbers of properties in words, one bit each."""
+    return [range(start, min(start + _WORD, count)) for start in range(0, count, _WORD)]
 
 
 def _decode(words: Iterator[list[int]], count: int) -> list[int]:
     """Return bit sets of positions, one for each of `count` properties, over as many words as needed."""
     masks: list[int] = []
-    for start in range(0, count, _WORD):
+    for numbers in _words(count):
         word = next(words)
-        for bit in range(min(_WORD, count - start)):
-            masks.append(sum(1 << position for position, value in enumerate(word) if value >> bit & 1))
+        for bit in range(len(numbers)):
+            masks.append(_bit_set(position for position, value in enumerate(word) if value >> bit & 1))
     return masks
 
 
@@ -384,9 +284,69 @@ def _subtrees_from(nearest: list[int]) -> tuple[int, ...]:
     return tuple(below)
 
 
-def _exclusions_from(labels: list[int]) -> tuple[int, ...]:
-    """Return per position the other positions of the same tree."""
-    return tuple(
-        sum(1 << other for other, theirs in enumerate(labels) if theirs == label and other != position)
-        for position, label in enumerate(labels)
-    )
+# The slots of a query that are split, as features of trees and as parts of problems.
+
+
+# Stands in the place of positions for slots that the solver leaves to the module `distribution`.
+_ANY = 1
+_NO_GROUP = -1
+
+
+class _SplitSlots:
+    """The split slots of a query: which slots are split, from which `classes`, below which other slots.
+
+    `look_below`: it matters which provider is below which.
+    """
+
+    def __init__(self, slots: Sequence[Slot], query: ForestQuery) -> None:
+        self._slots = slots
+        self._apart = query.isolate
+        self._split = [number for number, slot in enumerate(slots) if slot.rule]
+        self.classes = list(dict.fromkeys(slots[number].resources[0][0] for number in self._split))
+        suffixes = list(dict.fromkeys(slot.suffix for slot in slots))
+        self._groups = [suffixes.index(slot.suffix) for slot in slots]
+        demands, nothing = demands_of(slots), (0,) * len(slots)
+        self._demands = [demands.get(class_id, nothing) for class_id in self.classes]
+        # The unsplit slots of a split slot's group, and of each same_subtree constraint on it.
+        self._tops: dict[int, tuple[int, ...]] = {}
+        for number in self._split:
+            suffix = slots[number].suffix
+            constraints = ({suffix}, *(names for names in query.same_subtree if suffix in names))
+            tops = (
+                _bit_set(at for at, slot in enumerate(slots) if slot.suffix in names and not slot.rule)
+                for names in constraints
+            )
+            self._tops[number] = tuple(filter(None, tops))
+        self.look_below = any(self._tops.values())
+
+    def splitting(
+        self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
+    ) -> Splitting | None:
+        """Return what a problem has of split slots, if any; `rows` are the features of one root in order."""
+        if not self._split:
+            return None
+        supplies = []
+        for demand in self._demands:
+            room, least, step, whole = (tuple(next(rows)) for _ in range(4))
+            supplies.append(SplitSupply(room, least, step, whole, demand))
+        splits = []
+        for number in self._split:
+            slot = self._slots[number]
+            ((class_id, amount),) = slot.resources
+            assert slot.rule is not None
+            split = Split(
+                slot=number,
+                group=self._groups[number],
+                supply=self.classes.index(class_id),
+                amount=amount,
+                rule=slot.rule,
+                options=options[number],
+                tops=self._tops[number],
+                apart=self._apart,
+            )
+            splits.append(split)
+        group_of = tuple(
+            group if self._apart and slot.suffixed else _NO_GROUP
+            for group, slot in zip(self._groups, self._slots, strict=True)
+        )
+        return Splitting(tuple(splits), tuple(supplies), below, group_of)

@@ -10,7 +10,7 @@ Sets of positions are integers used as bit sets.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import accumulate
@@ -84,7 +84,7 @@ class Splitting:
         """Return the positions that may give parts if the other slots have these places."""
         reach = split.options
         for slots in split.tops:
-            taken = reduce(or_, (1 << places[slot] for slot in bits(slots)))
+            taken = union(1 << places[slot] for slot in bits(slots))
             reach &= next((self.below[top] for top in bits(taken) if not taken & ~self.below[top]), 0)
         return reach
 
@@ -132,63 +132,61 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
+def union(masks: Iterable[int]) -> int:
+    """Return the union of bit sets."""
+    return reduce(or_, masks, 0)
+
+
 # Bipartite matching: can every slot get a position of its own? Proves infeasibility in polynomial time.
 
 
-def can_match(domains: Sequence[int], capacities: Sequence[int], budget: Budget | None = None) -> bool:
+def can_match(domains: Sequence[int], capacities: Sequence[int], budget: Budget) -> bool:
     """Return whether all slots can be placed at once, `capacities[p]` slots at position p.
 
     `domains` holds one bit set of positions per slot. Augmenting paths follow Kuhn, shortest first.
     Raises SearchEnded.
     """
-    matching = _Matching(domains, capacities)
-    for slot in range(len(domains)):
-        if budget is not None:
-            budget.spend()
-        if not matching.admit(slot, budget):
+    holders: dict[int, set[int]] = {}
+    place_of: dict[int, int] = {}
+    for newcomer in range(len(domains)):
+        budget.spend()
+        free, reached_by = _nearest_room(newcomer, domains, capacities, holders, budget)
+        if free is None:
             return False
+        # Each slot of the path moves to the position it reached, which frees its former one for the next.
+        while free is not None:
+            slot = reached_by[free]
+            former = place_of.get(slot)
+            if former is not None:
+                holders[former].discard(slot)
+            holders[free].add(slot)
+            place_of[slot] = free
+            free = former
     return True
 
 
-class _Matching:
-    def __init__(self, domains: Sequence[int], capacities: Sequence[int]) -> None:
-        self._domains = domains
-        self._capacities = capacities
-        self._holders: dict[int, set[int]] = {}
-        self._place_of: dict[int, int] = {}
-
-    def admit(self, newcomer: int, budget: Budget | None) -> bool:
-        """Give one more slot a position, moving others as needed; return False if that is impossible."""
-        reached_by: dict[int, int] = {}
-        queue, visited = [newcomer], 0
-        for slot in queue:
-            remaining = self._domains[slot] & ~visited
-            visited |= remaining
-            while remaining:
-                low = remaining & -remaining
-                remaining ^= low
-                position = low.bit_length() - 1
-                reached_by[position] = slot
-                held = self._holders.setdefault(position, set())
-                if len(held) < self._capacities[position]:
-                    self._shift(position, reached_by)
-                    return True
-                queue.extend(held)
-            if budget is not None and len(queue) > 1:
-                budget.spend()
-        return False
-
-    def _shift(self, position: int, reached_by: dict[int, int]) -> None:
-        """Move each slot of the path to the position it reached, which frees its former one for the next."""
-        free: int | None = position
-        while free is not None:
-            slot = reached_by[free]
-            former = self._place_of.get(slot)
-            if former is not None:
-                self._holders[former].discard(slot)
-            self._holders[free].add(slot)
-            self._place_of[slot] = free
-            free = former
+def _nearest_room(
+    newcomer: int,
+    domains: Sequence[int],
+    capacities: Sequence[int],
+    holders: dict[int, set[int]],
+    budget: Budget,
+) -> tuple[int | None, dict[int, int]]:
+    """Return the nearest position with room if slots move, and which slot reached each position first."""
+    reached_by: dict[int, int] = {}
+    queue, visited = [newcomer], 0
+    for slot in queue:
+        fresh = domains[slot] & ~visited
+        visited |= fresh
+        for position in bits(fresh):
+            reached_by[position] = slot
+            held = holders.setdefault(position, set())
+            if len(held) < capacities[position]:
+                return position, reached_by
+            queue.extend(held)
+        if len(queue) > 1:
+            budget.spend()
+    return None, reached_by
 
 
 # Bounds of bin packing: proofs that amounts cannot be placed, without trying.
@@ -244,7 +242,7 @@ def _fits_greedily(
 
 
 def _reached(slots: Sequence[int], room: Sequence[int], domains: Sequence[int]) -> list[int]:
-    return [room[position] for position in bits(reduce(or_, (domains[slot] for slot in slots), 0))]
+    return [room[position] for position in bits(union(domains[slot] for slot in slots))]
 
 
 def can_fill(amounts: Sequence[int], rooms: Sequence[int]) -> bool:
@@ -327,16 +325,15 @@ class Assignment:
 
     def begin(self) -> list[int] | None:
         """Return the domains before any slot has a position, None if there is obviously no solution."""
-        domains = list(self.problem.options)
-        if not self._contention_can_hold(self.order, domains):
-            return None
-        for contention in self.problem.contentions:
-            if not can_pack(contention.demand, contention.headroom, domains, self._budget):
-                return None
-        for constraint in self.problem.subtrees:
-            if not self._narrow_subtree(constraint, self.order, domains):
-                return None
-        able = self._narrow_coverage(self.order, domains) and self._isolation_can_hold(self.order, domains)
+        problem, domains = self.problem, list(self.problem.options)
+        packs = (can_pack(each.demand, each.headroom, domains, self._budget) for each in problem.contentions)
+        able = (
+            self._contention_can_hold(self.order, domains)
+            and all(packs)
+            and all(self._narrow_subtree(each, self.order, domains) for each in problem.subtrees)
+            and self._narrow_coverage(self.order, domains)
+            and self._isolation_can_hold(self.order, domains)
+        )
         return domains if able else None
 
     def assign(
@@ -348,15 +345,35 @@ class Assignment:
         Raises SearchEnded.
         """
         self._budget.spend(1 + len(unassigned) // _SLOTS_PER_STEP)
+        problem, here = self.problem, 1 << position
         self.chosen[slot] = position
-        for at in self._contended[slot]:
-            self.room[at][position] -= self.problem.contentions[at].demand[slot]
         narrowed = domains.copy()
         if ascending:
             block, at = self._place_of[slot]
             for other in block[at + 1 :]:
-                narrowed[other] &= -1 << position
-        return narrowed if self._narrow(slot, position, unassigned, narrowed) else None
+                narrowed[other] &= -here
+        if problem.isolated >> slot & 1:
+            for other in unassigned:
+                if problem.isolated >> other & 1:
+                    narrowed[other] &= ~here
+        if problem.exclusive:
+            allowed = ~problem.exclusive[position]
+            for other in unassigned:
+                narrowed[other] &= allowed
+        for at in self._contended[slot]:
+            demand, room = problem.contentions[at].demand, self.room[at]
+            room[position] -= demand[slot]
+            for other in unassigned:
+                if demand[other] > room[position]:
+                    narrowed[other] &= ~here
+        able = (
+            all(self._narrow_subtree(each, unassigned, narrowed) for each in self._constraints_of[slot])
+            and (not problem.coverage or self._narrow_coverage(unassigned, narrowed))
+            and all(narrowed[other] for other in unassigned)
+            and self._isolation_can_hold(unassigned, narrowed)
+            and self._contention_can_hold(unassigned, narrowed)
+        )
+        return narrowed if able else None
 
     def unassign(self, slot: int) -> None:
         """Take the slot from its position, if it has one."""
@@ -367,47 +384,13 @@ class Assignment:
         for at in self._contended[slot]:
             self.room[at][position] += self.problem.contentions[at].demand[slot]
 
-    def _narrow(self, slot: int, position: int, unassigned: Solution, domains: list[int]) -> bool:
-        """Remove from the domains what the choice forbids; return False if one becomes empty."""
-        problem = self.problem
-        if problem.isolated >> slot & 1:
-            taken = ~(1 << position)
-            for other in unassigned:
-                if problem.isolated >> other & 1:
-                    domains[other] &= taken
-        if problem.exclusive:
-            allowed = ~problem.exclusive[position]
-            for other in unassigned:
-                domains[other] &= allowed
-        self._narrow_contended(slot, position, unassigned, domains)
-        for constraint in self._constraints_of[slot]:
-            if not self._narrow_subtree(constraint, unassigned, domains):
-                return False
-        if problem.coverage and not self._narrow_coverage(unassigned, domains):
-            return False
-        return (
-            all(domains[other] for other in unassigned)
-            and self._isolation_can_hold(unassigned, domains)
-            and self._contention_can_hold(unassigned, domains)
-        )
-
-    def _narrow_contended(self, slot: int, position: int, unassigned: Solution, domains: list[int]) -> None:
-        elsewhere = ~(1 << position)
-        for at in self._contended[slot]:
-            demand, left = self.problem.contentions[at].demand, self.room[at][position]
-            for other in unassigned:
-                if demand[other] > left:
-                    domains[other] &= elsewhere
-
     def _narrow_subtree(self, constraint: int, unassigned: Solution, domains: list[int]) -> bool:
         """Keep what lies below a position that can still be the common ancestor; return False if none can."""
         below = self.problem.below
         still_open = [slot for slot in unassigned if constraint >> slot & 1]
-        taken = reduce(
-            or_, (1 << self.chosen[slot] for slot in bits(constraint) if self.chosen[slot] >= 0), 0
-        )
+        taken = union(1 << self.chosen[slot] for slot in bits(constraint) if self.chosen[slot] >= 0)
         allowed = 0
-        for top in bits(reduce(or_, (domains[slot] for slot in still_open), taken)):
+        for top in bits(union(domains[slot] for slot in still_open) | taken):
             under = below[top]
             if not taken & ~under and all(domains[slot] & under for slot in still_open):
                 allowed |= under
@@ -428,15 +411,11 @@ class Assignment:
 
     def uncovered(self) -> list[int]:
         """Return the trait conditions of the unsuffixed group that no chosen position meets."""
-        problem = self.problem
+        problem, chosen = self.problem, self.chosen
         if not problem.coverage:
             return []
-        taken = [self.chosen[slot] for slot in bits(problem.collective) if self.chosen[slot] >= 0]
-        return [
-            satisfying
-            for satisfying in problem.coverage
-            if not any(satisfying >> position & 1 for position in taken)
-        ]
+        taken = union(1 << chosen[slot] for slot in bits(problem.collective) if chosen[slot] >= 0)
+        return [satisfying for satisfying in problem.coverage if not satisfying & taken]
 
     def _isolation_can_hold(self, unassigned: Solution, domains: list[int]) -> bool:
         isolated = [domains[slot] for slot in unassigned if self.problem.isolated >> slot & 1]

@@ -9,7 +9,7 @@ too, come last.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 from placement.engine.search.budget import Budget
@@ -33,7 +33,7 @@ _MOST_NUMBERS = 200_000
 
 
 class Completion:
-    """A check for one problem, on the state of one `Assignment`, which is left as it was."""
+    """A check of one problem, on the state of one `Assignment`, which is left as it was."""
 
     def __init__(self, assignment: Assignment, budget: Budget) -> None:
         self._assignment = assignment
@@ -54,8 +54,9 @@ class Completion:
             for p in range(width)
         ]
         # The hardest slots first: the greatest share of the largest room, then the fewest positions.
+        largest = [(each.demand, max(each.headroom) or 1) for each in problem.contentions]
         self._hardness = [
-            (-_largest_share(problem, slot), options.bit_count())
+            (-max((demand[slot] / room for demand, room in largest), default=0.0), options.bit_count())
             for slot, options in enumerate(problem.options)
         ]
 
@@ -78,7 +79,11 @@ class Completion:
                     continue
                 outcome = False
                 self._budget.dead_ends[step.rest[0]] += 1
-            self._remember(step.key, outcome)
+            if len(self._numbers) >= _MOST_NUMBERS:
+                # Keys mean something else afterwards, so they carry the number of this reset.
+                self._known, self._numbers = {}, {}
+                self._time += 1
+            self._known[step.key] = outcome
             steps.pop()
             if not steps:
                 return outcome
@@ -88,28 +93,17 @@ class Completion:
     def _step(self, rest: Solution, domains: list[int]) -> _Step:
         if not rest:
             return _Step(rest, domains, (), iter(()), True)
+        assignment = self._assignment
         self._budget.spend(1 + len(self._upwards) * len(rest) // 32)
         classes, key = self._classes(rest, domains)
         known = self._known.get(key)
-        if known is None and not self._can_still_pack(rest, domains):
+        if known is None and not all(
+            can_still_pack(contention.demand, room, domains, rest)
+            for contention, room in zip(assignment.problem.contentions, assignment.room, strict=True)
+        ):
             known = False
         first_of_class = {classes[p]: p for p in reversed(list(bits(domains[rest[0]])))}
         return _Step(rest, domains, key, iter(sorted(first_of_class.values())), known)
-
-    def _can_still_pack(self, rest: Solution, domains: list[int]) -> bool:
-        return all(
-            can_still_pack(contention.demand, room, domains, rest)
-            for contention, room in zip(
-                self._assignment.problem.contentions, self._assignment.room, strict=True
-            )
-        )
-
-    def _remember(self, key: Hashable, outcome: bool) -> None:
-        if len(self._numbers) >= _MOST_NUMBERS:
-            # Keys mean something else afterwards, so they carry the number of this reset.
-            self._known, self._numbers = {}, {}
-            self._time += 1
-        self._known[key] = outcome
 
     # -- which positions, and which states, are alike ------------------------------------------------
 
@@ -162,32 +156,15 @@ class Completion:
         return self._numbers.setdefault(look, len(self._numbers))
 
 
+@dataclass(slots=True)
 class _Step:
     """A step for one slot: the positions still to try for it, and the answer as soon as it is known."""
 
-    __slots__ = ("domains", "key", "outcome", "rest", "untried")
-
-    def __init__(
-        self,
-        rest: Solution,
-        domains: list[int],
-        key: Hashable,
-        untried: Iterator[int],
-        outcome: bool | None,
-    ) -> None:
-        self.rest = rest
-        self.domains = domains
-        self.key = key
-        self.untried = untried
-        self.outcome = outcome
-
-
-def _largest_share(problem: Problem, slot: int) -> float:
-    """Return how much of a class's largest room the slot takes at most, as a share; only for an order."""
-    return max(
-        (contention.demand[slot] / (max(contention.headroom) or 1) for contention in problem.contentions),
-        default=0.0,
-    )
+    rest: Solution
+    domains: list[int]
+    key: Hashable
+    untried: Iterator[int]
+    outcome: bool | None
 
 
 def _parents(below: tuple[int, ...]) -> dict[int, int]:
@@ -204,22 +181,20 @@ def _parents(below: tuple[int, ...]) -> dict[int, int]:
 _PATIENCE = 64
 
 
-def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Solution]:
+def solutions(problem: Problem, budget: Budget) -> Iterator[Solution]:
     """Yield every solution once: the position of each slot. Distinct allocations first, permutations last.
 
     A slot that is split has the first of its positions. Raises SearchEnded.
     """
     if problem.splitting is not None:
-        yield from _split(problem, problem.splitting, budget or Budget())
-        return
-    if problem.is_free:
+        yield from _split(problem, problem.splitting, budget)
+    elif problem.is_free:
         yield from product(*(tuple(bits(options)) for options in problem.options))
-        return
-    budget = budget or Budget()
-    yield from _Enumeration(problem, budget).run()
-    if any(len(block) > 1 for block in problem.blocks):
-        for solution in _Enumeration(problem, budget).run():
-            yield from _permuted(problem.blocks, solution)
+    else:
+        yield from _Enumeration(problem, budget).run()
+        if any(len(block) > 1 for block in problem.blocks):
+            for solution in _Enumeration(problem, budget).run():
+                yield from _permuted(problem.blocks, solution)
 
 
 def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[Solution]:
@@ -253,12 +228,10 @@ class _Enumeration:
     def run(self) -> Iterator[Solution]:
         """Yield all canonical solutions."""
         self._budget.look()
-        domains = self._assignment.begin()
-        if domains is not None:
-            yield from self._walk(domains)
-
-    def _walk(self, domains: list[int]) -> Iterator[Solution]:
         assignment, order = self._assignment, self._assignment.order
+        domains = assignment.begin()
+        if domains is None:
+            return
         last = len(order) - 1
         unassigned = [order[depth + 1 :] for depth in range(len(order))]
         path, untried = [domains], [domains[order[0]]]
@@ -267,17 +240,20 @@ class _Enumeration:
             slot = order[depth]
             assignment.unassign(slot)
             if depth == last and self._last_is_plain:
-                yield from self._last_ones(slot, untried[-1])
-                untried[-1] = 0
+                # It can take all of its positions.
+                for position in bits(untried[-1]):
+                    self._budget.spend()
+                    assignment.chosen[slot] = position
+                    yield tuple(assignment.chosen)
+                assignment.chosen[slot] = -1
+                self._dead_ends = untried[-1] = 0
             if not untried[-1]:
                 path.pop()
                 untried.pop()
                 continue
-            low = untried[-1] & -untried[-1]
-            untried[-1] ^= low
-            narrowed = assignment.assign(
-                slot, low.bit_length() - 1, unassigned[depth], path[-1], ascending=True
-            )
+            position = (untried[-1] & -untried[-1]).bit_length() - 1
+            untried[-1] ^= 1 << position
+            narrowed = assignment.assign(slot, position, unassigned[depth], path[-1], ascending=True)
             if narrowed is None or not self._is_promising(unassigned[depth], narrowed):
                 self._dead_ends += 1
                 self._budget.dead_ends[slot] += 1
@@ -287,16 +263,6 @@ class _Enumeration:
             else:
                 path.append(narrowed)
                 untried.append(narrowed[order[depth + 1]])
-
-    def _last_ones(self, slot: int, positions: int) -> Iterator[Solution]:
-        """Yield a solution for each position of the last slot, all of which it can take."""
-        chosen = self._assignment.chosen
-        for position in bits(positions):
-            chosen[slot] = position
-            self._budget.spend()
-            yield tuple(chosen)
-        chosen[slot] = -1
-        self._dead_ends = 0
 
     def _is_promising(self, unassigned: Solution, domains: list[int]) -> bool:
         """Return whether to go on from here: as long as dead ends are few, they cost less than asking."""

@@ -118,7 +118,7 @@ def test_permutations_of_more_blocks_than_calls_can_be_nested():
         blocks=tuple((2 * number, 2 * number + 1) for number in range(pairs)),
         contentions=(Contention((1,) * (2 * pairs), (2 * pairs, 2 * pairs)),),
     )
-    found = list(solutions(problem))
+    found = list(solutions(problem, Budget()))
     assert [solution[-2:] for solution in found] == [(0, 0), (0, 1), (1, 1), (1, 0)]
 
 
@@ -211,10 +211,10 @@ def test_asking_ahead_changes_no_solution(problem):
     )
     problem = Problem(options, *(getattr(problem, name) for name in Problem.__slots__[1:]))
     expected = [places for places in product(*map(bits, options)) if is_solution(problem, places)]
-    patient = list(solutions(problem))
+    patient = list(solutions(problem, Budget()))
     assert sorted(patient) == sorted(expected)
     kept, solver._PATIENCE = solver._PATIENCE, 0
     try:
-        assert list(solutions(problem)) == patient
+        assert list(solutions(problem, Budget())) == patient
     finally:
         solver._PATIENCE = kept

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.engine.search.problem import Contention, Problem, bits, can_match
+from placement.engine.search.budget import Budget
+from placement.engine.search.problem import Assignment, Contention, Problem, bits, can_match
 from placement.engine.search.solver import solutions
 from tests.unit.engine.search.test_hard_problems import full, is_solution
 
@@ -18,7 +19,7 @@ def alike(slots: int, positions: int, **rest) -> Problem:
 
 
 def test_distinct_allocations_come_before_permutations():
-    found = list(solutions(alike(2, 4, isolated=0b11)))
+    found = list(solutions(alike(2, 4, isolated=0b11), Budget()))
     assert found[:6] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
     assert sorted(found[6:]) == sorted((high, low) for low, high in found[:6])
 
@@ -27,22 +28,21 @@ def test_distinct_allocations_come_before_permutations():
 @pytest.mark.parametrize("isolated", [True, False])
 def test_one_position_too_few_is_seen_without_trying(slots, isolated, monkeypatch):
     """No position is ever tried: 64 groups on 63 devices would have 63! dead ends."""
-    from placement.engine.search import solver
 
-    def never(*_):
+    def never(*_, **__):
         raise AssertionError("a position was tried")
 
-    monkeypatch.setattr(solver._Enumeration, "_walk", never)
+    monkeypatch.setattr(Assignment, "assign", never)
     contentions = () if isolated else (Contention((1,) * slots, (1,) * (slots - 1)),)
     problem = alike(slots, slots - 1, isolated=full(slots) if isolated else 0, contentions=contentions)
-    assert list(solutions(problem)) == []
+    assert list(solutions(problem, Budget())) == []
 
 
 @pytest.mark.parametrize("isolated", [True, False])
 def test_as_many_groups_as_positions_start_at_once(isolated):
     contentions = () if isolated else (Contention((1,) * 64, (1,) * 64),)
     problem = alike(64, 64, isolated=full(64) if isolated else 0, contentions=contentions)
-    found = list(islice(solutions(problem), 10))
+    found = list(islice(solutions(problem, Budget()), 10))
     assert len(set(found)) == 10
     assert all(sorted(solution) == list(range(64)) for solution in found)
 
@@ -84,7 +84,7 @@ def problems(draw):
 
 @given(problems())
 def test_solutions_are_those_of_brute_force_each_once(problem):
-    found = list(solutions(problem))
+    found = list(solutions(problem, Budget()))
     assert len(found) == len(set(found))
     assert set(found) == {
         places for places in product(*map(bits, problem.options)) if is_solution(problem, places)
@@ -97,4 +97,4 @@ def test_matching_agrees_with_brute_force(domains, capacities):
         all(chosen.count(at) <= capacities[at] for at in range(5))
         for chosen in product(*(tuple(bits(domain)) for domain in domains))
     )
-    assert can_match(domains, capacities) == possible
+    assert can_match(domains, capacities, Budget()) == possible
