@@ -7,8 +7,9 @@ best first with equals in their unordered order, and only then cut to the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing, SharingMap
-from placement.engine.search.budget import Budget
 from placement.engine.search.distribution import distribute
 from placement.engine.search.equivalence import EquivalenceClass, EquivalenceClasses
 from placement.engine.search.filters import Choices, choices_of, viable_roots
@@ -33,68 +33,55 @@ SMALLEST_CHUNK = 512
 Candidates = NDArray[np.int32]
 
 
-class _Lazy:
-    """A lazy list of the solutions of one problem, worked out as far as requested."""
-
-    def __init__(self, trees: EquivalenceClass, budget: Budget) -> None:
-        self.trees = trees
-        self._source = solutions(trees.problem, budget)
-        self.exhausted = False
-
-    def next(self, count: int) -> list[Solution]:
-        """Return the next solutions, at most `count`."""
-        found = list(islice(self._source, count))
-        self.exhausted = len(found) < count
-        return found
+_Pending = tuple[int, EquivalenceClass, Iterator[Solution]]
+"""The rank of the first root of a chunk, like trees of the chunk, and their solutions still to come."""
 
 
-def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """Yield one candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
-    pending: list[tuple[int, _Lazy]] = []
-    for batch, fresh in _first_round(equivalence, roots, maximum):
+def breadth_first(
+    equivalence: EquivalenceClasses, roots: Indices, maximum: int, *, one_each: bool = False
+) -> Iterator[Candidates]:
+    """Yield one candidate per root in turn, or `one_each` only; roots beyond the limit are not looked at."""
+    pending: list[_Pending] = []
+    chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
+    for start in range(0, len(roots), chunk):
+        batch, left = _round(
+            [
+                (start, trees, solutions(trees.problem, equivalence.budget))
+                for trees in equivalence.of(roots[start : start + chunk])
+            ],
+            1,
+        )
         yield batch
-        pending.extend(fresh)
+        pending += left
     rounds = 1
-    while pending := [(start, lazy) for start, lazy in pending if not lazy.exhausted]:
-        yield _round(pending, rounds)
-        alive = sum(len(lazy.trees.ranks) for _, lazy in pending)
+    while pending and not one_each:
+        batch, pending = _round(pending, rounds)
+        yield batch
+        alive = sum(len(trees.ranks) for _, trees, _ in pending)
         rounds = max(1, min(2 * rounds, maximum // max(1, alive)))
 
 
-def one_of_each(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """Yield the first candidate of every root, as `breadth_first` begins."""
-    for batch, _ in _first_round(equivalence, roots, maximum):
-        yield batch
+def _round(pending: Sequence[_Pending], rounds: int) -> tuple[Candidates, list[_Pending]]:
+    """Return the next `rounds` candidates of every root, and what may have more.
 
-
-def _first_round(
-    equivalence: EquivalenceClasses, roots: Indices, maximum: int
-) -> Iterator[tuple[Candidates, list[tuple[int, _Lazy]]]]:
-    chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
-    for start in range(0, len(roots), chunk):
-        fresh = [
-            (start, _Lazy(trees, equivalence.budget))
-            for trees in equivalence.of(roots[start : start + chunk])
-        ]
-        yield _round(fresh, 1), fresh
-
-
-def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
-    """Return the next `rounds` candidates of every root: all first ones by root, then all second ones."""
-    taken = [(start, lazy.trees, found) for start, lazy in lazies if (found := lazy.next(rounds))]
+    All first candidates come by root, then all second ones.
+    """
+    taken = [(start, trees, list(islice(source, rounds))) for start, trees, source in pending]
+    left = [each for each, (*_, found) in zip(pending, taken, strict=True) if len(found) == rounds]
+    taken = [each for each in taken if each[2]]
     if not taken:
-        return np.empty(0, np.int32)
+        return np.empty(0, np.int32), left
     tables = [
         trees.providers[:, np.array(found, np.intp)].reshape(-1, len(found[0])) for _, trees, found in taken
     ]
     if len(tables) == 1 and rounds == 1:
-        return tables[0]
+        return tables[0], left
     keys = []
     for start, trees, found in taken:
         turn = np.tile(np.arange(len(found), dtype=np.int64), len(trees.ranks))
         rank = np.repeat(trees.ranks.astype(np.int64) + start, len(found))
         keys.append(turn << 40 | rank)
-    return np.concatenate(tables)[np.argsort(np.concatenate(keys))]
+    return np.concatenate(tables)[np.argsort(np.concatenate(keys))], left
 
 
 def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
@@ -119,7 +106,6 @@ def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -
 # them would put first.
 
 
-Enumeration = Callable[[EquivalenceClasses, Indices, int], Iterator[Candidates]]
 _PROBED = 4
 _FIRST_BATCH, _ENUMERATION_GROWTH = 4, 8
 # Numpy sorts small integers in linear time, one pass per byte; a score of one strategy is one byte.
@@ -127,55 +113,26 @@ _SMALL = (np.int8, np.int16)
 
 
 def best_first(
-    equivalence: EquivalenceClasses,
-    roots: Indices,
-    scores: Amounts,
-    maximum: int,
-    enumeration: Enumeration,
-    *,
-    by_turn: bool,
+    equivalence: EquivalenceClasses, roots: Indices, scores: Amounts, maximum: int, *, by_turn: bool
 ) -> Iterator[Candidates]:
     """Yield batches of candidates, best first; the caller stops reading when it has enough.
 
-    `enumeration` yields the candidates of trees of one score in their order. `by_turn` tells that it yields
-    one candidate per tree in turn, not tree by tree.
+    `by_turn` tells that trees of one score yield one candidate in turn, not tree by tree.
     """
     most = int(scores.max(initial=0))
     small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
     order = np.argsort((-scores).astype(small), kind="stable")
     roots, scores = roots[order], scores[order]
     if len(roots) > maximum and equivalence.are_small(roots[:_PROBED]):
-        head = _head(equivalence, roots, scores, maximum, by_turn)
-        if head is not None:
+        # As many trees may be enough. They may cut a score in two, but what that leaves of the score is never
+        # ahead of what is taken: of the last score only the first candidate of each tree counts, in order.
+        head = _merged(equivalence, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
+        if len(head) >= maximum:
             yield head
             return
-    yield from _batches(equivalence, roots, scores, maximum, enumeration, by_turn)
-
-
-def _head(
-    equivalence: EquivalenceClasses, roots: Indices, scores: Amounts, maximum: int, by_turn: bool
-) -> Candidates | None:
-    """Return the first `maximum` candidates from as many trees, None if these do not yield enough.
-
-    This may cut a score in two, but what it leaves of that score is never ahead of what it takes. Of the last
-    score only the first candidate of each tree counts, and the trees are in order.
-    """
-    found = _merged(equivalence, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
-    return found if len(found) >= maximum else None
-
-
-def _batches(
-    equivalence: EquivalenceClasses,
-    roots: Indices,
-    scores: Amounts,
-    maximum: int,
-    enumeration: Enumeration,
-    by_turn: bool,
-) -> Iterator[Candidates]:
-    """Yield batches of few trees first, as some yield thousands each, and of more if these yield little.
-
-    A batch splits no score; a score with many trees is a batch of its own.
-    """
+    # Few trees first, as some yield thousands each, and more if these yield little. A batch splits no score;
+    # a score with many trees is a batch of its own.
+    enumeration = breadth_first if by_turn else depth_first
     ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]) + 1, len(scores))
     start, size, found = 0, _FIRST_BATCH, 0
     while start < len(scores) and found < maximum:
@@ -183,12 +140,12 @@ def _batches(
         end, previous = int(ends[at]), int(ends[at - 1]) if at else 0
         if end - start > 2 * size and previous > start:
             end = previous
+        wanted = maximum - found
         if scores[start] == scores[end - 1]:
-            for batch in enumeration(equivalence, roots[start:end], maximum - found):
-                found += len(batch)
-                yield batch
+            batches = enumeration(equivalence, roots[start:end], wanted)
         else:
-            batch = _merged(equivalence, roots[start:end], scores[start:end], maximum - found, by_turn)
+            batches = iter([_merged(equivalence, roots[start:end], scores[start:end], wanted, by_turn)])
+        for batch in batches:
             found += len(batch)
             yield batch
         start = end
@@ -266,20 +223,11 @@ def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
     wanted[before[first_of_level] >= maximum] = 0
     last = levels == levels[wanted > 0].max(initial=0)
     left = maximum - int(before[first_of_level[last]].min(initial=0))
-    wanted[last] = np.minimum(wanted[last], _turns(counts[last], left))
+    # The fewest turns in which these trees yield what is left.
+    turns = range(int(counts[last].max(initial=0)))
+    enough = bisect_left(turns, left, key=lambda turn: int(np.minimum(counts[last], turn).sum()))
+    wanted[last] = np.minimum(wanted[last], enough)
     return wanted
-
-
-def _turns(counts: Amounts, left: int) -> int:
-    """Return the fewest turns in which trees with so many candidates yield `left` of them."""
-    low, high = 0, int(counts.max(initial=0))
-    while low < high:
-        middle = (low + high) // 2
-        if int(np.minimum(counts, middle).sum()) >= left:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 # Which providers give the parts of what is split: worked out again for the candidates of an answer.
@@ -296,45 +244,28 @@ def shares_of(
     if not len(candidates):
         return []
     found: list[Shares] = [{} for _ in range(len(candidates))]
-    split = next(number for number, slot in enumerate(slots) if slot.rule)
-    roots, tree_of = np.unique(forest.providers.root[candidates[:, split]], return_inverse=True)
+    split = [number for number, slot in enumerate(slots) if slot.rule]
+    roots, tree_of = np.unique(forest.providers.root[candidates[:, split[0]]], return_inverse=True)
     places: list[list[int]] = [[] for _ in roots]
     for place, tree in enumerate(tree_of.ravel().tolist()):
         places[tree].append(place)
     for trees in equivalence.of(roots.astype(np.int32)):
-        class_shares = _ClassShares(trees, equivalence)
-        for at, rank in enumerate(trees.ranks.tolist()):
-            rows = trees.providers[at].tolist()
+        splitting = trees.problem.splitting
+        assert splitting is not None
+        known: dict[Solution, list[dict[int, int]] | None] = {}
+        for rank, rows in zip(trees.ranks.tolist(), trees.providers.tolist(), strict=True):
             for place in places[rank]:
-                found[place] = class_shares.of(rows, candidates[place].tolist())
+                candidate = enumerate(candidates[place].tolist())
+                solution = tuple(0 if slot in split else rows.index(row) for slot, row in candidate)
+                if solution not in known:
+                    known[solution] = distribute(splitting, solution, equivalence.budget)
+                parts = known[solution]
+                assert parts is not None
+                found[place] = {
+                    slot: {rows[position]: amount for position, amount in each.items()}
+                    for slot, each in zip(split, parts, strict=True)
+                }
     return found
-
-
-class _ClassShares:
-    """The shares of candidates at trees that pose one problem, worked out once per solution."""
-
-    def __init__(self, trees: EquivalenceClass, equivalence: EquivalenceClasses) -> None:
-        assert trees.problem.splitting is not None
-        self._splitting = trees.problem.splitting
-        self._budget = equivalence.budget
-        self._known: dict[Solution, list[dict[int, int]]] = {}
-        self._split = {split.slot for split in self._splitting.splits}
-
-    def of(self, rows: list[int], candidate: list[int]) -> Shares:
-        """Return the shares of a candidate; `rows` are the providers of its tree that matter."""
-        solution = tuple(self._positions(rows, candidate))
-        if solution not in self._known:
-            found = distribute(self._splitting, solution, self._budget)
-            assert found is not None
-            self._known[solution] = found
-        return {
-            split.slot: {rows[position]: amount for position, amount in parts.items()}
-            for split, parts in zip(self._splitting.splits, self._known[solution], strict=True)
-        }
-
-    def _positions(self, rows: list[int], candidate: list[int]) -> Iterator[int]:
-        for slot, row in enumerate(candidate):
-            yield 0 if slot in self._split else rows.index(row)
 
 
 # How many trees are looked at before all of them, and the factor of growth if these are not enough.
@@ -414,8 +345,8 @@ def _search_first_trees(
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         query.budget.note_stage("filter")
         if query.depth_first or len(viable) >= query.maximum:
-            combination = _combination(forest, sharing, query, slots, choices, viable)
-            candidates = combination.surely_first()
+            combination = _Combination(forest, sharing, query, slots, choices, viable)
+            candidates = combination.first(one_each=True)
             query.budget.note_stage("combine")
             if len(candidates) >= query.maximum:
                 return combination.found(candidates)
@@ -436,7 +367,7 @@ def _search_all_trees(
     query.budget.note_stage("filter")
     if not len(roots):
         return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
-    combination = _combination(forest, sharing, query, slots, choices, roots)
+    combination = _Combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         found = combination.found(combination.first())
     else:
@@ -444,19 +375,6 @@ def _search_all_trees(
         found = combination.found(combination.best(ranking), ranking)
     query.budget.note_stage("combine")
     return found
-
-
-def _combination(
-    forest: Forest,
-    sharing: Sharing,
-    query: ForestQuery,
-    slots: tuple[Slot, ...],
-    choices: list[Choices],
-    roots: Indices,
-) -> _Combination:
-    equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
-    sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
-    return _Combination(forest, equivalence, roots, sharers, query, slots)
 
 
 def search_rows(
@@ -476,8 +394,8 @@ def search_rows(
     roots = roots[own[roots]]
     if not len(roots):
         return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
-    combination = _combination(forest, sharing, query, slots, choices, roots)
-    return combination.found(combination.surely_first() if one_each else combination.first())
+    combination = _Combination(forest, sharing, query, slots, choices, roots)
+    return combination.found(combination.first(one_each=one_each))
 
 
 def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
@@ -522,82 +440,77 @@ def _whole(slots: Sequence[Slot]) -> list[Slot]:
     return [whole[slot.suffix] for slot in slots]
 
 
-@dataclass(slots=True)
 class _Combination:
-    """The candidates at the viable roots; `sharers` is None if no sharing provider is in play."""
+    """The candidates at the viable roots."""
 
-    forest: Forest
-    equivalence: EquivalenceClasses
-    roots: Indices
-    sharers: Mask | None
-    query: ForestQuery
-    slots: tuple[Slot, ...]
+    def __init__(
+        self,
+        forest: Forest,
+        sharing: Sharing,
+        query: ForestQuery,
+        slots: tuple[Slot, ...],
+        choices: Sequence[Choices],
+        roots: Indices,
+    ) -> None:
+        self._forest = forest
+        self._query = query
+        self._slots = slots
+        self._roots = roots
+        self._equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
+        # None if no sharing provider is in play.
+        self._sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
 
     def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> FoundCandidates:
         """Return the candidates as the answer, with the parts of what they split."""
         shares = None
-        if any(slot.rule for slot in self.slots):
-            shares = shares_of(self.forest, self.equivalence, self.slots, candidates)
-        return FoundCandidates(self.slots, candidates, ranking, shares)
+        if any(slot.rule for slot in self._slots):
+            shares = shares_of(self._forest, self._equivalence, self._slots, candidates)
+        return FoundCandidates(self._slots, candidates, ranking, shares)
 
-    def first(self) -> Candidates:
-        """Return the first candidates found."""
-        enumeration = depth_first if self.query.depth_first else breadth_first
-        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
-
-    def surely_first(self) -> Candidates:
-        """Return the first candidates, as far as no tree after these roots could come in between."""
-        enumeration = depth_first if self.query.depth_first else one_of_each
-        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
+    def first(self, *, one_each: bool = False) -> Candidates:
+        """Return the first candidates; `one_each`: as far as no tree after these could come in between."""
+        return self._taken(self._enumerated(self._query.maximum, one_each=one_each), self._query.maximum)
 
     def best(self, ranking: CandidateScores) -> Candidates:
         """Return the best candidates of all."""
-        enumeration = depth_first if self.query.depth_first else breadth_first
-        maximum = self.query.maximum
-        if ranking.by_tree and self.sharers is None:
-            self.query.budget.look()
-            scores = ranking.of_trees(self.roots)
-            by_turn = not self.query.depth_first
-            batches = best_first(self.equivalence, self.roots, scores, maximum, enumeration, by_turn=by_turn)
+        maximum = self._query.maximum
+        if ranking.by_tree and self._sharers is None:
+            self._query.budget.look()
+            scores = ranking.of_trees(self._roots)
+            by_turn = not self._query.depth_first
+            batches = best_first(self._equivalence, self._roots, scores, maximum, by_turn=by_turn)
             return self._taken(batches, maximum)
-        considered = max(maximum, self.query.considered)
-        everything = self._taken(enumeration(self.equivalence, self.roots, considered), considered)
-        self.query.budget.look()
+        considered = max(maximum, self._query.considered)
+        everything = self._taken(self._enumerated(considered, one_each=False), considered)
+        self._query.budget.look()
         order = np.argsort(-ranking.of_candidates(everything), kind="stable")
         return everything[order[:maximum]]
 
+    def _enumerated(self, maximum: int, *, one_each: bool) -> Iterator[Candidates]:
+        if self._query.depth_first:
+            return depth_first(self._equivalence, self._roots, maximum)
+        return breadth_first(self._equivalence, self._roots, maximum, one_each=one_each)
+
     def _taken(self, source: Iterable[Candidates], maximum: int) -> Candidates:
         """Return the first `maximum` different candidates of the source."""
-        unique = _Unique(self.sharers)
-        width = len(self.slots)
+        seen: set[bytes] = set()
+        width = len(self._slots)
         taken = [np.empty((0, width), np.int32)]
         total = 0
         for batch in source:
-            self.query.budget.look()
-            fresh = unique.keep(batch.reshape(-1, width))
-            taken.append(fresh[: maximum - total])
+            self._query.budget.look()
+            batch = batch.reshape(-1, width)
+            if self._sharers is not None and len(batch):
+                # What only sharing providers serve is found at each of their anchors.
+                movable = self._sharers[batch].all(axis=1)
+                kept: Mask = np.logical_not(movable)
+                for at in np.flatnonzero(movable).tolist():
+                    key = batch[at].tobytes()
+                    kept[at] = key not in seen
+                    seen.add(key)
+                batch = batch[kept]
+            taken.append(batch[: maximum - total])
             total += len(taken[-1])
             if total >= maximum:
                 break
         return np.concatenate(taken)
-
-
-@dataclass(slots=True)
-class _Unique:
-    """A filter that drops candidates found at another anchor before: only sharing providers cause these."""
-
-    sharers: Mask | None
-    _seen: set[bytes] = field(default_factory=set)
-
-    def keep(self, batch: Candidates) -> Candidates:
-        """Return the candidates not seen before, in their order."""
-        if self.sharers is None or not len(batch):
-            return batch
-        movable = self.sharers[batch].all(axis=1)
-        kept: Mask = np.logical_not(movable)
-        for at in np.flatnonzero(movable).tolist():
-            key = batch[at].tobytes()
-            if key not in self._seen:
-                self._seen.add(key)
-                kept[at] = True
-        return batch[kept]
