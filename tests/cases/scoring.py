@@ -150,8 +150,8 @@ class _Tree:
         hosts = HostSums(self.world.forest, self.slots, self.sharers, names, self.world.classes)
         found = hosts.of_candidates(self.rows, order.scope)
         return (
-            {name: int(found.capacity[name][0]) for name in names},
-            {name: int(found.used[name][0]) for name in names},
+            {name: int(capacity[0]) for name, (_, capacity) in found.items()},
+            {name: int(used[0]) for name, (used, _) in found.items()},
         )
 
 

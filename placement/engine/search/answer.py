@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -34,11 +35,12 @@ from placement.engine.search.search import FoundCandidates
 
 
 _NEVER = -1
-Writer = Callable[[Indices], list[bytes]]
 
 
-class _Stamps(Columns):
+class _Texts(Columns):
+    # Arrays: looking up thousands of texts in a dict takes longer than joining them.
     stamp: Amounts
+    text: TextList
 
 
 class SummaryCache:
@@ -49,30 +51,17 @@ class SummaryCache:
         self._lock = threading.Lock()
         self._forget()
 
-    def forget(self) -> None:
-        """Forget all texts, so that they are written anew."""
-        with self._lock:
-            self._forget()
-
     def _forget(self) -> None:
-        self._stamps = _Stamps({"stamp": (np.int64, _NEVER)})
-        # Kept beside the stamps: looking up thousands of texts in a dict takes longer than joining them.
-        self._texts: TextList = np.empty(0, object)
+        self._kept = _Texts({"stamp": (np.int64, _NEVER), "text": (object, None)})
         self._bytes = 0
 
-    def _ensure(self, rows: int) -> None:
-        self._stamps.ensure(rows)
-        missing = self._stamps.capacity - len(self._texts)
-        if missing:
-            self._texts = np.concatenate([self._texts, np.empty(missing, object)])
-
-    def of(self, forest: Forest, roots: Indices, write: Writer) -> list[bytes]:
+    def of(self, forest: Forest, roots: Indices, write: Callable[[Indices], list[bytes]]) -> list[bytes]:
         """Return the texts of the trees; `write` writes anew the texts of trees that changed."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
-            self._ensure(forest.count)
-            stale = self._stamps.stamp[roots] != present
-            texts = self._texts[roots].tolist()
+            self._kept.ensure(forest.count)
+            stale = self._kept.stamp[roots] != present
+            texts = self._kept.text[roots].tolist()
         if stale.any():
             places, changed, stamps = np.flatnonzero(stale), roots[stale], present[stale]
             fresh = write(changed)
@@ -86,13 +75,14 @@ class SummaryCache:
             if self._bytes > self._most_bytes:
                 self._forget()
             # The texts may have been forgotten, or an answer from a newer snapshot may have been faster.
-            self._ensure(int(roots.max()) + 1)
-            newer = stamps > self._stamps.stamp[roots]
+            kept = self._kept
+            kept.ensure(int(roots.max()) + 1)
+            newer = stamps > kept.stamp[roots]
             for root, text, is_newer in zip(roots.tolist(), texts, newer.tolist(), strict=True):
                 if is_newer:
-                    self._bytes += len(text) - len(self._texts[root] or b"")
-                    self._texts[root] = text
-            self._stamps.stamp[roots[newer]] = stamps[newer]
+                    self._bytes += len(text) - len(kept.text[root] or b"")
+                    kept.text[root] = text
+            kept.stamp[roots[newer]] = stamps[newer]
 
 
 # Stands in the place of a provider that another slot uses first.
@@ -250,70 +240,55 @@ class Answer:
         """Return whether the candidates come best first."""
         return self._found.ranking is not None
 
-    def present_scores(self) -> Amounts:
-        """Return the score of each candidate as the forest is now, 0 if nothing was ordered."""
-        found = self._found
-        if found.ranking is None:
-            return np.zeros(len(found.candidates), np.int64)
-        return found.ranking.of_candidates(found.candidates)
+    def present_scores(self, places: Rows | None = None) -> Amounts:
+        """Return the scores of all candidates, or of some by their numbers; 0 if nothing was ordered.
+
+        The scores are as the forest is now: a forked forest may have changed since.
+        """
+        rows, ranking = self._found.candidates, self._found.ranking
+        if places is not None:
+            rows = rows[places]
+        return np.zeros(len(rows), np.int64) if ranking is None else ranking.of_candidates(rows)
+
+    def present_score(self, at: int) -> int:
+        """Return the score of one candidate as the forest is now."""
+        return int(self.present_scores(np.array([at]))[0])
 
     @property
     def provider_rows(self) -> Indices:
         """Return the provider rows of each candidate, one column per slot; of a split slot, one provider."""
         return self._found.candidates
 
-    def present_scores_at(self, places: Rows) -> Amounts:
-        """Return the scores of some candidates, by their numbers, as the forest is now."""
-        found = self._found
-        if found.ranking is None:
-            return np.zeros(len(places), np.int64)
-        return found.ranking.of_candidates(found.candidates[places])
-
-    def present_score(self, at: int) -> int:
-        """Return the score of one candidate as the forest is now: a forked forest may have changed since."""
-        found = self._found
-        if found.ranking is None:
-            return 0
-        return int(found.ranking.of_candidates(found.candidates[at : at + 1])[0])
-
     def draws(self, at: int) -> list[Draw]:
         """Return what one of the candidates takes, with each inventory named once."""
         drawn: dict[tuple[int, int], int] = {}
+        for row, class_id, amount in self._drawn(at):
+            drawn[row, class_id] = drawn.get((row, class_id), 0) + amount
+        return [Draw(*place, amount) for place, amount in drawn.items()]
+
+    def _drawn(self, at: int) -> Iterator[Draw]:
+        """Yield what each slot of a candidate takes."""
         shares = {} if self._found.shares is None else self._found.shares[at]
         rows = self._found.candidates[at].tolist()
         for number, (slot, row) in enumerate(zip(self.slots, rows, strict=True)):
             for class_id, amount in slot.resources:
                 for giver, part in shares.get(number, {row: amount}).items():
-                    drawn[giver, class_id] = drawn.get((giver, class_id), 0) + part
-        return [Draw(*place, amount) for place, amount in drawn.items()]
+                    yield Draw(giver, class_id, part)
 
     def _element(self, at: int, score: int) -> Element:
-        uuids = to_text(self._forest.providers.uuid[self._found.candidates[at]])
+        shares = {} if self._found.shares is None else self._found.shares[at]
+        rows = self._found.candidates[at].tolist()
+        givers = list({*rows, *chain(*shares.values())})
+        uuids = dict(zip(givers, to_text(self._forest.providers.uuid[givers]), strict=True))
         amounts: dict[str, dict[int, int]] = {}
-        mappings: dict[str, list[str]] = {}
-        for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
-            members = mappings.setdefault(slot.suffix, [])
-            for giver, class_id, amount in self._given(at, number, uuid):
-                held = amounts.setdefault(giver, {})
-                held[class_id] = held.get(class_id, 0) + amount
-                if giver not in members:
-                    members.append(giver)
-            if not slot.resources:
-                members.append(uuid)
-        return Element(amounts, mappings, score)
-
-    def _given(self, candidate: int, slot: int, uuid: str) -> Iterator[tuple[str, int, int]]:
-        """Yield (provider uuid, class id, amount) for a slot; `uuid` is its provider if it is not split."""
-        resources = self.slots[slot].resources
-        shares = self._found.shares
-        if shares is None or slot not in shares[candidate]:
-            yield from ((uuid, class_id, amount) for class_id, amount in resources)
-            return
-        ((class_id, _),) = resources
-        parts = shares[candidate][slot]
-        givers = to_text(self._forest.providers.uuid[list(parts)])
-        for giver, amount in zip(givers, parts.values(), strict=True):
-            yield giver, class_id, amount
+        for row, class_id, amount in self._drawn(at):
+            held = amounts.setdefault(uuids[row], {})
+            held[class_id] = held.get(class_id, 0) + amount
+        mappings: dict[str, dict[str, None]] = {}
+        for number, (slot, row) in enumerate(zip(self.slots, rows, strict=True)):
+            members = mappings.setdefault(slot.suffix, {})
+            members.update((uuids[giver], None) for giver in shares.get(number, (row,)))
+        return Element(amounts, {suffix: list(members) for suffix, members in mappings.items()}, score)
 
     def uuid_table(self, rows: Indices) -> Texts:
         """Return the uuids of the providers, one a row."""
@@ -438,14 +413,24 @@ class JointAnswer(Answer):
 
     def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], maximum: int) -> None:
         super().__init__(forest, founds[0])
-        places = np.concatenate([_places(found) for found in founds])
-        order = np.argsort(places, kind="stable")[:maximum]
+        # Ascending: the best scores first, or the first candidates of all searches.
+        places = [
+            -each.ranking.of_candidates(each.candidates) if each.ranking else np.arange(len(each.candidates))
+            for each in founds
+        ]
+        order = np.argsort(np.concatenate(places), kind="stable")[:maximum]
         ends = np.cumsum([len(found.candidates) for found in founds])
         self._turns = np.searchsorted(ends, order, side="right")
-        counts = np.bincount(self._turns, minlength=len(founds)).tolist()
-        self._parts = [
-            Answer(forest, _first(found, count)) for found, count in zip(founds, counts, strict=True)
-        ]
+        # The place of each candidate in the answer of its search.
+        self._places = np.zeros(len(order), np.intp)
+        self._parts = []
+        for turn, found in enumerate(founds):
+            mine = self._turns == turn
+            count = int(mine.sum())
+            self._places[mine] = np.arange(count)
+            shares = None if found.shares is None else found.shares[:count]
+            first = replace(found, candidates=found.candidates[:count], shares=shares)
+            self._parts.append(Answer(forest, first))
 
     @property
     def splits(self) -> bool:
@@ -462,52 +447,27 @@ class JointAnswer(Answer):
 
     def element(self, at: int) -> Element:
         """Return one of the candidates, with its score as the forest is now."""
-        return self._part(at).element(self._place(at))._replace(turn=int(self._turns[at]))
+        turn = int(self._turns[at])
+        return self._parts[turn].element(int(self._places[at]))._replace(turn=turn)
 
     @property
     def is_ordered(self) -> bool:
         """Return whether the candidates come best first."""
         return any(part.is_ordered for part in self._parts)
 
-    def present_scores(self) -> Amounts:
-        """Return the score of each candidate as the forest is now, 0 if nothing was ordered."""
-        scores = np.zeros(len(self._turns), np.int64)
+    def present_scores(self, places: Rows | None = None) -> Amounts:
+        """Return the scores of all candidates, or of some by their numbers, as the forest is now."""
+        wanted = np.arange(len(self._turns)) if places is None else places
+        scores = np.zeros(len(wanted), np.int64)
         for turn, part in enumerate(self._parts):
-            scores[self._turns == turn] = part.present_scores()
+            mine = self._turns[wanted] == turn
+            scores[mine] = part.present_scores(self._places[wanted[mine]])
         return scores
-
-    def present_scores_at(self, places: Rows) -> Amounts:
-        """Return the scores of some candidates as the forest is now."""
-        return np.array([self.present_score(at) for at in places.tolist()], np.int64)
-
-    def present_score(self, at: int) -> int:
-        """Return the score of one candidate as the forest is now."""
-        return self._part(at).present_score(self._place(at))
 
     def draws(self, at: int) -> list[Draw]:
         """Return what one of the candidates takes, with each inventory named once."""
-        return self._part(at).draws(self._place(at))
-
-    def _part(self, at: int) -> Answer:
-        return self._parts[int(self._turns[at])]
-
-    def _place(self, at: int) -> int:
-        """Return the place of a candidate in the answer of its search."""
-        return int((self._turns[:at] == self._turns[at]).sum())
+        return self._parts[int(self._turns[at])].draws(int(self._places[at]))
 
     def contributing(self) -> Indices:
         """Return the providers that give resources to some candidate, ascending."""
         return self._distinct(np.concatenate([part.contributing() for part in self._parts]))
-
-
-def _places(found: FoundCandidates) -> Amounts:
-    """Return the numbers that put candidates of several searches in order, ascending."""
-    if found.ranking is None:
-        return np.arange(len(found.candidates))
-    scores: Amounts = -found.ranking.of_candidates(found.candidates)
-    return scores
-
-
-def _first(found: FoundCandidates, count: int) -> FoundCandidates:
-    shares = None if found.shares is None else found.shares[:count]
-    return replace(found, candidates=found.candidates[:count], shares=shares)

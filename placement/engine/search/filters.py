@@ -58,7 +58,7 @@ class Choices:
         return flags_of(self.count, self.foreign)
 
 
-def flags_of(count: int, rows: Rows) -> Mask:
+def flags_of(count: int, rows: Rows | Indices) -> Mask:
     """Return one flag for each of `count` rows, set at these rows."""
     flags = np.zeros(count, bool)
     flags[rows] = True

@@ -12,7 +12,6 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.inventories import InventoryColumn
 from placement.engine.scoring.order import (
     ClassParts,
     Scope,
@@ -23,7 +22,8 @@ from placement.engine.scoring.order import (
     score_with_parts,
 )
 from placement.engine.scoring.rule import LARGE_SCALE
-from placement.engine.search.query import ForestOrder, Preference, Slot
+from placement.engine.search.filters import flags_of
+from placement.engine.search.query import ForestOrder, Slot
 
 # Hosts as scoring sees them: capacity and use summed over the providers that make up a host.
 #
@@ -37,16 +37,8 @@ NO_TREE = -1
 _SAFE = 2**62 // 100
 
 
-class ClassSums(NamedTuple):
-    """A table that has per class name one amount per host, in units of the class."""
-
-    capacity: dict[str, Amounts]
-    used: dict[str, Amounts]
-
-    @property
-    def columns(self) -> dict[str, tuple[Amounts, Amounts]]:
-        """Return per class name what is in use and the capacity, as scores are computed from them."""
-        return {name: (used, self.capacity[name]) for name, used in self.used.items()}
+ClassSums = dict[str, tuple[Amounts, Amounts]]
+"""Per class name what is in use and the capacity, one amount per host, in units of the class."""
 
 
 class HostSums:
@@ -66,94 +58,80 @@ class HostSums:
         self._forest = forest
         self._slots = slots
         self._sharers = sharers
-        self._shares = bool(sharers.any())
-        self._names = names
         self._columns = {name: forest.inventories.get(ids.get(name, -1)) for name in names}
         self._ids = ids
-        self._drawing = [number for number, slot in enumerate(slots) if slot.resources]
+        self.drawing = [number for number, slot in enumerate(slots) if slot.resources]
+        """The slots that draw on their providers."""
 
     def of_trees(self, roots: Indices | Rows) -> ClassSums:
         """Return the sums of whole trees."""
-        sums = ClassSums({}, {})
+        sums: ClassSums = {}
         # Converted once, for numpy would do it for each column.
         roots = roots.astype(np.intp)
         sizes = self._forest.providers.tree_size
         flat = self._forest.is_flat or int(sizes[roots].max(initial=0)) <= 1
-        for name in self._names:
-            column = self._columns[name]
+        for name, column in self._columns.items():
             if column is None:
-                capacity = used = np.zeros(len(roots), np.int64)
+                used = capacity = np.zeros(len(roots), np.int64)
             elif flat:
-                capacity, used = _of_providers(column, roots)
+                at = column.entries_of(roots)
+                used, capacity = column.entries.used.take(at), column.entries.capacity_of.take(at)
+                absent = at < 0
+                if absent.any():
+                    capacity[absent] = used[absent] = 0
             else:
-                capacity, used = self._of_members(column, roots)
-            sums.capacity[name], sums.used[name] = capacity, used
+                occupied = column.occupied()
+                tree = self._forest.providers.root[column.entries.provider[occupied]]
+                used = self._summed(column.entries.used[occupied], tree)[roots]
+                capacity = self._summed(column.entries.capacity_of[occupied], tree)[roots]
+            sums[name] = used, capacity
         return sums
 
-    def _of_members(self, column: InventoryColumn, roots: Rows) -> tuple[Amounts, Amounts]:
-        occupied = column.occupied()
-        tree = self._forest.providers.root[column.entries.provider[occupied]]
-        sums = []
-        for amounts in (column.entries.capacity_of, column.entries.used):
-            taken = _wide_enough(amounts[occupied])
-            totals = np.zeros(self._forest.count, taken.dtype)
-            np.add.at(totals, tree, taken)
-            sums.append(totals[roots])
-        return sums[0], sums[1]
+    def _summed(self, amounts: Amounts, rows: Indices) -> Amounts:
+        """Return the sums by row of the forest."""
+        amounts = _wide_enough(amounts)
+        totals = np.zeros(self._forest.count, amounts.dtype)
+        np.add.at(totals, rows, amounts)
+        return totals
 
     def of_candidates(self, rows: Indices, scope: Scope) -> ClassSums:
         """Return the sums of the host of each candidate; one row per candidate, one column per slot."""
         if scope is Scope.ALLOCATED:
-            return self._of_allocated(rows)
-        anchors = self.anchors(rows)
-        if not self._shares:
+            asked = [{class_id for class_id, _ in slot.resources} for slot in self._slots]
+            sums: ClassSums = {}
+            for name in self._columns:
+                asking = [number for number in self.drawing if self._ids.get(name) in asked[number]]
+                sums[name] = self._drawn(name, list(_first_uses(rows, asking)), len(rows))
+            return sums
+        anchors = anchors_of(self._forest, self._sharers, rows)
+        if not self._sharers.any():
             return self.of_trees(anchors)
+        # What candidates draw on beyond their tree counts, too.
+        outside = [
+            (providers, counts & (self._forest.providers.root[providers] != anchors))
+            for providers, counts in _first_uses(rows, self.drawing)
+        ]
         homeless = anchors == NO_TREE
-        whole = self.of_trees(np.where(homeless, 0, anchors))
-        outside = list(self.outside(rows, anchors))
-        for sums, kind in ((whole.capacity, "capacity_of"), (whole.used, "used")):
-            for name in self._names:
-                own = np.where(homeless, 0, sums[name])
-                sums[name] = own + self._drawn(name, kind, outside, len(rows)) if outside else own
-        return whole
-
-    def _of_allocated(self, rows: Indices) -> ClassSums:
-        sums = ClassSums({}, {})
-        for name in self._names:
-            class_id = self._ids.get(name)
-            asking = [n for n in self._drawing if any(id_ == class_id for id_, _ in self._slots[n].resources)]
-            taken = list(_first_uses(rows, asking))
-            sums.capacity[name] = self._drawn(name, "capacity_of", taken, len(rows))
-            sums.used[name] = self._drawn(name, "used", taken, len(rows))
+        sums = self.of_trees(np.where(homeless, 0, anchors))
+        for name, (used, capacity) in sums.items():
+            used_outside, capacity_outside = self._drawn(name, outside, len(rows))
+            used, capacity = np.where(homeless, 0, used), np.where(homeless, 0, capacity)
+            sums[name] = used + used_outside, capacity + capacity_outside
         return sums
 
-    def _drawn(self, name: str, kind: str, uses: Sequence[tuple[Indices, Mask]], count: int) -> Amounts:
-        """Return the sum of what the used providers have of a class, per candidate."""
+    def _drawn(self, name: str, uses: Sequence[tuple[Indices, Mask]], count: int) -> tuple[Amounts, Amounts]:
+        """Return what the used providers of each candidate use and have of a class."""
         column = self._columns[name]
-        total: Amounts = np.zeros(count, np.int64)
+        used: Amounts = np.zeros(count, np.int64)
+        capacity: Amounts = np.zeros(count, np.int64)
         if column is None:
-            return total
+            return used, capacity
         for providers, counts in uses:
             at = column.entries_of(providers)
-            amounts = np.where(counts & (at >= 0), getattr(column.entries, kind)[at], 0)
-            total = total + _wide_enough(amounts)
-        return total
-
-    def anchors(self, rows: Indices) -> Indices:
-        """Return the root of each candidate's tree, NO_TREE where there is none."""
-        return anchors_of(self._forest, self._sharers, rows)
-
-    def outside(self, rows: Indices, anchors: Indices) -> Iterator[tuple[Indices, Mask]]:
-        """Yield the providers that candidates draw on beyond their tree, and where each is counted."""
-        if not self._shares:
-            return
-        for providers, counts in _first_uses(rows, self._drawing):
-            yield providers, counts & (self._forest.providers.root[providers] != anchors)
-
-    def drawn(self, rows: Indices) -> Iterator[Indices]:
-        """Yield the providers that candidates draw on, slot by slot."""
-        for number in self._drawing:
-            yield rows[:, number]
+            counted = counts & (at >= 0)
+            used = used + _wide_enough(np.where(counted, column.entries.used[at], 0))
+            capacity = capacity + _wide_enough(np.where(counted, column.entries.capacity_of[at], 0))
+        return used, capacity
 
 
 def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
@@ -177,16 +155,6 @@ def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices
         for earlier in columns[:at]:
             first &= rows[:, earlier] != providers
         yield providers, first
-
-
-def _of_providers(column: InventoryColumn, providers: Rows) -> tuple[Amounts, Amounts]:
-    """Return capacity and use of each provider alone, 0 where it has no inventory of the class."""
-    at = column.entries_of(providers)
-    capacity, used = column.entries.capacity_of.take(at), column.entries.used.take(at)
-    absent = at < 0
-    if absent.any():
-        capacity[absent] = used[absent] = 0
-    return capacity, used
 
 
 def _wide_enough(amounts: Amounts) -> Amounts:
@@ -227,10 +195,23 @@ class ScoreCache:
         """Return the scores of the trees; `score` scores the trees that changed since they were scored."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
-            known = self._scores_of(question, forest.count)
+            known = self._kept.pop(question, None)
+            if known is not None and len(known.scores) >= forest.count:
+                self._kept[question] = known
+            else:
+                known = None
         if known is None:
-            scores = score(roots)
-            self._keep(question, forest.count, roots, scores, present)
+            # Memory that was never written to costs nothing, so there may be room for more rows to come.
+            known = _Scores(*np.zeros((2, forest.count + forest.count // 8), np.int64))
+            places, scores = roots.astype(np.intp), score(roots)
+            known.scores[places], known.stamps[places] = scores, present
+            with self._lock:
+                self._kept.pop(question, None)
+                # The questions that were asked longest ago are forgotten.
+                rows = len(known.scores) + sum(len(each.scores) for each in self._kept.values())
+                while self._kept and rows > self._most_rows:
+                    rows -= len(self._kept.pop(next(iter(self._kept))).scores)
+                self._kept[question] = known
             return scores
         with self._lock:
             scores = known.scores[roots]
@@ -244,29 +225,6 @@ class ScoreCache:
                 known.scores[changed[newer]] = scores[stale][newer]
                 known.stamps[changed[newer]] = stamps[newer]
         return scores
-
-    def _scores_of(self, question: Hashable, rows: int) -> _Scores | None:
-        """Return what is kept for the question, None if it has to be scored from the beginning."""
-        known = self._kept.pop(question, None)
-        if known is None or len(known.scores) < rows:
-            return None
-        self._kept[question] = known
-        return known
-
-    def _keep(self, question: Hashable, rows: int, roots: Indices, scores: Amounts, stamps: Amounts) -> None:
-        # Memory that was never written to costs nothing, so there may be room for more rows to come.
-        known = _Scores(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
-        places = roots.astype(np.intp)
-        known.scores[places], known.stamps[places] = scores, stamps
-        with self._lock:
-            self._kept.pop(question, None)
-            self._make_room(len(known.scores))
-            self._kept[question] = known
-
-    def _make_room(self, rows: int) -> None:
-        """Forget the questions that were asked longest ago."""
-        while self._kept and rows + sum(len(each.scores) for each in self._kept.values()) > self._most_rows:
-            del self._kept[next(iter(self._kept))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,49 +274,61 @@ class CandidateScores:
         score_cache: ScoreCache | None = None,
     ) -> None:
         self._forest = forest
+        self._sharers = sharers
         self._score_cache = score_cache or ScoreCache()
         self._strategies = order.order.strategies
         self._preferences = order.preferences
-        self._by_tree = order.order.by_tree
+        self.by_tree = order.order.by_tree
+        """Whether all candidates of a tree have one score as long as they stay inside it."""
         self._scope = order.order.scope
-        listed = (name for strategy in self._strategies for name, _ in strategy.resources)
-        self._names = tuple(dict.fromkeys(listed))
         self._ids = order.class_ids
-        self._request = _request_of(slots, order.class_ids)
-        self._hosts = HostSums(forest, slots, sharers, self._names, order.class_ids)
+        amounts: dict[int, int] = defaultdict(int)
+        for slot in slots:
+            for class_id, amount in slot.resources:
+                amounts[class_id] += amount
+        # What every candidate takes in sum.
+        self._request = {name: amounts[id_] for name, id_ in order.class_ids.items() if amounts[id_]}
+        names = dict.fromkeys(name for strategy in self._strategies for name, _ in strategy.resources)
+        self._hosts = HostSums(forest, slots, sharers, tuple(names), order.class_ids)
         self._alone = not self._preferences
-        self._met = [_providers_meeting(forest, preference) for preference in self._preferences]
-
-    @property
-    def by_tree(self) -> bool:
-        """Return whether all candidates of a tree have one score as long as they stay inside it."""
-        return self._by_tree
+        self._met = [
+            np.union1d(
+                forest.traits.rows_with(preference.traits, forest.count),
+                forest.aggregates.rows_with(preference.aggregates, forest.count),
+            ).astype(np.int32)
+            for preference in self._preferences
+        ]
 
     def of_trees(self, roots: Indices) -> Amounts:
         """Return the score of all candidates that stay inside each tree; only if `by_tree`."""
         scores: Amounts = np.zeros(len(roots), np.int64)
         if self._strategies:
             question = (self._strategies, self._alone, (*self._request.items(),), (*self._ids.items(),))
-            scores = self._score_cache.of(self._forest, question, roots, self._of_hosts_at)
-        return self._with_preferences(scores, self._met_in_trees(roots))
-
-    def _of_hosts_at(self, roots: Indices) -> Amounts:
-        return self._combined({Scope.TREE: self._hosts.of_trees(roots)})
+            scores = self._score_cache.of(
+                self._forest,
+                question,
+                roots,
+                lambda changed: self._combined({Scope.TREE: self._hosts.of_trees(changed)}),
+            )
+        met = [
+            self._with_member(members)[roots] ^ preference.absent
+            for preference, members in zip(self._preferences, self._met, strict=True)
+        ]
+        return self._with_preferences(scores, met)
 
     def of_candidates(self, rows: Indices) -> Amounts:
         """Return the score of each candidate."""
-        met = self._met_by_candidates(rows)
         scores: Amounts = np.zeros(len(rows), np.int64)
         if self._strategies:
             scores = self._combined(self._sums(rows))
-        return self._with_preferences(scores, met)
+        return self._with_preferences(scores, self._met_by_candidates(rows))
 
     def _sums(self, rows: Indices) -> dict[Scope, ClassSums]:
         scopes = {strategy.scope for strategy in self._strategies}
         return {scope: self._hosts.of_candidates(rows, scope) for scope in scopes}
 
     def _combined(self, sums: Mapping[Scope, ClassSums]) -> Amounts:
-        scores = [score_hosts(each, sums[each.scope].columns, self._request) for each in self._strategies]
+        scores = [score_hosts(each, sums[each.scope], self._request) for each in self._strategies]
         total: Amounts = combined(self._strategies, scores, alone=self._alone)
         return total
 
@@ -371,9 +341,9 @@ class CandidateScores:
         """Return the score of each candidate with its parts."""
         sums = self._sums(rows)
         met = self._met_by_candidates(rows)
-        parts = [score_with_parts(each, sums[each.scope].columns, self._request) for each in self._strategies]
         strategies = [
-            StrategyScores(each, *found) for each, found in zip(self._strategies, parts, strict=True)
+            StrategyScores(each, *score_with_parts(each, sums[each.scope], self._request))
+            for each in self._strategies
         ]
         scores: Amounts = np.zeros(len(rows), np.int64)
         if strategies:
@@ -386,46 +356,19 @@ class CandidateScores:
             preferences=met,
         )
 
-    # -- preferences --------------------------------------------------------------------------------
-
-    def _met_in_trees(self, roots: Indices) -> list[Mask]:
-        met = []
-        for preference, members in zip(self._preferences, self._met, strict=True):
-            trees = np.zeros(self._forest.count, bool)
-            trees[self._forest.providers.root[members]] = True
-            met.append(trees[roots] ^ preference.absent)
-        return met
+    def _with_member(self, members: Indices) -> Mask:
+        """Return which rows are roots of trees that have one of the members."""
+        return flags_of(self._forest.count, self._forest.providers.root[members])
 
     def _met_by_candidates(self, rows: Indices) -> list[Mask]:
         if not self._preferences:
             return []
-        anchors = self._hosts.anchors(rows)
+        anchors = anchors_of(self._forest, self._sharers, rows)
         met = []
         for preference, members in zip(self._preferences, self._met, strict=True):
-            meets = np.zeros(self._forest.count, bool)
-            meets[members] = True
-            found = np.zeros(len(rows), bool)
-            for providers in self._hosts.drawn(rows):
-                found |= meets[providers]
+            meets = flags_of(self._forest.count, members)
+            found = np.logical_or.reduce(meets[rows[:, self._hosts.drawing]], axis=1)
             if self._scope is Scope.TREE:
-                trees = np.zeros(self._forest.count, bool)
-                trees[self._forest.providers.root[members]] = True
-                found |= trees[anchors] & (anchors >= 0)
+                found |= self._with_member(members)[anchors] & (anchors >= 0)
             met.append(found ^ preference.absent)
         return met
-
-
-def _request_of(slots: Sequence[Slot], class_ids: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts that every candidate of the query takes in sum, by class name."""
-    amounts: dict[int, int] = defaultdict(int)
-    for slot in slots:
-        for class_id, amount in slot.resources:
-            amounts[class_id] += amount
-    return {name: amounts[class_id] for name, class_id in class_ids.items() if amounts[class_id]}
-
-
-def _providers_meeting(forest: Forest, preference: Preference) -> Indices:
-    return np.union1d(
-        forest.traits.rows_with(preference.traits, forest.count),
-        forest.aggregates.rows_with(preference.aggregates, forest.count),
-    ).astype(np.int32)

@@ -178,7 +178,7 @@ class PlacementState:
         for table in self._tables.values():
             if table.answer.is_ordered:
                 at = np.flatnonzero(table.hosts == host)
-                table.scores[at] = table.answer.present_scores_at(at)
+                table.scores[at] = table.answer.present_scores(at)
 
     def clear(self) -> None:
         """Take everything back, so that the board is as in the beginning."""
