@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows, to_text
 from placement.engine.forest.forest import Forest
-from placement.engine.forest.inventories import Draw
-from placement.engine.forest.sharing import Sharing, SharingMap
+from placement.engine.forest.sharing import SharingMap
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import SearchEnded
@@ -24,16 +24,16 @@ from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
+    FilledSlots,
     SlotEntries,
     free_of,
     nearest_of,
     own_rows,
-    parts_of,
 )
 from placement.engine.search.capacity.counting import Counting, PartCount
-from placement.engine.search.capacity.totals import Total, total
-from placement.engine.search.filters import Choices, choices_of, viable_roots
-from placement.engine.search.query import ForestQuery, Slot, slots_of
+from placement.engine.search.capacity.totals import total
+from placement.engine.search.filters import Choices, choices_of, flags_of, viable_roots
+from placement.engine.search.query import ForestQuery, slots_of
 from placement.engine.search.search import search_rows, slot_choices
 
 # Claims on a copy of the forest, one after another: as many as succeed are certain.
@@ -83,27 +83,23 @@ class Claiming:
                 answer = Answer(forest, found)
                 for at, row in enumerate(found.candidates[:, 0].tolist()):
                     query.budget.spend()
-                    yield row, self._claimed(forest, answer.draws(at))
+                    times, draws = 1, answer.draws(at)
+                    if self._left < _STEPS_ONE_BY_ONE and not self._splits:
+                        # As often as it fits, when steps get short.
+                        times = min(forest.free(draw.row, draw.class_id) // draw.amount for draw in draws)
+                    forest.take([draw._replace(amount=times * draw.amount) for draw in draws])
+                    yield row, times
                 if not len(answer):
                     break
         except SearchEnded as ended:
             if ended.abandoned:
                 raise
 
-    def _claimed(self, forest: SimulatedForest, draws: Sequence[Draw]) -> int:
-        """Claim a candidate, and return how often: once, and as often as it fits when steps get short."""
-        times = 1
-        if self._left < _STEPS_ONE_BY_ONE and not self._splits:
-            times = min(forest.free(draw.row, draw.class_id) // draw.amount for draw in draws)
-        forest.take([draw._replace(amount=times * draw.amount) for draw in draws])
-        return times
-
 
 # What some hosts have room for together, and what they offer for it.
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(NamedTuple):
     """An offer of some hosts for a class: `free` of it, `wanted` by each request, `stranded` of it.
 
     `alone`: how many could be placed if only this class counted.
@@ -154,26 +150,19 @@ def together(summaries: Iterable[Summary], *, shares: bool) -> Summary:
     """Return the summary of different hosts; if some share providers, only the largest `lower` is certain."""
     found = list(summaries)
     lower = [each.lower for each in found]
-    classes = dict.fromkeys(class_id for each in found for class_id in each.offered)
+    offered: dict[int, Offered] = {}
+    for class_id, each in chain(*(summary.offered.items() for summary in found)):
+        free, wanted, alone, stranded = offered.get(class_id, Offered(0, 0, 0, 0))
+        offered[class_id] = Offered(
+            free + each.free, max(wanted, each.wanted), alone + each.alone, stranded + each.stranded
+        )
     return Summary(
         max(lower) if shares else sum(lower),
         sum(each.upper for each in found),
         sum(each.hosts for each in found),
         sum(each.taking for each in found),
         sum(each.ideal for each in found),
-        {
-            class_id: _added([each.offered[class_id] for each in found if class_id in each.offered])
-            for class_id in classes
-        },
-    )
-
-
-def _added(offers: list[Offered]) -> Offered:
-    return Offered(
-        sum(each.free for each in offers),
-        max(each.wanted for each in offers),
-        sum(each.alone for each in offers),
-        sum(each.stranded for each in offers),
+        offered,
     )
 
 
@@ -191,39 +180,42 @@ class Capacity:
         self._sharing = sharing_map.of(forest, query.sharing_trait)
         self._sharers = self._sharing.mask(forest.count)
         choices = slot_choices(forest, query, self._slots, self._sharing, None)
-        offering = _offering(forest, query, self._slots, self._sharing)
-        roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
-        self._anchors = Anchors(forest, roots, self._sharing)
+        # The providers that could fill each slot, apart from amounts; like slots share one object.
+        known: dict[object, Choices] = {}
+        for slot in self._slots:
+            if slot.condition not in known:
+                query.budget.look()
+                known[slot.condition] = choices_of(forest, slot, self._sharing, with_room=False)
+        offering = [known[slot.condition] for slot in self._slots]
+        self.roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
+        """The roots of the hosts, in order of their ids."""
+        self._anchors = Anchors(forest, self.roots, self._sharing)
         query.budget.note_stage("filter")
         self._parts: list[PartCount] = []
         self._bounds = self._counted(query, choices)
         self.upper = self._bounds.upper
         """How many more fit on each host at most, if the others take nothing."""
-        self._classes = self._offered_classes(offering)
+        classes = dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources)
+        self._classes = {class_id: self._class_offered(class_id, offering) for class_id in classes}
+        self.shares = any(offered.entries.foreign.any() for offered in self._classes.values())
+        """Whether sharing providers are in play."""
         self._claiming = Claiming(forest, sharing_map, query)
         query.budget.note_stage("combine")
-
-    @property
-    def roots(self) -> Rows:
-        """Return the roots of the hosts, in order of their ids."""
-        return self._anchors.roots
 
     def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
         count = len(self._anchors)
         viable = viable_roots(self._forest, query, self._slots, choices, self._sharing)
-        possible = np.zeros(count, np.int64)
-        possible[self._anchors.hosts_of(viable.astype(np.intp))] = MOST
         # Parts are counted where all slots can be filled; elsewhere there is nothing to count.
-        at = np.flatnonzero(possible)
-        anchors = Anchors(self._forest, self._anchors.roots[at], self._sharing)
-        counting = Counting(query, self._slots, choices, self._sharing, anchors)
-        bounds = Bounds(np.full(len(at), MOST), np.full(len(at), MOST))
-        for part in parts_of(self._forest, query, self._slots, choices) if len(at) else ():
+        at = np.unique(self._anchors.hosts_of(viable.astype(np.intp)))
+        anchors = Anchors(self._forest, self.roots[at], self._sharing)
+        filled = FilledSlots(self._forest, query, self._slots, choices)
+        counting = Counting(filled, self._sharing, anchors)
+        bounds = Bounds(*np.full((2, len(at)), MOST))
+        for part in filled.parts() if len(at) else ():
             query.budget.look()
             counted = counting.count(part)
             self._parts.append(counted)
             bounds = bounds.least(counted.bounds)
-        self._viable = anchors
         self._viable_bounds, self._viable_at = bounds, at
         lower, upper = np.zeros((2, count), np.int64)
         lower[at], upper[at] = bounds.lower, bounds.upper
@@ -241,37 +233,28 @@ class Capacity:
             lower[host] = max(lower[host], self._claiming.in_all(self.roots[[host]]))
         return lower
 
-    def _offered_classes(self, offering: Sequence[Choices]) -> dict[int, _ClassOffered]:
-        """Return each class that is asked for, with the entries that offer it."""
-        found: dict[int, _ClassOffered] = {}
-        for class_id in dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources):
-            asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
-            found[class_id] = self._class_offered(class_id, asking, offering)
-        return found
-
-    def _class_offered(
-        self, class_id: int, asking: Sequence[int], offering: Sequence[Choices]
-    ) -> _ClassOffered:
+    def _class_offered(self, class_id: int, offering: Sequence[Choices]) -> _ClassOffered:
+        """Return a class that is asked for, with the entries that offer it."""
+        asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
         amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
         choices = list({id(offering[number]): offering[number] for number in asking}.values())
-        entries = _union(self._anchors, choices)
+        if len(choices) == 1:
+            entries = self._anchors.entries(choices[0])
+        else:
+            foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
+            entries = self._anchors.entries(replace(choices[0], own=own_rows(choices), foreign=foreign))
         free = free_of(self._forest, class_id, entries.rows)
-        whole = len(choices) == 1 and len(set(amounts)) == 1 and not self._slots[asking[0]].rule
-        if whole:
+        if len(choices) == 1 and len(set(amounts)) == 1 and not self._slots[asking[0]].rule:
             alone = self._anchors.sums(entries.hosts, free // amounts[0]) // len(amounts)
         else:
             alone = self._anchors.sums(entries.hosts, free) // sum(amounts)
-        return _ClassOffered(entries, free, sum(amounts), alone, self._stranded(asking, entries))
-
-    def _stranded(self, asking: Sequence[int], entries: SlotEntries) -> Mask:
-        """Flag the entries of hosts that take nothing, and entries where no cell fits any more."""
+        # Stranded are the entries of hosts that take nothing, and entries where no cell fits any more.
         stranded: Mask = self.upper[entries.hosts] == 0
         able = [rows for part in self._parts for _, rows in part.able]
         if all(self._slots[number].suffixed for number in asking) and able:
-            tops = np.zeros(self._forest.count, bool)
-            tops[np.concatenate(able)] = True
+            tops = flags_of(self._forest.count, np.concatenate(able))
             stranded = stranded | (nearest_of(self._forest, tops, entries.rows, or_self=True) < 0)
-        return stranded
+        return _ClassOffered(entries, free, sum(amounts), alone, stranded)
 
     @cached_property
     def everywhere(self) -> Summary:
@@ -280,7 +263,13 @@ class Capacity:
 
     def summary(self, among: Mask) -> Summary:
         """Return the summary of some of the hosts together."""
-        lower, upper = self._total(among)
+        if self.shares:
+            lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
+            if lower < upper:
+                # Hosts that take from sharing providers are in one another's way, so they claim together.
+                lower = max(lower, self._claiming.in_all(self.roots[among]))
+        else:
+            lower, upper = int(self._lower[among].sum()), int(self.upper[among].sum())
         return summary_of(
             lower,
             upper,
@@ -289,100 +278,73 @@ class Capacity:
             {class_id: each.among(among) for class_id, each in self._classes.items()},
         )
 
-    def summaries(self, label: Rows, groups: Sequence[Sequence[int]]) -> list[Summary]:
-        """Return the summaries of groups of hosts: each host has a label, each group is some labels."""
-        if self.shares:
-            return [self.summary(np.isin(label, labels)) for labels in groups]
-        count = max((max(labels, default=0) for labels in groups), default=0) + 1
-        everywhere = self._by_label(label, max(count, int(label.max(initial=0)) + 1))
-        return [_sum_of(everywhere, labels) for labels in groups]
-
-    def _by_label(self, label: Rows, count: int) -> _Sums:
-        def summed(numbers: Amounts, of: Rows) -> Amounts:
-            sums = np.zeros(count, np.int64)
-            np.add.at(sums, of, numbers)
-            return sums
-
-        lower, upper = self._lower, self.upper
-        hosts = [lower, upper, np.ones(len(label), np.int64), (upper > 0).astype(np.int64)]
-        classes = {}
-        for class_id, each in self._classes.items():
-            of = label[each.entries.hosts]
-            stranded = np.where(each.stranded, each.free, 0)
-            classes[class_id] = (
-                each.wanted,
-                [summed(each.free, of), summed(each.alone, label), summed(stranded, of)],
-            )
-        return _Sums([summed(each, label) for each in hosts], classes)
-
-    @property
-    def shares(self) -> bool:
-        """Return whether sharing providers are in play."""
-        return any(offered.entries.foreign.any() for offered in self._classes.values())
-
-    def _total(self, among: Mask) -> Total:
-        if not self.shares:
-            return int(self._lower[among].sum()), int(self.upper[among].sum())
-        lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
-        if lower < upper:
-            # Hosts that take from sharing providers are in one another's way, so they claim together.
-            lower = max(lower, self._claiming.in_all(self.roots[among]))
-        return lower, upper
-
-    def _runs_out_first(self) -> list[int]:
-        """Return for each host the class of which it has enough for the fewest requests."""
-        if not self._classes or not len(self._anchors):
-            return []
-        classes = list(self._classes)
-        table = np.stack([self._classes[class_id].alone for class_id in classes])
-        return [classes[at] for at in table.argmin(axis=0).tolist()]
-
     def hosts(self) -> Iterator[HostCount]:
         """Yield the hosts one by one, in order of their ids."""
-        providers, roots = self._forest.providers, self.roots
-        columns = {class_id: self._by_host(offered) for class_id, offered in self._classes.items()}
+        providers, roots, sums = self._forest.providers, self.roots, self._anchors.sums
+        columns = {}
+        for class_id, each in self._classes.items():
+            free, stranded = (sums(each.entries.hosts, of).tolist() for of in (each.free, each.stranded_free))
+            columns[class_id] = (each.wanted, free, each.alone.tolist(), stranded)
+        # The class of which each host has enough for the fewest requests.
+        first: Iterable[int] = ()
+        if self._classes and len(roots):
+            table = np.stack([each.alone for each in self._classes.values()])
+            first = np.array(list(self._classes))[table.argmin(axis=0)].tolist()
         numbers = zip(
             roots.tolist(),
             providers.id[roots].tolist(),
             to_text(providers.uuid[roots]),
             self._lower.tolist(),
             self.upper.tolist(),
-            self._runs_out_first(),
+            first,
             strict=True,
         )
-        for at, (row, id_, uuid, lower, upper, first) in enumerate(numbers):
+        for at, (row, id_, uuid, lower, upper, least) in enumerate(numbers):
             offered = {
-                class_id: Offered(free[at], self._classes[class_id].wanted, alone[at], stranded[at])
-                for class_id, (free, alone, stranded) in columns.items()
+                class_id: Offered(free[at], wanted, alone[at], stranded[at])
+                for class_id, (wanted, free, alone, stranded) in columns.items()
             }
-            yield HostCount(row, id_, uuid, lower, upper, first, offered)
-
-    def _by_host(self, offered: _ClassOffered) -> tuple[list[int], list[int], list[int]]:
-        hosts, free, sums = offered.entries.hosts, offered.free, self._anchors.sums
-        stranded = sums(hosts, np.where(offered.stranded, free, 0))
-        return sums(hosts, free).tolist(), offered.alone.tolist(), stranded.tolist()
+            yield HostCount(row, id_, uuid, lower, upper, least, offered)
 
     def aggregates(self) -> set[int]:
         """Return the ids of the aggregates that hosts are in by their roots."""
-        memberships = self._forest.aggregates
-        return {id_ for number in self._set_numbers() for id_ in memberships.members(number)}
+        members = self._forest.aggregates.members
+        return {id_ for number in np.unique(self._sets_of_hosts()).tolist() for id_ in members(number)}
+
+    def _sets_of_hosts(self) -> Rows:
+        """Return the number of the set of aggregates that each host is in."""
+        return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
 
     def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
         """Return the summary of the hosts with roots in an aggregate, for each of the aggregates."""
         # Hosts share few distinct sets of aggregates: each is summed once.
-        wanted = list(ids)
-        if not wanted:
-            return []
-        sets = {number: self._forest.aggregates.members(number) for number in self._set_numbers()}
-        labels = [[number for number, members in sets.items() if id_ in members] for id_ in wanted]
-        return self.summaries(self._set_number_of_host(), labels)
+        label = self._sets_of_hosts()
+        sets = {number: self._forest.aggregates.members(number) for number in np.unique(label).tolist()}
+        groups = [[number for number, members in sets.items() if id_ in members] for id_ in ids]
+        if self.shares or not groups:
+            return [self.summary(np.isin(label, labels)) for labels in groups]
 
-    def _set_number_of_host(self) -> Rows:
-        return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
+        def summed(numbers: Amounts, of: Rows) -> Amounts:
+            sums = np.zeros(max(sets, default=0) + 1, np.int64)
+            np.add.at(sums, of, numbers)
+            return sums
 
-    def _set_numbers(self) -> list[int]:
-        numbers: list[int] = np.unique(self._set_number_of_host()).tolist()
-        return numbers
+        per_host = (self._lower, self.upper, np.ones(len(label), np.int64), (self.upper > 0).astype(np.int64))
+        bounds = [summed(each, label) for each in per_host]
+        columns = {}
+        for class_id, each in self._classes.items():
+            of = label[each.entries.hosts]
+            parts = [summed(each.free, of), summed(each.alone, label), summed(each.stranded_free, of)]
+            columns[class_id] = each.wanted, parts
+        summaries = []
+        for labels in groups:
+            offered = {}
+            for class_id, (wanted, parts) in columns.items():
+                free, alone, stranded = (int(each[labels].sum()) for each in parts)
+                offered[class_id] = Offered(free, wanted, alone, stranded)
+            lower, upper, hosts, taking = (int(each[labels].sum()) for each in bounds)
+            summaries.append(summary_of(lower, upper, hosts, taking, offered))
+        return summaries
 
 
 class HostCount(NamedTuple):
@@ -400,23 +362,6 @@ class HostCount(NamedTuple):
     offered: Mapping[int, Offered]
 
 
-class _Sums(NamedTuple):
-    """A table by label: bounds, hosts, hosts that take one; by class wanted, free, alone, stranded."""
-
-    hosts: list[Amounts]
-    classes: dict[int, tuple[int, list[Amounts]]]
-
-
-def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
-    chosen = list(labels)
-    lower, upper, hosts, taking = (int(each[chosen].sum()) for each in sums.hosts)
-    offered = {}
-    for class_id, (wanted, columns) in sums.classes.items():
-        free, alone, stranded = (int(each[chosen].sum()) for each in columns)
-        offered[class_id] = Offered(free, wanted, alone, stranded)
-    return summary_of(lower, upper, hosts, taking, offered)
-
-
 @dataclass(frozen=True, slots=True)
 class _ClassOffered:
     """A class and the entries that offer it: `free` at each, whether it is `stranded`; `alone` by host."""
@@ -427,33 +372,20 @@ class _ClassOffered:
     alone: Amounts
     stranded: Mask
 
+    @property
+    def stranded_free(self) -> Amounts:
+        """Return what is free at each entry that is stranded, 0 elsewhere."""
+        return np.where(self.stranded, self.free, 0)
+
     def among(self, hosts: Mask) -> Offered:
         """Return the offer of some hosts together; what sharing providers have counts once."""
         kept = hosts[self.entries.hosts]
         rows, free, stranded = self.entries.rows[kept], self.free[kept], self.stranded[kept]
+        alone = int(self.alone[hosts].sum())
         if self.entries.foreign.any():
             # A sharing provider is stranded if no host can use it.
             order = np.argsort(stranded, kind="stable")
             _, first = np.unique(rows[order], return_index=True)
             free, stranded = free[order][first], stranded[order][first]
-        alone = int((free // self.wanted).sum() if self.entries.foreign.any() else self.alone[hosts].sum())
+            alone = int((free // self.wanted).sum())
         return Offered(int(free.sum()), self.wanted, alone, int(free[stranded].sum()))
-
-
-def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing) -> list[Choices]:
-    """Return the providers that could fill each slot, apart from amounts; like slots share one object."""
-    known: dict[object, Choices] = {}
-    for slot in slots:
-        if slot.condition not in known:
-            query.budget.look()
-            known[slot.condition] = choices_of(forest, slot, sharing, with_room=False)
-    return [known[slot.condition] for slot in slots]
-
-
-def _union(anchors: Anchors, choices: Sequence[Choices]) -> SlotEntries:
-    """Return the entries of all of the choices, each once."""
-    if len(choices) == 1:
-        return anchors.entries(choices[0])
-    own = own_rows(choices)
-    foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
-    return anchors.entries(replace(choices[0], own=own, foreign=foreign))

@@ -16,116 +16,8 @@ from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search.filters import Choices
+from placement.engine.search.filters import Choices, flags_of
 from placement.engine.search.query import ForestQuery, Slot
-
-# The slots of a query in parts that do not influence each other: each can be counted by itself.
-#
-# Slots belong together if one provider can be asked for the same class by both, or must not serve both, or if
-# a constraint names them together. Many consumers side by side meet wherever one consumer's groups could.
-
-
-@dataclass(frozen=True, slots=True)
-class SlotPart:
-    """A part of a query: slots by number; `ties`: sets of slots that must be below one another.
-
-    `coverage`: the trait conditions that the unsuffixed slots must meet between them.
-    """
-
-    slots: tuple[int, ...]
-    ties: tuple[frozenset[int], ...] = ()
-    coverage: tuple[frozenset[int], ...] = ()
-
-
-def parts_of(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices]
-) -> list[SlotPart]:
-    """Return the parts of a query, in the order of their first slots."""
-    ties = list(_ties(query, slots))
-    coverage = tuple(_open_conditions(forest, slots, choices))
-    leader = list(range(len(slots)))
-
-    def find(slot: int) -> int:
-        while leader[slot] != slot:
-            slot = leader[slot]
-        return slot
-
-    for tie in (*ties, *_collective(slots, coverage)):
-        first, *others = sorted(tie)
-        for other in others:
-            leader[find(other)] = find(first)
-    for one, other in combinations(range(len(slots)), 2):
-        if find(one) != find(other) and _meet(query, slots, choices, one, other):
-            leader[find(other)] = find(one)
-    members: dict[int, list[int]] = {}
-    for slot in range(len(slots)):
-        members.setdefault(find(slot), []).append(slot)
-    return [
-        SlotPart(
-            tuple(found),
-            tuple(tie for tie in ties if tie <= set(found)),
-            coverage if any(not slots[slot].suffixed for slot in found) else (),
-        )
-        for found in members.values()
-    ]
-
-
-def tops_of(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """Yield the slots of each constraint on subtrees, including the slots that are split."""
-    for names in query.same_subtree:
-        yield frozenset(number for number, slot in enumerate(slots) if slot.suffix in names)
-
-
-def _ties(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """Yield the constraints on subtrees, and the slots of each group that splits something."""
-    for tie in tops_of(query, slots):
-        if len(tie) > 1:
-            yield tie
-    for suffix in dict.fromkeys(slot.suffix for slot in slots if slot.rule):
-        tie = frozenset(number for number, slot in enumerate(slots) if slot.suffix == suffix)
-        if len(tie) > 1:
-            yield tie
-
-
-def _collective(slots: Sequence[Slot], coverage: Sequence[frozenset[int]]) -> list[frozenset[int]]:
-    together = frozenset(number for number, slot in enumerate(slots) if not slot.suffixed)
-    return [together] if coverage and together else []
-
-
-def _open_conditions(
-    forest: Forest, slots: Sequence[Slot], choices: Sequence[Choices]
-) -> Iterator[frozenset[int]]:
-    """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
-    unsuffixed = [number for number, slot in enumerate(slots) if not slot.suffixed]
-    for any_of in slots[unsuffixed[0]].group.required if unsuffixed else ():
-        met = (
-            forest.traits.satisfying(rows, (any_of,)).all()
-            for number in unsuffixed
-            for rows in (np.concatenate([choices[number].own, choices[number].foreign]),)
-        )
-        if not any(met):
-            yield any_of
-
-
-def _meet(
-    query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], one: int, other: int
-) -> bool:
-    """Return whether it matters to one slot which provider the other one takes."""
-    apart = query.isolate and slots[one].suffixed and slots[other].suffixed
-    if slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule:
-        apart = False
-    classes = {class_id for class_id, _ in slots[one].resources}
-    shared = any(class_id in classes for class_id, _ in slots[other].resources)
-    return (apart or shared) and intersect(choices[one], choices[other])
-
-
-def intersect(one: Choices, other: Choices) -> bool:
-    """Return whether some provider can fill both slots."""
-    if one is other:
-        return bool(len(one.own) or len(one.foreign))
-    able = one.own_mask | one.foreign_mask
-    return bool((able & (other.own_mask | other.foreign_mask)).any())
-
 
 # How many requests providers have room for, as numbers by host.
 
@@ -156,11 +48,6 @@ class SlotEntries:
     rows: Rows
     hosts: Rows
     foreign: Mask
-
-
-def own_rows(choices: Iterable[Choices]) -> Rows:
-    """Return the providers that can fill some of the slots for their own trees, ascending."""
-    return np.flatnonzero(np.logical_or.reduce([choice.own_mask for choice in choices]))
 
 
 class Anchors:
@@ -239,9 +126,27 @@ def largest(room: Amounts, most: Amounts, wanted: int, hosts: Rows, count: int) 
     return low
 
 
+# The slots of a query in parts that do not influence each other: each can be counted by itself.
+#
+# Slots belong together if one provider can be asked for the same class by both, or must not serve both, or if
+# a constraint names them together. Many consumers side by side meet wherever one consumer's groups could.
+
+
 _NONE = -1
 # A provider with a smaller capacity has no siblings to be kept together.
 _FEWEST_SIBLINGS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPart:
+    """A part of a query: slots by number; `ties`: sets of slots that must be below one another.
+
+    `coverage`: the trait conditions that the unsuffixed slots must meet between them.
+    """
+
+    slots: tuple[int, ...]
+    ties: tuple[frozenset[int], ...] = ()
+    coverage: tuple[frozenset[int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,99 +155,6 @@ class SlotCell:
 
     top: int
     below: tuple[tuple[int, ...], ...] = ()
-
-
-def cells_of(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], part: SlotPart
-) -> list[SlotCell] | None:
-    """Return the slots of a part as cells, None if they do not form cells."""
-    if part.coverage:
-        return None
-    left, cells = set(part.slots), []
-    while left:
-        members = _tied(part, min(left))
-        left -= members
-        candidates = sorted(number for number in members if not slots[number].rule)
-        cell = next(
-            (
-                cell
-                for top in candidates
-                if (cell := _cell(slots, part, members, top)) is not None
-                and _are_apart(forest, query, slots, choices, cell)
-            ),
-            None,
-        )
-        if cell is None:
-            return None
-        cells.append(cell)
-    tops = own_rows(choices[cell.top] for cell in cells)
-    if any(cell.below for cell in cells) and (nearest_of(forest, _flags(forest, tops), tops) >= 0).any():
-        return None
-    return cells
-
-
-def _tied(part: SlotPart, first: int) -> set[int]:
-    found = {first}
-    while True:
-        reached = found.union(*(tie for tie in part.ties if tie & found))
-        if reached == found:
-            return found
-        found = reached
-
-
-def _cell(slots: Sequence[Slot], part: SlotPart, members: set[int], top: int) -> SlotCell | None:
-    """Return the cell with this slot on top; None if a constraint leaves it out."""
-    ties = [tie for tie in part.ties if tie & members]
-    if any(top not in tie for tie in ties):
-        return None
-    below: dict[object, list[int]] = {}
-    for number in sorted(members - {top}):
-        slot = slots[number]
-        below.setdefault(number if slot.rule else slot.condition, []).append(number)
-    return SlotCell(top, tuple(map(tuple, below.values())))
-
-
-def _are_apart(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], cell: SlotCell
-) -> bool:
-    """Return whether a cell's slots take nothing from each other, and only the top can be on top."""
-    if not cell.below:
-        return True
-    if any(len(choices[number].foreign) for number in (cell.top, *(each[0] for each in cell.below))):
-        return False
-    firsts = [cell.top, *(each[0] for each in cell.below)]
-    for at, one in enumerate(firsts):
-        classes = {class_id for class_id, _ in slots[one].resources}
-        for other in firsts[at + 1 :]:
-            # A split next to its own top takes another class; `pools` keeps apart what has to be.
-            apart = query.isolate and at > 0
-            shared = any(class_id in classes for class_id, _ in slots[other].resources)
-            if (apart or shared) and intersect(choices[one], choices[other]):
-                return False
-    plain = [choices[each[0]] for each in cell.below if not slots[each[0]].rule]
-    if not plain:
-        return True
-    lower, concerned = own_rows(plain), own_rows(choices[number] for number in firsts)
-    return not (nearest_of(forest, _flags(forest, lower), concerned) >= 0).any()
-
-
-def _flags(forest: Forest, rows: Rows) -> Mask:
-    flags = np.zeros(forest.count, bool)
-    flags[rows] = True
-    return flags
-
-
-def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = False) -> Rows:
-    """Return each provider's nearest ancestor that is wanted (`or_self`: or itself), -1 if there is none."""
-    found = np.full(len(rows), _NONE, np.intp)
-    current = rows if or_self else forest.providers.parent[rows].astype(np.intp)
-    while True:
-        open_ = (found < 0) & (current >= 0)
-        if not open_.any():
-            return found
-        hit = open_ & wanted[current]
-        found[hit] = current[hit]
-        current = np.where(open_ & ~hit, forest.providers.parent[current], _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,44 +172,164 @@ class TopPool:
     exact: Mask
 
 
-def pools(
-    forest: Forest,
-    query: ForestQuery,
-    slots: Sequence[Slot],
-    choices: Sequence[Choices],
-    cell: SlotCell,
-    tops: Rows,
-) -> Iterator[TopPool]:
-    """Yield the pool of each set of slots below, at all of the tops."""
-    place = np.full(forest.count, _NONE, np.intp)
-    place[tops] = np.arange(len(tops))
-    is_top = place >= 0
-    for numbers in cell.below:
-        slot = slots[numbers[0]]
-        rows = choices[numbers[0]].own
-        above = nearest_of(forest, is_top, rows, or_self=True)
-        if query.isolate and slot.suffix != slots[cell.top].suffix:
-            above = np.where(above == rows, _NONE, above)
-        rows, at = rows[above >= 0], place[above[above >= 0]]
-        if slot.rule is None:
-            room = room_for(forest, slot.resources, rows)
-            most = np.ones(len(rows), np.int64) if query.isolate else most_of_one(forest, slot, rows)
-            yield _pool(room, most, len(numbers), at, len(tops))
-        else:
-            yield _split_pool(forest, slot, rows, at, len(tops))
+@dataclass(frozen=True, slots=True)
+class FilledSlots:
+    """The slots of a query, each with the providers that can fill it."""
+
+    forest: Forest
+    query: ForestQuery
+    slots: Sequence[Slot]
+    choices: Sequence[Choices]
+
+    def parts(self) -> list[SlotPart]:
+        """Return the parts of the query, in the order of their first slots."""
+        slots = self.slots
+        split = dict.fromkeys(slot.suffix for slot in slots if slot.rule)
+        # The constraints on subtrees, and the slots of each group that splits something.
+        named = (*self.query.same_subtree, *({suffix} for suffix in split))
+        tied = [frozenset(at for at, slot in enumerate(slots) if slot.suffix in names) for names in named]
+        ties = [tie for tie in tied if len(tie) > 1]
+        unsuffixed = [at for at, slot in enumerate(slots) if not slot.suffixed]
+        coverage = tuple(self._uncovered(unsuffixed)) if unsuffixed else ()
+        leader = list(range(len(slots)))
+
+        def find(slot: int) -> int:
+            while leader[slot] != slot:
+                slot = leader[slot]
+            return slot
+
+        for tie in (*ties, unsuffixed if coverage else ()):
+            for other in tie:
+                leader[find(other)] = find(min(tie))
+        for one, other in combinations(range(len(slots)), 2):
+            if find(one) != find(other):
+                group = slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule
+                apart = self.query.isolate and slots[one].suffixed and slots[other].suffixed and not group
+                if self._meet(one, other, apart=apart):
+                    leader[find(other)] = find(one)
+        members: dict[int, list[int]] = {}
+        for at in range(len(slots)):
+            members.setdefault(find(at), []).append(at)
+        return [
+            SlotPart(
+                tuple(found),
+                tuple(tie for tie in ties if tie <= set(found)),
+                coverage if any(at in found for at in unsuffixed) else (),
+            )
+            for found in members.values()
+        ]
+
+    def _uncovered(self, unsuffixed: Sequence[int]) -> Iterator[frozenset[int]]:
+        """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
+        for any_of in self.slots[unsuffixed[0]].group.required:
+            givers = (np.concatenate([self.choices[at].own, self.choices[at].foreign]) for at in unsuffixed)
+            if not any(self.forest.traits.satisfying(rows, (any_of,)).all() for rows in givers):
+                yield any_of
+
+    def _meet(self, one: int, other: int, *, apart: bool) -> bool:
+        """Return whether it matters to a slot which provider another takes; `apart`: not the same one."""
+        classes = {class_id for class_id, _ in self.slots[one].resources}
+        if not (apart or any(class_id in classes for class_id, _ in self.slots[other].resources)):
+            return False
+        mine, theirs = self.choices[one], self.choices[other]
+        if mine is theirs:
+            return bool(len(mine.own) or len(mine.foreign))
+        return bool(((mine.own_mask | mine.foreign_mask) & (theirs.own_mask | theirs.foreign_mask)).any())
+
+    def cells(self, part: SlotPart) -> list[SlotCell] | None:
+        """Return the slots of a part as cells, None if they do not form cells."""
+        if part.coverage:
+            return None
+        left, cells = set(part.slots), []
+        while left:
+            members = {min(left)}
+            while (reached := members.union(*(tie for tie in part.ties if tie & members))) != members:
+                members = reached
+            left -= members
+            tops = (number for number in sorted(members) if not self.slots[number].rule)
+            cell = next(filter(None, (self._cell(part, members, top) for top in tops)), None)
+            if cell is None:
+                return None
+            cells.append(cell)
+        if any(cell.below for cell in cells):
+            rows = own_rows(self.choices[cell.top] for cell in cells)
+            if (nearest_of(self.forest, flags_of(self.forest.count, rows), rows) >= 0).any():
+                return None
+        return cells
+
+    def _cell(self, part: SlotPart, members: set[int], top: int) -> SlotCell | None:
+        """Return the cell with this slot on top.
+
+        None if a constraint leaves it out, if slots of the cell take something from each other, or if another
+        slot can be on top.
+        """
+        if any(top not in tie for tie in part.ties if tie & members):
+            return None
+        sets: dict[object, list[int]] = {}
+        for number in sorted(members - {top}):
+            slot = self.slots[number]
+            sets.setdefault(number if slot.rule else slot.condition, []).append(number)
+        cell = SlotCell(top, tuple(map(tuple, sets.values())))
+        if not sets:
+            return cell
+        lower = [each[0] for each in cell.below]
+        if any(len(self.choices[number].foreign) for number in (top, *lower)):
+            return None
+        # A split next to its own top takes another class; `pools` keeps apart what has to be.
+        if any(self._meet(top, other, apart=False) for other in lower):
+            return None
+        if any(self._meet(one, other, apart=self.query.isolate) for one, other in combinations(lower, 2)):
+            return None
+        plain = [self.choices[number] for number in lower if not self.slots[number].rule]
+        if plain:
+            concerned = own_rows(self.choices[number] for number in (top, *lower))
+            flags = flags_of(self.forest.count, own_rows(plain))
+            if (nearest_of(self.forest, flags, concerned) >= 0).any():
+                return None
+        return cell
+
+    def pools(self, cell: SlotCell, tops: Rows) -> Iterator[TopPool]:
+        """Yield the pool of each set of slots below, at all of the tops."""
+        place = np.full(self.forest.count, _NONE, np.intp)
+        place[tops] = np.arange(len(tops))
+        is_top = place >= 0
+        for numbers in cell.below:
+            slot, rows = self.slots[numbers[0]], self.choices[numbers[0]].own
+            above = nearest_of(self.forest, is_top, rows, or_self=True)
+            if self.query.isolate and slot.suffix != self.slots[cell.top].suffix:
+                above = np.where(above == rows, _NONE, above)
+            rows, at = rows[above >= 0], place[above[above >= 0]]
+            if slot.rule is None:
+                room = room_for(self.forest, slot.resources, rows)
+                alone = self.query.isolate
+                most = np.ones(len(rows), np.int64) if alone else most_of_one(self.forest, slot, rows)
+                yield _pool(room, most, len(numbers), at, len(tops))
+            else:
+                yield _split_pool(self.forest, slot, rows, at, len(tops))
+
+
+def own_rows(choices: Iterable[Choices]) -> Rows:
+    """Return the providers that can fill some of the slots for their own trees, ascending."""
+    return np.flatnonzero(np.logical_or.reduce([choice.own_mask for choice in choices]))
+
+
+def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = False) -> Rows:
+    """Return each provider's nearest ancestor that is wanted (`or_self`: or itself), -1 if there is none."""
+    found = np.full(len(rows), _NONE, np.intp)
+    current = rows if or_self else forest.providers.parent[rows].astype(np.intp)
+    while True:
+        open_ = (found < 0) & (current >= 0)
+        if not open_.any():
+            return found
+        hit = open_ & wanted[current]
+        found[hit] = current[hit]
+        current = np.where(open_ & ~hit, forest.providers.parent[current], _NONE)
 
 
 def _pool(room: Amounts, most: Amounts, wanted: int, at: Rows, count: int) -> TopPool:
     sums = np.bincount(at, room, count).astype(np.int64)
     served = largest(room, most, wanted, at, count)
-    return TopPool(sums, served, wanted, ~_any_at(most < room, at, count), np.ones(count, bool))
-
-
-def _any_at(rows: Mask, at: Rows, count: int) -> Mask:
-    """Return the tops below which any row is flagged."""
-    found = np.zeros(count, bool)
-    found[at[rows]] = True
-    return found
+    return TopPool(sums, served, wanted, ~flags_of(count, at[most < room]), np.ones(count, bool))
 
 
 def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) -> TopPool:
@@ -405,33 +337,23 @@ def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) ->
     column = forest.column(class_id)
     _, least, step, whole = column.parts(rows)
     whole = np.where((whole >= least) & (whole % step == 0), whole, 0)
+    # The number of any one row at each top, to see whether all have that one.
+    usual = np.ones(count, np.int64)
     if slot.rule is SplitRule.ISOLATE:
         return _pool((whole >= 1).astype(np.int64), np.ones(len(rows), np.int64), amount, at, count)
     if slot.rule is SplitRule.REQUIRE:
-        return _whole_pool(np.where(whole >= _FEWEST_SIBLINGS, np.minimum(whole, MOST), 0), amount, at, count)
+        # Whole providers make exactly the amount: certain if all have one size.
+        able = whole >= _FEWEST_SIBLINGS
+        at, whole = at[able], np.minimum(whole[able], MOST)
+        room = np.bincount(at, whole, count).astype(np.int64)
+        usual[at] = whole
+        alike = ~flags_of(count, at[whole != usual[at]])
+        never = alike & (amount % usual != 0)
+        return TopPool(np.where(never, 0, room), np.where(never, 0, room // amount), amount, alike, alike)
     room = free_of(forest, class_id, rows)
     most = column.most(rows)
     found = _pool(room - room % step, most - most % step, amount, at, count)
     # Parts come in steps: with different steps, or a least part of several, some rests may be useless.
-    usual = _one_of(step, at, count)
-    odd = (step != usual[at]) | (least > step) | (amount % step != 0)
-    simple = ~_any_at(odd, at, count)
+    usual[at] = step
+    simple = ~flags_of(count, at[(step != usual[at]) | (least > step) | (amount % step != 0)])
     return replace(found, plain=found.plain & simple, exact=simple)
-
-
-def _one_of(numbers: Amounts, at: Rows, count: int) -> Amounts:
-    """Return the number of any one row at each top."""
-    found = np.ones(count, np.int64)
-    found[at] = numbers
-    return found
-
-
-def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> TopPool:
-    """Return the pool of whole providers that make exactly the amount: certain if all have one size."""
-    at, whole = at[whole > 0], whole[whole > 0]
-    room = np.bincount(at, whole, count).astype(np.int64)
-    usual = _one_of(whole, at, count)
-    alike = ~_any_at(whole != usual[at], at, count)
-    never = alike & (amount % usual != 0)
-    most = np.where(never, 0, room // amount)
-    return TopPool(np.where(never, 0, room), most, amount, alike, alike)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
-from placement.engine.forest.forest import Forest
+from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.forest.inventories import InventoryColumn
 from placement.engine.forest.sharing import Sharing
 from placement.engine.search.budget import Budget
@@ -18,21 +17,18 @@ from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
+    FilledSlots,
     SlotCell,
     SlotEntries,
     SlotPart,
-    TopPool,
-    cells_of,
     free_of,
     largest,
     most_of_one,
     own_rows,
-    pools,
     room_for,
 )
 from placement.engine.search.equivalence import EquivalenceClass, EquivalenceClasses, Room
-from placement.engine.search.filters import Choices
-from placement.engine.search.query import ForestQuery, Slot
+from placement.engine.search.query import ForestQuery
 from placement.engine.search.solver import solutions
 
 # Counting by patterns: the ways in which one tree can serve one consumer, and how many of each go together.
@@ -53,87 +49,72 @@ _STEPS_IN_ALL = 150_000
 _ROUNDS_PER_LOOK = 16
 
 
-@dataclass(slots=True)
-class _Steps:
-    left: int
+class PatternCounter:
+    """A counter of consumers by patterns; `room` has a number per row of the forest, by keys of `demands`."""
 
+    def __init__(self, demands: Demands, room: Mapping[Hashable, Amounts], budget: Budget) -> None:
+        self._demands = demands
+        self._room = room
+        self._budget = budget
+        self._steps_left = _STEPS_IN_ALL
 
-def count_patterns(
-    equivalence: EquivalenceClasses,
-    roots: Rows,
-    demands: Demands,
-    room: Mapping[Hashable, Amounts],
-    budget: Budget,
-) -> Bounds:
-    """Return how many consumers each of the roots has room for; `room` has a number per row of the forest.
+    def count(self, equivalence: EquivalenceClasses, roots: Rows) -> Bounds:
+        """Return how many consumers each of the roots has room for.
 
-    The equivalence classes must not depend on what is free. Raises SearchEnded.
-    """
-    lower, upper = np.zeros((2, len(roots)), np.int64)
-    steps = _Steps(_STEPS_IN_ALL)
-    for trees in equivalence.of(roots.astype(np.int32)):
-        budget.look()
-        found = _of_class(trees, demands, room, budget, steps)
-        lower[trees.ranks], upper[trees.ranks] = found.lower, found.upper
-    return Bounds(lower, upper)
+        The equivalence classes must not depend on what is free. Raises SearchEnded.
+        """
+        lower, upper = np.zeros((2, len(roots)), np.int64)
+        for trees in equivalence.of(roots.astype(np.int32)):
+            self._budget.look()
+            found = self._of_class(trees)
+            lower[trees.ranks], upper[trees.ranks] = found.lower, found.upper
+        return Bounds(lower, upper)
 
+    def _of_class(self, trees: EquivalenceClass) -> Bounds:
+        places = [(position, key) for position in range(trees.providers.shape[1]) for key in self._room]
+        number = {place: at for at, place in enumerate(places)}
+        patterns: dict[tuple[int, ...], None] = {}
+        found = islice(solutions(trees.problem, self._budget), _MOST_PATTERNS**2)
+        for solution in found:
+            taken = [0] * len(places)
+            for slot, position in enumerate(solution):
+                for key, amount in self._demands[slot].items():
+                    taken[number[position, key]] += amount
+            patterns[tuple(taken)] = None
+            if len(patterns) > _MOST_PATTERNS:
+                break
+        if not (patterns and places):
+            # Slots without resources can be filled again and again, if they can at all.
+            exact = np.full(len(trees.ranks), MOST if patterns else 0, np.int64)
+            return Bounds(exact, exact)
+        free = np.stack([self._room[key][trees.providers[:, position]] for position, key in places], axis=1)
+        table = np.array(list(patterns), np.int64)
+        used = table.any(axis=0)
+        all_known = len(patterns) <= _MOST_PATTERNS and next(found, None) is None
+        keys = np.array([list(self._room).index(key) for _, key in places])
+        return self._packed(table[:, used], free[:, used], keys[used], all_known)
 
-def _of_class(
-    trees: EquivalenceClass,
-    demands: Demands,
-    room: Mapping[Hashable, Amounts],
-    budget: Budget,
-    steps: _Steps,
-) -> Bounds:
-    places = [(position, key) for position in range(trees.providers.shape[1]) for key in room]
-    number = {place: at for at, place in enumerate(places)}
-    patterns: dict[tuple[int, ...], None] = {}
-    found = islice(solutions(trees.problem, budget), _MOST_PATTERNS**2)
-    for solution in found:
-        taken = [0] * len(places)
-        for slot, position in enumerate(solution):
-            for key, amount in demands[slot].items():
-                taken[number[position, key]] += amount
-        patterns[tuple(taken)] = None
-        if len(patterns) > _MOST_PATTERNS:
-            break
-    if not (patterns and places):
-        # Slots without resources can be filled again and again, if they can at all.
-        exact = np.full(len(trees.ranks), MOST if patterns else 0, np.int64)
-        return Bounds(exact, exact)
-    free = np.stack([room[key][trees.providers[:, position]] for position, key in places], axis=1)
-    table = np.array(list(patterns), np.int64)
-    used = table.any(axis=0)
-    all_known = len(patterns) <= _MOST_PATTERNS and next(found, None) is None
-    keys = [list(room).index(key) for _, key in places]
-    return _packed(table[:, used], free[:, used], np.array(keys)[used], all_known, budget, steps)
-
-
-def _packed(
-    patterns: Amounts, free: Amounts, keys: Amounts, all_known: bool, budget: Budget, steps: _Steps
-) -> Bounds:
-    """Return how many patterns fit side by side into each row of `free`."""
-    if all_known and len(patterns) == 1:
-        exact = _times(patterns[0], free)
-        return Bounds(exact, exact)
-    if all_known and len(patterns) == 2:
-        exact = _of_two(patterns, free, budget)
-        return Bounds(exact, exact)
-    lower = _greedy(patterns, free, budget)
-    if not all_known:
-        wanted = patterns.sum(axis=1).min()
-        return Bounds(lower, np.maximum(lower, free.sum(axis=1) // max(int(wanted), 1)))
-    upper = np.maximum(_bound(patterns, free, keys), lower)
-    for at in np.flatnonzero(lower < upper).tolist():
-        if steps.left <= 0:
-            break
-        budget.look()
-        search = _PatternSearch(
-            patterns, free[at], int(lower[at]), int(upper[at]), min(_STEPS_PER_TREE, steps.left)
-        )
-        lower[at], upper[at] = search.run()
-        steps.left -= search.steps
-    return Bounds(lower, upper)
+    def _packed(self, patterns: Amounts, free: Amounts, keys: Amounts, all_known: bool) -> Bounds:
+        """Return how many patterns fit side by side into each row of `free`."""
+        if all_known and len(patterns) <= 2:
+            exact = _times(patterns[0], free)
+            if len(patterns) == 2:
+                exact = _of_two(patterns, free, self._budget)
+            return Bounds(exact, exact)
+        lower = _greedy(patterns, free, self._budget)
+        if not all_known:
+            wanted = patterns.sum(axis=1).min()
+            return Bounds(lower, np.maximum(lower, free.sum(axis=1) // max(int(wanted), 1)))
+        upper = np.maximum(_bound(patterns, free, keys), lower)
+        for at in np.flatnonzero(lower < upper).tolist():
+            if self._steps_left <= 0:
+                break
+            self._budget.look()
+            steps = min(_STEPS_PER_TREE, self._steps_left)
+            search = _PatternSearch(patterns, free[at], int(lower[at]), int(upper[at]), steps)
+            lower[at], upper[at] = search.run()
+            self._steps_left -= search.steps
+        return Bounds(lower, upper)
 
 
 def _times(pattern: Amounts, free: Amounts) -> Amounts:
@@ -219,7 +200,10 @@ class _PatternSearch:
             return True
         if self.steps > self._allowed:
             return False
-        fitting = [_fit(pattern, free) for pattern in self._patterns[at:]]
+        fitting = [
+            min((room // amount for room, amount in zip(free, pattern, strict=True) if amount), default=MOST)
+            for pattern in self._patterns[at:]
+        ]
         if placed + sum(fitting) <= self._best or placed + self._most(at, free) <= self._best:
             return True
         pattern = self._patterns[at]
@@ -234,18 +218,6 @@ class _PatternSearch:
         least = min(sum(pattern) for pattern in self._patterns[at:])
         touched = [any(amounts) for amounts in zip(*self._patterns[at:], strict=True)]
         return sum(room for room, is_used in zip(free, touched, strict=True) if is_used) // max(least, 1)
-
-
-def _fit(pattern: tuple[int, ...], free: tuple[int, ...]) -> int:
-    times = (room // amount for room, amount in zip(free, pattern, strict=True) if amount)
-    fitting: int = min(times, default=MOST)
-    return fitting
-
-
-def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> Iterator[tuple[Indices, bool]]:
-    """Yield places of roots, and whether a single consumer fits there. Raises SearchEnded."""
-    for trees in equivalence.of(roots.astype(np.int32)):
-        yield trees.ranks, next(solutions(trees.problem, budget), None) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,130 +245,104 @@ class PartCount:
 class Counting:
     """A counter for the parts of one query at some hosts."""
 
-    def __init__(
-        self,
-        query: ForestQuery,
-        slots: Sequence[Slot],
-        choices: Sequence[Choices],
-        sharing: Sharing,
-        anchors: Anchors,
-    ) -> None:
-        self._forest: Forest = anchors.forest
-        self._query = query
-        self._slots = slots
-        self._choices = choices
+    def __init__(self, filled: FilledSlots, sharing: Sharing, anchors: Anchors) -> None:
+        self._filled = filled
+        self._forest = filled.forest
+        self._query = filled.query
+        self._slots = filled.slots
+        self._choices = filled.choices
         self._sharing = sharing
         self._anchors = anchors
 
     def count(self, part: SlotPart) -> PartCount:
         """Count the part at each host. Raises SearchEnded."""
-        first = self._slots[part.slots[0]]
         shares = any(len(self._choices[number].foreign) for number in part.slots)
-        alike = {id(self._choices[number]) for number in part.slots}
-        if not part.ties and not part.coverage and len(alike) == 1 and len(part.slots) == 1:
-            return self._one(part.slots[0], shares)
-        if not part.ties and not part.coverage and not first.rule and self._are_alike(part.slots):
-            return PartCount(self._equal(part.slots), shares)
-        cells = None if shares else cells_of(self._forest, self._query, self._slots, self._choices, part)
+        splits = any(self._slots[number].rule for number in part.slots)
+        if not part.ties and not part.coverage:
+            if not splits and len({self._slots[number].condition for number in part.slots}) == 1:
+                return self._equal(part.slots, shares)
+            if splits and len(part.slots) == 1:
+                alone = replace(self._filled, query=replace(self._query, isolate=False))
+                (pool,) = alone.pools(SlotCell(part.slots[0], (part.slots,)), self._anchors.roots)
+                return PartCount(self._certain(part, Bounds(pool.most, pool.most), pool.exact), shares)
+        cells = None if shares else self._filled.cells(part)
         if cells is not None:
-            found = self._cells(part, cells)
+            forms = {self._form(cell) for cell in cells}
+            found = self._equal_cells(part, cells) if len(forms) == 1 else self._unequal_cells(part, cells)
             if found is not None:
                 return found
-        if any(self._slots[number].rule for number in part.slots):
-            return PartCount(self._roughly(part), shares)
-        demands: Demands = [dict(self._slots[number].resources) for number in part.slots]
+        most = self._at_most(part)
+        if splits:
+            return PartCount(self._certain(part, Bounds(most, most), np.zeros(len(most), bool)), shares)
+        demands = [dict(self._slots[number].resources) for number in part.slots]
         bounds = self._patterns(part, demands, self._query, self._class_rooms(part.slots))
-        return PartCount(bounds.least(Bounds(bounds.upper, self._at_most(part))), shares)
+        return PartCount(bounds.least(Bounds(bounds.upper, most)), shares)
 
-    def _are_alike(self, numbers: Sequence[int]) -> bool:
-        return len({self._slots[number].condition for number in numbers}) == 1
-
-    # -- slots that do not depend on others -----------------------------------------------------------
-
-    def _one(self, number: int, shares: bool) -> PartCount:
-        slot, anchors = self._slots[number], self._anchors
-        entries = anchors.entries(self._choices[number])
-        if slot.rule is None:
-            room = room_for(self._forest, slot.resources, entries.rows)
-            exact = anchors.sums(entries.hosts, room)
-            supply = SharedSupply(entries, room) if shares else None
-            return PartCount(Bounds(exact, exact), shares, supply)
-        cell = SlotCell(number, ((number,),))
-        roots = anchors.roots
-        (pool,) = pools(
-            self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots
-        )
-        return PartCount(self._certain(SlotPart((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
-
-    def _equal(self, numbers: Sequence[int]) -> Bounds:
+    def _equal(self, numbers: Sequence[int], shares: bool) -> PartCount:
         """Count like slots: each slot of a consumer has a provider of its own, or several may share one."""
-        slot = self._slots[numbers[0]]
-        entries = self._anchors.entries(self._choices[numbers[0]])
+        slot, anchors = self._slots[numbers[0]], self._anchors
+        entries = anchors.entries(self._choices[numbers[0]])
         room = room_for(self._forest, slot.resources, entries.rows)
+        if len(numbers) == 1:
+            exact = anchors.sums(entries.hosts, room)
+            return PartCount(Bounds(exact, exact), shares, SharedSupply(entries, room) if shares else None)
         apart = self._query.isolate and slot.suffixed
         most = np.ones(len(room), np.int64) if apart else most_of_one(self._forest, slot, entries.rows)
-        exact = largest(room, most, len(numbers), entries.hosts, len(self._anchors))
-        return Bounds(exact, exact)
+        exact = largest(room, most, len(numbers), entries.hosts, len(anchors))
+        return PartCount(Bounds(exact, exact), shares)
 
     # -- cells ---------------------------------------------------------------------------------------
-
-    def _cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount | None:
-        forms = {self._form(cell) for cell in cells}
-        if len(forms) == 1:
-            return self._equal_cells(part, cells)
-        return self._unequal_cells(part, cells)
 
     def _form(self, cell: SlotCell) -> Hashable:
         below = ((self._slots[each[0]].condition, len(each)) for each in cell.below)
         return self._slots[cell.top].condition, tuple(sorted(below, key=repr))
 
     def _equal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount:
-        cell, query = cells[0], self._query
+        cell, isolate = cells[0], self._query.isolate
         slot = self._slots[cell.top]
         entries = self._anchors.entries(self._choices[cell.top])
         room = room_for(self._forest, slot.resources, entries.rows)
-        found = list(pools(self._forest, query, self._slots, self._choices, cell, entries.rows))
+        found = list(self._filled.pools(cell, entries.rows))
         for pool in found:
             room = np.minimum(room, pool.most)
         able = ((cell.top, entries.rows[room > 0]),)
         one_each = np.ones(len(room), np.int64)
-        most = one_each if query.isolate else most_of_one(self._forest, slot, entries.rows)
-        hosts, count = entries.hosts, len(self._anchors)
-        upper = largest(room, most, len(cells), hosts, count)
+        most = one_each if isolate else most_of_one(self._forest, slot, entries.rows)
+        upper = largest(room, most, len(cells), entries.hosts, len(self._anchors))
         lower = upper
-        if len(cells) > 1 and not query.isolate and not all(pool.plain.all() for pool in found):
-            lower = largest(room, one_each, len(cells), hosts, count)
-        exact = self._where_all(hosts, [pool.exact for pool in found])
+        if len(cells) > 1 and not isolate and not all(pool.plain.all() for pool in found):
+            lower = largest(room, one_each, len(cells), entries.hosts, len(self._anchors))
+        exact = self._where_all(entries.hosts, [pool.exact for pool in found])
         return PartCount(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
 
-    def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
-        """Return the hosts where all masks hold at all of their tops; `hosts` has the host of each top."""
-        holds = np.ones(len(self._anchors), bool)
-        for mask in found:
-            holds[hosts[~mask & (hosts >= 0)]] = False
-        return holds
-
     def _unequal_cells(self, part: SlotPart, cells: Sequence[SlotCell]) -> PartCount | None:
-        """Count cells that ask for different amounts: by patterns of their tops and of what is below."""
+        """Count cells that ask for different amounts: by patterns of their tops and of what is below.
+
+        None if different pools, or a pool and the tops, draw on one class, or if a pool differs by cell.
+        """
         tops = own_rows(self._choices[cell.top] for cell in cells)
         rooms: dict[Hashable, Amounts] = {}
         givers: dict[Hashable, bytes] = {}
+        drawn: dict[Hashable, set[int]] = {"top": set()}
         demands: list[dict[Hashable, int]] = []
         certain: list[Mask] = []
         for cell in cells:
             demand: dict[Hashable, int] = dict(self._slots[cell.top].resources)
-            found = pools(self._forest, self._query, self._slots, self._choices, cell, tops)
-            for numbers, pool in zip(cell.below, found, strict=True):
+            drawn["top"].update(class_id for class_id, _ in self._slots[cell.top].resources)
+            for numbers, pool in zip(cell.below, self._filled.pools(cell, tops), strict=True):
                 slot = self._slots[numbers[0]]
-                resources = slot.resources if slot.rule is None else slot.resources[0][0]
-                key = ("below", slot.rule, resources)
+                key = ("below", slot.rule, slot.resources if slot.rule is None else slot.resources[0][0])
+                drawn[key] = {class_id for class_id, _ in slot.resources}
+                # A pool is noted by the row of each top.
+                column = np.zeros(self._forest.count, np.int64)
+                column[tops] = pool.room
                 rows = self._choices[numbers[0]].own.tobytes()
-                if givers.setdefault(key, rows) != rows or not self._is_known(rooms, key, pool, tops):
+                if givers.setdefault(key, rows) != rows or (rooms.setdefault(key, column) != column).any():
                     return None
                 demand[key] = pool.wanted
                 certain.append(pool.exact & pool.plain)
             demands.append(demand)
-        if self._overlap(cells, rooms):
+        if len(set().union(*drawn.values())) < sum(map(len, drawn.values())):
             return None
         rooms |= self._class_rooms(cell.top for cell in cells)
         plain = replace(self._query, same_subtree=())
@@ -404,19 +350,12 @@ class Counting:
         exact = self._where_all(self._anchors.hosts_of(tops), certain)
         return PartCount(self._certain(part, bounds, exact), shares=False)
 
-    def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: TopPool, tops: Rows) -> bool:
-        """Return whether the pool is one for all cells that have it; it is noted by the row of each top."""
-        column = np.zeros(self._forest.count, np.int64)
-        column[tops] = pool.room
-        return bool((rooms.setdefault(key, column) == column).all())
-
-    def _overlap(self, cells: Sequence[SlotCell], rooms: Mapping[Hashable, Amounts]) -> bool:
-        """Return whether different pools, or a pool and the tops, draw on one class."""
-        of_tops = {class_id for cell in cells for class_id, _ in self._slots[cell.top].resources}
-        of_pools = [key[2] if key[1] else dict(key[2]) for key in rooms]  # type: ignore[index]
-        named = [{each} if isinstance(each, int) else set(each) for each in of_pools]
-        together = [class_id for each in named for class_id in each]
-        return len(together) != len(set(together)) or bool(of_tops & set(together))
+    def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
+        """Return the hosts where all masks hold at all of their tops; `hosts` has the host of each top."""
+        holds = np.ones(len(self._anchors), bool)
+        for mask in found:
+            holds[hosts[~mask & (hosts >= 0)]] = False
+        return holds
 
     # -- everything else -----------------------------------------------------------------------------
 
@@ -427,32 +366,22 @@ class Counting:
         return {class_id: free_of(self._forest, class_id, rows) for class_id in classes}
 
     def _patterns(
-        self,
-        part: SlotPart,
-        demands: Demands,
-        query: ForestQuery,
-        rooms: dict[Hashable, Amounts],
+        self, part: SlotPart, demands: Demands, query: ForestQuery, rooms: Mapping[Hashable, Amounts]
     ) -> Bounds:
         equivalence = self._equivalence(part, query, InventoryColumn.most)
-        return count_patterns(equivalence, self._anchors.roots, demands, rooms, query.budget)
+        return PatternCounter(demands, rooms, query.budget).count(equivalence, self._anchors.roots)
 
     def _equivalence(
         self, part: SlotPart, query: ForestQuery, room: Room = InventoryColumn.headroom
     ) -> EquivalenceClasses:
-        slots = [self._within(part, self._slots[number]) for number in part.slots]
+        slots = [self._slots[number] for number in part.slots]
+        # Without the trait conditions that the unsuffixed group meets in any case.
+        slots = [
+            slot if slot.suffixed else replace(slot, group=replace(slot.group, required=part.coverage))
+            for slot in slots
+        ]
         choices = [self._choices[number] for number in part.slots]
         return EquivalenceClasses(self._forest, query, slots, choices, self._sharing, room)
-
-    @staticmethod
-    def _within(part: SlotPart, slot: Slot) -> Slot:
-        """Return the slot without the trait conditions that the unsuffixed group meets in any case."""
-        if slot.suffixed:
-            return slot
-        return replace(slot, group=replace(slot.group, required=part.coverage))
-
-    def _roughly(self, part: SlotPart) -> Bounds:
-        most = self._at_most(part)
-        return self._certain(part, Bounds(most, most), np.zeros(len(most), bool))
 
     def _certain(self, part: SlotPart, bounds: Bounds, exact: Mask) -> Bounds:
         """Return the bounds; where they are not exact, `lower` is 1 if one fits at all, else both are 0."""
@@ -460,35 +389,25 @@ class Counting:
         if not len(at):
             return bounds
         lower, upper = bounds.lower.copy(), bounds.upper.copy()
-        equivalence = self._equivalence(part, self._query)
-        for places, fits in feasible(equivalence, self._anchors.roots[at], self._query.budget):
-            lower[at[places]] = fits
-            upper[at[places]] = np.maximum(upper[at[places]], 1) if fits else 0
+        for trees in self._equivalence(part, self._query).of(self._anchors.roots[at].astype(np.int32)):
+            fits = next(solutions(trees.problem, self._query.budget), None) is not None
+            places = at[trees.ranks]
+            lower[places] = fits
+            upper[places] = np.maximum(upper[places], 1) if fits else 0
         return Bounds(lower, upper)
 
     def _at_most(self, part: SlotPart) -> Amounts:
         """Return the least over the classes of what is free, divided by all that is asked of it."""
-        most = np.full(len(self._anchors), MOST, np.int64)
-        for class_id, numbers in self._asking(part):
-            merged = _merged([self._anchors.entries(self._choices[number]) for number in numbers])
-            free = self._anchors.sums(merged.hosts, free_of(self._forest, class_id, merged.rows))
-            asked = sum(dict(self._slots[number].resources)[class_id] for number in numbers)
-            np.minimum(most, free // asked, out=most)
-        return most
-
-    def _asking(self, part: SlotPart) -> Iterator[tuple[int, list[int]]]:
         asking: dict[int, list[int]] = {}
         for number in part.slots:
             for class_id, _ in self._slots[number].resources:
                 asking.setdefault(class_id, []).append(number)
-        yield from asking.items()
-
-
-def _merged(found: Sequence[SlotEntries]) -> SlotEntries:
-    """Return all different entries."""
-    rows = np.concatenate([entries.rows for entries in found])
-    hosts = np.concatenate([entries.hosts for entries in found])
-    foreign = np.concatenate([entries.foreign for entries in found])
-    keys = np.stack([hosts, rows])
-    _, first = np.unique(keys, axis=1, return_index=True)
-    return SlotEntries(rows[first], hosts[first], foreign[first])
+        most = np.full(len(self._anchors), MOST, np.int64)
+        for class_id, numbers in asking.items():
+            found = [self._anchors.entries(self._choices[number]) for number in numbers]
+            pairs = np.concatenate([np.stack([each.hosts, each.rows]) for each in found], axis=1)
+            hosts, rows = np.unique(pairs, axis=1)
+            free = self._anchors.sums(hosts, free_of(self._forest, class_id, rows))
+            asked = sum(dict(self._slots[number].resources)[class_id] for number in numbers)
+            np.minimum(most, free // asked, out=most)
+        return most

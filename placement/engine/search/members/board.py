@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from placement.engine.forest.sharing import SharingMap
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
-from placement.engine.search.capacity.totals import max_flow
+from placement.engine.search.capacity.totals import Edges, connect, max_flow, saturate
 from placement.engine.search.members.places import (
     NOWHERE,
     HostPlaces,
@@ -302,7 +300,6 @@ def room_below(forest: Forest, sharing: SharingMap, queries: Sequence[ForestQuer
 # is a flow from the places of one rule through the hosts to the places of the other.
 
 
-_Edges = dict[int, dict[int, int]]
 _ENDLESS = 2**40
 
 
@@ -348,38 +345,12 @@ def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
     first = {place: 1 + at for at, place in enumerate(dict.fromkeys(pairs[:, 0].tolist()))}
     second = {place: -1 - at for at, place in enumerate(dict.fromkeys(pairs[:, 1].tolist()))}
     source, sink = 0, 1 + len(first)
-    edges: _Edges = {node: {} for node in (source, sink, *first.values(), *second.values())}
+    edges: Edges = {node: {} for node in (source, sink, *first.values(), *second.values())}
     for place, node in first.items():
-        edges[source][node] = _ENDLESS if place == NOWHERE else left[0][place]
-        edges[node][source] = 0
+        connect(edges, source, node, _ENDLESS if place == NOWHERE else left[0][place])
     for place, node in second.items():
-        edges[node][sink] = _ENDLESS if place == NOWHERE else left[1][place]
-        edges[sink][node] = 0
+        connect(edges, node, sink, _ENDLESS if place == NOWHERE else left[1][place])
     for (one, other), amount in zip(pairs.tolist(), room.tolist(), strict=True):
-        edges[first[one]][second[other]] = amount
-        edges[second[other]][first[one]] = 0
-    while path := _path(edges, source, sink):
-        steps = list(pairwise(path))
-        amount = min(edges[here][there] for here, there in steps)
-        for here, there in steps:
-            edges[here][there] -= amount
-            edges[there][here] += amount
+        connect(edges, first[one], second[other], amount)
+    saturate(edges, source, sink)
     return np.array([edges[second[other]][first[one]] for one, other in pairs.tolist()], np.int64)
-
-
-def _path(edges: _Edges, source: int, sink: int) -> list[int]:
-    """Return the shortest way from the source to the sink that takes more, empty if there is none."""
-    came = {source: source}
-    queue = deque([source])
-    while queue:
-        here = queue.popleft()
-        for there, amount in edges[here].items():
-            if amount and there not in came:
-                came[there] = here
-                queue.append(there)
-    if sink not in came:
-        return []
-    path = [sink]
-    while path[-1] != source:
-        path.append(came[path[-1]])
-    return path[::-1]
