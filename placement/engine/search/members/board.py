@@ -16,6 +16,7 @@ from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.capacity.totals import Edges, connect, max_flow, saturate
+from placement.engine.search.filters import flags_of
 from placement.engine.search.members.places import (
     NOWHERE,
     HostPlaces,
@@ -98,7 +99,7 @@ class PlacementState:
         """Return the candidates of a kind."""
         if kind not in self._tables:
             assert not self.given, "tables are made before anything is given"
-            self._first[kind] = self._made(kind, None)
+            self._first[kind] = self.searched(kind)
             self._tables[kind] = _fresh(self._first[kind])
         return self._tables[kind]
 
@@ -107,18 +108,21 @@ class PlacementState:
         self.table(kind)
         return self._first[kind]
 
-    def anywhere(self, kind: MemberKind) -> CandidateTable:
-        """Return the candidates of a kind on what is left, whatever the rules say."""
-        return self._made(kind, None)
-
     def search_again(self, kind: MemberKind) -> CandidateTable:
         """Search the candidates of a kind again, on what is left, at hosts that the rules allow."""
-        self._tables[kind] = self._made(kind, self.allowed_hosts(kind))
+        roots = self.forest.roots.astype(np.intp)
+        allowed = flags_of(self.forest.count, roots)
+        for tally in self.hard_on_hosts(kind):
+            allowed[roots] &= tally.allowed(tally.rule.places.of(roots[:, None]))
+        self._tables[kind] = self.searched(kind, allowed)
         return self._tables[kind]
 
-    def _made(self, kind: MemberKind, among: Mask | None) -> CandidateTable:
+    def searched(self, kind: MemberKind, among: Mask | None = None) -> CandidateTable:
+        """Return the candidates of a kind on what is left, at all roots or some, whatever rules say."""
         answer, is_cut = kind.find(among)
-        rows = _rows_of(answer)
+        rows: Rows | Indices = answer.provider_rows
+        if answer.splits:
+            rows = filled_up([sorted({draw.row for draw in answer.draws(at)}) for at in range(len(answer))])
         count = len(rows)
         if not count:
             rows = np.empty((0, 1), np.intp)
@@ -128,16 +132,14 @@ class PlacementState:
         scores = answer.present_scores()
         return CandidateTable(answer, hosts, places, scores, alive, is_cut, self.version, among is not None)
 
-    def allowed_hosts(self, kind: MemberKind) -> Mask:
-        """Return which rows are roots where the rules on hosts and aggregates allow one more."""
-        roots = self.forest.roots.astype(np.intp)
-        allowed = np.zeros(self.forest.count, bool)
-        allowed[roots] = True
-        for number in kind.rules:
-            tally = self.tallies[number]
-            if tally.rule.weight is None and tally.rule.on_hosts:
-                allowed[roots] &= tally.allowed(tally.rule.places.of(roots[:, None]))
-        return allowed
+    def hard(self, kind: MemberKind) -> list[tuple[int, Tally]]:
+        """Return the rules of a kind that must hold, by number."""
+        tallies = [(number, self.tallies[number]) for number in kind.rules]
+        return [(number, tally) for number, tally in tallies if tally.rule.is_hard]
+
+    def hard_on_hosts(self, kind: MemberKind) -> list[Tally]:
+        """Return the rules of a kind that must hold and that hosts decide about."""
+        return [tally for _, tally in self.hard(kind) if tally.rule.on_hosts]
 
     def touched_since(self, host: int, version: int) -> bool:
         """Return whether something was given on a host at or after a version of the board."""
@@ -188,22 +190,10 @@ class PlacementState:
         self._touched = {}
         self.version += 1
 
-    def replay(self, given: Sequence[AssignedCandidate]) -> None:
-        """Give what was given before, on a board that was cleared."""
-        for each in given:
-            self.give(each.kind, each.table, each.at)
-
 
 def _fresh(table: CandidateTable) -> CandidateTable:
     """Return a copy that may be written to."""
     return replace(table, scores=table.scores.copy(), alive=np.ones(len(table.hosts), bool))
-
-
-def _rows_of(answer: Answer) -> Rows | Indices:
-    """Return the rows of the providers of each candidate, filled up with -1."""
-    if not answer.splits:
-        return answer.provider_rows
-    return filled_up([sorted({draw.row for draw in answer.draws(at)}) for at in range(len(answer))])
 
 
 # How many members of a kind can be placed at most: by the room of each host, and by each rule alone.
@@ -218,47 +208,31 @@ def most_of(board: PlacementState, kind: MemberKind, others: Collection[MemberKi
     roots = board.forest.roots.astype(np.intp)
     room = limited_room(board, kind, roots)
     shared = {number for other in others if other is not kind for number in other.rules}
-    fixed = [
-        each
-        for each in _on_hosts(board, kind)
-        if each.rule.kind is RuleKind.AT_MOST or board.tallies.index(each) not in shared
-    ]
-    bounds = [_bound(tally, tally.rule.places.of(roots[:, None]), room) for tally in fixed]
-    return min([int(room.sum()), *bounds])
+    most = int(room.sum())
+    for number, tally in board.hard(kind):
+        if not tally.rule.on_hosts:
+            continue
+        places = tally.rule.places.of(roots[:, None])
+        if tally.rule.kind is RuleKind.AT_MOST:
+            most = min(most, _at_most(tally, places, room))
+        elif tally.rule.kind is RuleKind.SPREAD and places.shape[1] == 1 and number not in shared:
+            most = min(most, _spread(tally, places[:, 0], room))
+    return most
 
 
 def limited_room(board: PlacementState, kind: MemberKind, roots: Rows) -> Amounts:
     """Return how many each host has room for, where each rule is about that host alone."""
     room = kind.room()[roots]
-    for tally in _on_hosts(board, kind):
+    for tally in board.hard_on_hosts(kind):
         where = tally.rule.places.of(roots[:, None])
-        room = np.where(_open(tally, where), room, 0)
+        # A spread may later allow what it does not allow yet.
+        spread = tally.rule.kind is RuleKind.SPREAD
+        open_ = (where != NOWHERE).any(axis=1) if spread else tally.allowed(where)
+        room = np.where(open_, room, 0)
         if tally.rule.kind is RuleKind.AT_MOST and where.shape[1] == 1:
             left = np.where(where[:, 0] >= 0, tally.rule.limit - tally.counts[where[:, 0]], room)
             room = np.minimum(room, np.maximum(left, 0))
     return room
-
-
-def _on_hosts(board: PlacementState, kind: MemberKind) -> list[Tally]:
-    """Return the tallies of the rules that must hold and that hosts decide about."""
-    tallies = [board.tallies[number] for number in kind.rules]
-    return [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
-
-
-def _open(tally: Tally, places: Rows) -> Mask:
-    """Return where a member may be at all; a spread may later allow what it does not allow yet."""
-    if tally.rule.kind is RuleKind.SPREAD:
-        inside: Mask = (places != NOWHERE).any(axis=1)
-        return inside
-    return tally.allowed(places)
-
-
-def _bound(tally: Tally, places: Rows, room: Amounts) -> int:
-    if tally.rule.kind is RuleKind.AT_MOST:
-        return _at_most(tally, places, room)
-    if tally.rule.kind is RuleKind.SPREAD and places.shape[1] == 1:
-        return _spread(tally, places[:, 0], room)
-    return int(room.sum())
 
 
 def _at_most(tally: Tally, places: Rows, room: Amounts) -> int:
@@ -323,29 +297,22 @@ class Quota:
 def quota_of(board: PlacementState, kind: MemberKind) -> Quota | None:
     """Return the quotas of a kind on a cleared board; None unless two rules lie across each other."""
     roots = board.forest.roots.astype(np.intp)
-    hard = [board.tallies[number] for number in kind.rules if board.tallies[number].rule.weight is None]
-    across = [tally for tally in hard if not isinstance(tally.rule.places, HostPlaces)]
-    if len(across) != 2 or any(tally.rule.kind is not RuleKind.AT_MOST for tally in across):
+    hard = [tally for _, tally in board.hard(kind) if not isinstance(tally.rule.places, HostPlaces)]
+    if len(hard) != 2 or not all(each.rule.kind is RuleKind.AT_MOST and each.rule.on_hosts for each in hard):
         return None
-    if not all(tally.rule.on_hosts for tally in across):
-        return None
-    places = [tally.rule.places.of(roots[:, None]) for tally in across]
+    places = [tally.rule.places.of(roots[:, None]) for tally in hard]
     if any(each.shape[1] != 1 for each in places):
         return None
     pairs, number = np.unique(np.hstack(places), axis=0, return_inverse=True)
     room = np.bincount(number.ravel(), limited_room(board, kind, roots), len(pairs)).astype(np.int64)
     of_row = np.zeros(board.forest.count, np.intp)
     of_row[roots] = number.ravel()
-    return Quota(of_row, _flow(pairs, room, across))
-
-
-def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
-    """Return how many each pair of places gets, in the largest flow from the first to the second ones."""
-    left = [np.maximum(tally.rule.limit - tally.counts, 0).tolist() for tally in tallies]
+    # The largest flow goes from the places of the first rule through the pairs to the places of the second.
     first = {place: 1 + at for at, place in enumerate(dict.fromkeys(pairs[:, 0].tolist()))}
     second = {place: -1 - at for at, place in enumerate(dict.fromkeys(pairs[:, 1].tolist()))}
     source, sink = 0, 1 + len(first)
     edges: Edges = {node: {} for node in (source, sink, *first.values(), *second.values())}
+    left = [np.maximum(tally.rule.limit - tally.counts, 0).tolist() for tally in hard]
     for place, node in first.items():
         connect(edges, source, node, _ENDLESS if place == NOWHERE else left[0][place])
     for place, node in second.items():
@@ -353,4 +320,5 @@ def _flow(pairs: Rows, room: Amounts, tallies: list[Tally]) -> Amounts:
     for (one, other), amount in zip(pairs.tolist(), room.tolist(), strict=True):
         connect(edges, first[one], second[other], amount)
     saturate(edges, source, sink)
-    return np.array([edges[second[other]][first[one]] for one, other in pairs.tolist()], np.int64)
+    flow = [edges[second[other]][first[one]] for one, other in pairs.tolist()]
+    return Quota(of_row, np.array(flow, np.int64))

@@ -105,7 +105,11 @@ class Marker:
             return offers
         if self.trait_id is not None:
             return forest.traits.satisfying(rows, (frozenset((self.trait_id,)),))
-        here: Mask = _depths(forest) == self.depth
+        depths, above = np.zeros(forest.count, np.intp), forest.providers.parent[: forest.count].copy()
+        while (below := above >= 0).any():
+            depths[below] += 1
+            above[below] = forest.providers.parent[above[below]]
+        here: Mask = depths == self.depth
         return here
 
 
@@ -128,21 +132,12 @@ class ProviderPlaces:
         return places
 
 
-def _depths(forest: Forest) -> Rows:
-    parents = forest.providers.parent[: forest.count].astype(np.intp)
-    depths, above = np.zeros(forest.count, np.intp), parents.copy()
-    while (below := above >= 0).any():
-        depths[below] += 1
-        above[below] = parents[above[below]]
-    return depths
-
-
 # One rule, and where members are: which places may get one more, and the cost of breaking a soft rule.
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRule:
-    """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
+    """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` the cost of breaking it.
 
     `counted`: the places of each consumer that counts and is there already, `held`: the places of the members
     among them. `on_hosts`: hosts decide about the places, not providers inside of them.
@@ -155,6 +150,11 @@ class ResolvedRule:
     on_hosts: bool
     weight: float | None = None
     held: Rows = field(default_factory=lambda: np.empty((0, 1), np.intp))
+
+    @property
+    def is_hard(self) -> bool:
+        """Return whether the rule must hold."""
+        return self.weight is None
 
 
 class Tally:
@@ -189,8 +189,10 @@ class Tally:
         if rule.kind is RuleKind.AT_MOST:
             return _all(self.counts < rule.limit, places)
         if rule.kind is RuleKind.SPREAD:
-            return _any(places != NOWHERE) & _all(self.counts < self._fewest + rule.limit, places)
-        return _any(places != NOWHERE if self.frame is None else places == self.frame)
+            fine = _all(self.counts < self._fewest + rule.limit, places)
+            return cast(Mask, (places != NOWHERE).any(axis=1) & fine)
+        met = places != NOWHERE if self.frame is None else places == self.frame
+        return cast(Mask, met.any(axis=1))
 
     def admits(self, places: Sequence[int]) -> bool:
         """Return whether one candidate may be next; of a spread only whether it is in any of the places."""
@@ -224,7 +226,7 @@ class Tally:
         if rule.kind is RuleKind.AT_MOST:
             return int(np.maximum(self.counts[used] - rule.limit, 0).sum())
         if rule.kind is RuleKind.TOGETHER:
-            if rule.weight is None:
+            if rule.is_hard:
                 # Other consumers may be in several places; members are with some of them.
                 return len(members) - int(np.bincount(members[members != NOWHERE]).max(initial=0))
             return self.total - int(self.counts[used].max(initial=0)) if len(members) else 0
@@ -239,7 +241,3 @@ def _all(fine: Mask, places: Rows) -> Mask:
     """Return which candidates are only in places that are fine; NOWHERE is fine."""
     fine[-1] = True
     return cast(Mask, fine[places].all(axis=1))
-
-
-def _any(met: Mask) -> Mask:
-    return cast(Mask, met.any(axis=1))

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from placement.engine.domain.groups import RuleKind
-from placement.engine.forest.arrays import Amounts, Mask
+from placement.engine.forest.arrays import Mask
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.members.board import (
     AssignedCandidate,
@@ -89,25 +89,22 @@ def best_left(
 def allowed(board: PlacementState, kind: MemberKind, table: CandidateTable) -> Mask:
     """Return which candidates break no rule that must hold."""
     fine: Mask = np.ones(len(table.alive), bool)
-    for number in kind.rules:
-        tally = board.tallies[number]
-        if tally.rule.weight is None:
-            fine &= tally.allowed(table.places[number])
+    for number, tally in board.hard(kind):
+        fine &= tally.allowed(table.places[number])
     return fine
 
 
 def _best(board: PlacementState, kind: MemberKind, table: CandidateTable, fine: Mask) -> int | None:
-    soft = [number for number in kind.rules if board.tallies[number].rule.weight is not None]
-    if soft and fine.any():
+    if not fine.any():
+        return None
+    soft = [number for number in kind.rules if not board.tallies[number].rule.is_hard]
+    if soft:
         penalties = sum(
             (board.tallies[number].penalties(table.places[number]) for number in soft), np.zeros(len(fine))
         )
         fine = fine & (penalties <= penalties[fine].min() + _EQUAL)
     if not table.answer.is_ordered:
-        first = int(fine.argmax()) if len(fine) else 0
-        return first if len(fine) and fine[first] else None
-    if not fine.any():
-        return None
+        return int(fine.argmax())
     return int(np.where(fine, table.scores, np.iinfo(np.int64).min).argmax())
 
 
@@ -139,39 +136,28 @@ class Backtracking:
         return self._go_on(0, 0, len(self._members) - wanted)
 
     def _go_on(self, member: int, first: int, spare: int) -> bool:
+        board = self._board
         if member == len(self._members):
-            return self._holds()
+            # Spreads hold or not with the last member.
+            tallies = enumerate(board.tallies)
+            spreads = [at for at, each in tallies if each.rule.kind is RuleKind.SPREAD and each.rule.is_hard]
+            return not any(board.excess(number) for number in spreads)
         kind = self._members[member]
         following = member + 1 < len(self._members) and self._members[member + 1] is kind
-        table = self._board.first_table(kind)
+        table, hard = board.first_table(kind), board.hard(kind)
         for at in range(first, len(table.hosts)):
             self.steps_left -= 1
             self._budget.spend()
             if self.steps_left <= 0:
                 return False
-            places = [(number, table.places[number][at].tolist()) for number in kind.rules]
-            if self._admits(places) and self._board.forest.has_room(table.draws(at)):
-                self._board.give(kind, table, at)
+            admitted = all(tally.admits(table.places[number][at].tolist()) for number, tally in hard)
+            if admitted and board.forest.has_room(table.draws(at)):
+                board.give(kind, table, at)
                 if self._go_on(member + 1, at if following else 0, spare):
                     return True
-                self._board.give_back()
+                board.give_back()
         rest = sum(each is kind for each in self._members[member:])
         return rest <= spare and self._go_on(member + rest, 0, spare - rest)
-
-    def _admits(self, places: Sequence[tuple[int, list[int]]]) -> bool:
-        tallies = self._board.tallies
-        return all(
-            tallies[number].admits(each) for number, each in places if tallies[number].rule.weight is None
-        )
-
-    def _holds(self) -> bool:
-        """Return whether spreads hold, which only the last member decides."""
-        hard = [
-            number
-            for number, tally in enumerate(self._board.tallies)
-            if tally.rule.kind is RuleKind.SPREAD and tally.rule.weight is None
-        ]
-        return not any(self._board.excess(number) for number in hard)
 
 
 _STEPS = 30_000
@@ -206,12 +192,15 @@ class MemberPlacing:
 
     def run(self) -> PlacedMembers:
         """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
+        board = self.board
         for kind in dict.fromkeys(self.members):
             self.budget.look()
-            self.board.table(kind)
+            board.table(kind)
         best: PlacedMembers | None = None
         ended = False
-        together = [each for each in self.board.tallies if _binds(each)]
+        together = [
+            each for each in board.tallies if each.rule.kind is RuleKind.TOGETHER and each.rule.is_hard
+        ]
         try:
             for bound, frame in self._frames(together):
                 if best is not None and bound <= best.count:
@@ -225,18 +214,19 @@ class MemberPlacing:
                 raise
             ended = True
         best = best or PlacedMembers([None] * len(self.members), True)
-        proven = best.proven and not ended and not self._may_lack_places(together)
-        return self._settled(best, together, proven=proven)
-
-    def _settled(self, best: PlacedMembers, together: Sequence[Tally], *, proven: bool) -> PlacedMembers:
-        """Return the best, and set the board to it."""
         whole = best.count == len(self.members)
-        if not (whole and len(self.board.given) == best.count):
-            self.board.clear()
+        if not (whole and len(board.given) == best.count):
+            board.clear()
             for tally, place in zip(together, best.frame, strict=False):
                 tally.frame = place
-            self.board.replay([each for each in best.given if each is not None])
-        return PlacedMembers(best.given, proven or whole, best.frame)
+            for each in best.given:
+                if each is not None:
+                    board.give(each.kind, each.table, each.at)
+        # Some rule may have unknown places: providers that no table shows.
+        unknown = any(
+            not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together
+        )
+        return PlacedMembers(best.given, whole or (best.proven and not ended and not unknown), best.frame)
 
     @staticmethod
     def _better(best: PlacedMembers | None, other: PlacedMembers) -> PlacedMembers:
@@ -287,8 +277,13 @@ class MemberPlacing:
             return [*((len(self.members), place) for place in places), (others, _NONE)]
         bounds = np.full(tally.rule.places.count + 1, others)
         counts = Counter(self.members)
+        roots = self.board.forest.roots.astype(np.intp)
+        where = tally.rule.places.of(roots[:, None])
+        inside = where.ravel() >= 0
         for kind in kinds:
-            bounds += np.minimum(self._room_by_place(tally, kind), counts[kind])
+            room = np.zeros(len(bounds), np.int64)
+            np.add.at(room, where.ravel()[inside], np.repeat(kind.room()[roots], where.shape[1])[inside])
+            bounds += np.minimum(room, counts[kind])
         if self._is_cut(kinds) and not len(tally.rule.counted):
             places = list(dict.fromkeys([*places, *np.flatnonzero(bounds > others).tolist()]))
         found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
@@ -303,19 +298,6 @@ class MemberPlacing:
         """Return whether there may be candidates that no table shows."""
         return any(self.board.first_table(kind).is_cut for kind in kinds)
 
-    def _may_lack_places(self, together: Sequence[Tally]) -> bool:
-        """Return whether some rule may have unknown places: providers that no table shows."""
-        return any(not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together)
-
-    def _room_by_place(self, tally: Tally, kind: MemberKind) -> Amounts:
-        roots = self.board.forest.roots.astype(np.intp)
-        where = tally.rule.places.of(roots[:, None])
-        room = np.repeat(kind.room()[roots], where.shape[1])
-        inside = where.ravel() >= 0
-        found = np.zeros(tally.rule.places.count + 1, np.int64)
-        np.add.at(found, where.ravel()[inside], room[inside])
-        return found
-
     # -- one frame ----------------------------------------------------------------------------------
 
     def _framed(self, together: Sequence[Tally], frame: tuple[int, ...], bound: int) -> PlacedMembers:
@@ -327,19 +309,16 @@ class MemberPlacing:
         hardest_first = sorted(self.members, key=lambda kind: len(self.board.first_table(kind).hosts))
         if len(set(self.members)) > 1:
             placed = self._better(placed, self._greedily(hardest_first, frame))
-        bound = min(bound, self._bound())
+        self.board.clear()
+        counts = Counter(self.members)
+        most = (min(count, most_of(self.board, kind, list(counts))) for kind, count in counts.items())
+        bound = min(bound, sum(most))
         if placed.count < bound and len(set(self.members)) == 1:
             quota = quota_of(self.board, self.members[0])
             if quota is not None:
                 bound = min(bound, quota.total)
                 placed = self._better(placed, self._greedily(self.members, frame, quota))
         return self._tried(placed, bound, frame)
-
-    def _bound(self) -> int:
-        self.board.clear()
-        counts = Counter(self.members)
-        kinds = list(counts)
-        return sum(min(count, most_of(self.board, kind, kinds)) for kind, count in counts.items())
 
     def _greedily(
         self, members: Sequence[MemberKind], frame: tuple[int, ...], quota: Quota | None = None
@@ -377,10 +356,6 @@ class MemberPlacing:
         return PlacedMembers([next(queues.get(kind, iter(())), None) for kind in self.members], False, frame)
 
 
-def _binds(tally: Tally) -> bool:
-    return tally.rule.kind is RuleKind.TOGETHER and tally.rule.weight is None
-
-
 # Why no other member can be placed: the hosts that have room, and which rules leave them out.
 
 
@@ -394,13 +369,11 @@ class Hindrance:
 
 def hindrance(board: PlacementState, kind: MemberKind) -> Hindrance:
     """Return what stops the next of a kind, on the board as it is."""
-    table = board.anywhere(kind)
-    hosts = np.unique(table.hosts)
+    table = board.searched(kind)
+    hosts = len(np.unique(table.hosts))
     left_out: dict[int, int] = {}
-    for number in kind.rules:
-        tally = board.tallies[number]
-        if tally.rule.weight is None:
-            open_ = np.unique(table.hosts[tally.allowed(table.places[number])])
-            if len(open_) < len(hosts):
-                left_out[number] = len(hosts) - len(open_)
-    return Hindrance(len(hosts), left_out)
+    for number, tally in board.hard(kind):
+        open_ = len(np.unique(table.hosts[tally.allowed(table.places[number])]))
+        if open_ < hosts:
+            left_out[number] = hosts - open_
+    return Hindrance(hosts, left_out)
