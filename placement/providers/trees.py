@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -122,12 +123,10 @@ class _Tree:
 
         A core that is gone stays while an instance holds threads of it, until an import finds it free.
         """
-        kept = [
-            replace(
-                spec, inventories=_covering(spec.inventories, records.get(self.ids.get(spec.uuid, 0), {}))
-            )
-            for spec in self.spec.providers
-        ]
+        kept = []
+        for spec in self.spec.providers:
+            stored = records.get(self.ids.get(spec.uuid, 0), {})
+            kept.append(replace(spec, inventories=_covering(spec.inventories, stored)))
         gone = {row.id: row for row in self.gone(cluster_id)}
         uuids = {row.id: row.uuid for row in self.present.values()}
         staying: set[int] = set()
@@ -166,19 +165,24 @@ class _TreeWriter:
                 tree.keep_what_is_in_use(records, self._cluster_id)
         class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
         trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
-        gone = self._without_obstacles(records, class_ids)
+        gone = self._without_obstacles(records)
         fresh = self._create()
         self._write_inventories(records, class_ids)
         self._write_traits(fresh, trait_ids)
         if gone:
-            self._delete(gone)
+            names = providers.names_by_id(self._transaction, [row.id for row in gone])
+            for tree in self._trees:
+                tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
+                tree.change.lost |= bool(tree.change.deleted)
+            providers.delete(self._transaction, sorted(row.id for row in gone))
         raised = self._raised - fresh
         providers.touch(self._transaction, raised)
+        done: dict[str, Brought | Conflict] = {}
         for tree in self._trees:
-            tree.change.changed = sorted(
-                spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in raised
-            )
-        done = {tree.spec.root.uuid: (tree.ids[tree.spec.root.uuid], tree.change) for tree in self._trees}
+            changed = (spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in raised)
+            tree.change.changed = sorted(changed)
+            root = tree.spec.root.uuid
+            done[root] = (tree.ids[root], tree.change)
         return {**self._refused, **done}
 
     def _refuse(self, refused: Mapping[str, Conflict]) -> None:
@@ -191,59 +195,46 @@ class _TreeWriter:
         providers.lock_trees(transaction, shared=True)
         roots = providers.ids_of(transaction, [tree.spec.root.uuid for tree in self._trees])
         stored = trees.ids_below(transaction, roots.values()) if roots else set()
-        uuids = [spec.uuid for tree in self._trees for spec in tree.spec.providers]
-        rows = providers.lock_all(transaction, uuids, stored)
-        by_root: dict[int, list[LockedProvider]] = {}
-        for row in rows:
-            by_root.setdefault(row.root_id, []).append(row)
-        by_uuid = {row.uuid: row for row in rows}
+        uuids = [spec.uuid for _, spec in self._specs()]
+        by_uuid = {row.uuid: row for row in providers.lock_all(transaction, uuids, stored)}
+        by_root: dict[int | None, dict[str, LockedProvider]] = defaultdict(dict)
+        for uuid, row in by_uuid.items():
+            by_root[row.root_id][uuid] = row
         refused: dict[str, Conflict] = {}
         for tree in self._trees:
-            root_id = roots.get(tree.spec.root.uuid)
-            tree.present = {row.uuid: row for row in by_root.get(root_id, ())} if root_id else {}
+            tree.present = by_root[roots.get(tree.spec.root.uuid)]
             tree.ids = {uuid: row.id for uuid, row in tree.present.items()}
-            strange = next(
-                (
-                    spec.uuid
-                    for spec in tree.spec.providers
-                    if spec.uuid in by_uuid and spec.uuid not in tree.present
-                ),
-                None,
-            )
-            if strange is not None:
-                refused[tree.spec.root.uuid] = Conflict(f"Provider {strange} already exists in another tree.")
+            for spec in tree.spec.providers:
+                if spec.uuid in by_uuid and spec.uuid not in tree.present:
+                    error = Conflict(f"Provider {spec.uuid} already exists in another tree.")
+                    refused.setdefault(tree.spec.root.uuid, error)
         self._refuse(refused)
 
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """Return the ids of the names, created where they are missing. Raises TryAgain."""
-        wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
+        """Return the ids of the names, created where they are missing. Raises TryAgain, TooManyClasses."""
+        wanted = {name for _, spec in self._specs() for name in named(spec)}
         is_class = table is tables.resource_classes
         found = names.ids_of(self._transaction, table, wanted, keep=is_class)
-        missing = sorted(wanted - found.keys())
+        missing = wanted - found.keys()
         if missing and is_class:
-            self._check_classes(set(missing))
+            # The cluster is locked: no other import adds classes meanwhile.
+            room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
+            fresh: set[str] = set()
+            for tree, spec in self._specs():
+                fresh |= missing & spec.inventories.keys()
+                if len(fresh) > room:
+                    raise TooManyClasses(min(missing & spec.inventories.keys()), tree.spec.root.uuid)
         marks = {"made_by_import": True} if is_class else {}
-        for name in missing:
+        for name in sorted(missing):
             names.create(self._transaction, table, name, **marks)
         found |= names.ids_of(self._transaction, table, missing, keep=is_class)
         if wanted - found.keys():
             raise TryAgain("Another writer removed resource classes or traits at the same moment.")
         return found
 
-    def _check_classes(self, missing: set[str]) -> None:
-        """Raise TooManyClasses if needed. The cluster is locked: no other import adds classes meanwhile."""
-        room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
-        fresh: set[str] = set()
-        for tree, spec in self._specs():
-            fresh |= missing & spec.inventories.keys()
-            if len(fresh) > room:
-                raise TooManyClasses(min(missing & spec.inventories.keys()), tree.spec.root.uuid)
-
     # -- what may not happen ------------------------------------------------------------------------
 
-    def _without_obstacles(
-        self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
-    ) -> list[LockedProvider]:
+    def _without_obstacles(self, records: Mapping[int, Mapping[int, Stored]]) -> list[LockedProvider]:
         """Refuse the trees with obstacles, and return what is to be deleted of the others."""
         gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
         held = trees.allocated(self._transaction, [row.id for row in gone]) if gone else {}
@@ -252,8 +243,7 @@ class _TreeWriter:
             obstacles = self._losses(tree, held) if gone else set()
             for spec in tree.spec.providers:
                 if spec.uuid in tree.present and not self._cuts:
-                    wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
-                    obstacles |= _shrinking(spec, records.get(tree.present[spec.uuid].id, {}), wanted)
+                    obstacles |= _shrinking(spec, records.get(tree.present[spec.uuid].id, {}))
             if obstacles:
                 what = f"{tree.spec.root.name} cannot shrink below its allocations."
                 refused[tree.spec.root.uuid] = InTheWay(what, obstacles)
@@ -280,9 +270,7 @@ class _TreeWriter:
 
     def _create(self) -> set[int]:
         """Insert what is missing, level by level; return the new ids."""
-        missing = [
-            (tree, spec) for tree in self._trees for spec in tree.spec.providers if spec.uuid not in tree.ids
-        ]
+        missing = [(tree, spec) for tree, spec in self._specs() if spec.uuid not in tree.ids]
         fresh: set[int] = set()
         while missing:
             level = [
@@ -290,16 +278,13 @@ class _TreeWriter:
                 for tree, spec in missing
                 if spec.parent_uuid is None or spec.parent_uuid in tree.ids
             ]
-            rows = [
-                NewProvider(
-                    spec.uuid,
-                    spec.name,
-                    tree.ids[spec.parent_uuid] if spec.parent_uuid else None,
-                    tree.ids[tree.spec.root.uuid] if spec.parent_uuid else None,
-                    int(bool(spec.inventories or spec.traits)),
-                )
-                for tree, spec in level
-            ]
+            rows = []
+            for tree, spec in level:
+                parent_id = root_id = None
+                if spec.parent_uuid:
+                    parent_id, root_id = tree.ids[spec.parent_uuid], tree.ids[tree.spec.root.uuid]
+                generation = int(bool(spec.inventories or spec.traits))
+                rows.append(NewProvider(spec.uuid, spec.name, parent_id, root_id, generation))
             inserted = trees.insert_providers(self._transaction, rows, self._cluster_id)
             for tree, spec in level:
                 if spec.uuid not in inserted:
@@ -349,21 +334,14 @@ class _TreeWriter:
     def _specs(self) -> Iterator[tuple[_Tree, ProviderSpec]]:
         return ((tree, spec) for tree in self._trees for spec in tree.spec.providers)
 
-    def _delete(self, gone: Collection[LockedProvider]) -> None:
-        names = providers.names_by_id(self._transaction, [row.id for row in gone])
-        for tree in self._trees:
-            tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
-            tree.change.lost |= bool(tree.change.deleted)
-        providers.delete(self._transaction, sorted(row.id for row in gone))
 
-
-def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:
+def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored]) -> set[str]:
     """Return the inventories of one provider that would no longer cover their use."""
     obstacles = set()
-    for class_id, record in stored.items():
+    for record in stored.values():
+        inventory = spec.inventories.get(record.class_name)
         if not record.used:
             continue
-        inventory = wanted.get(class_id)
         if inventory is None:
             obstacles.add(f"{spec.name} would lose {record.class_name} with {record.used} in use")
         elif inventory.capacity < min(record.used, record.inventory.capacity):
