@@ -169,8 +169,8 @@ def changed(first: PodInsert, second: PodInsert, what: str) -> PodInsert:
     elsewhere = [second.amounts[0]._replace(provider_uuid=UID.format(8)), *second.amounts[1:]]
     return {
         "nothing": second,
-        "a pod of that name": replace(second, values=replace(values, name=first.values.name)),
-        "a pod of that uid": replace(second, values=replace(values, uid=first.values.uid)),
+        "a pod of that name": replace(second, values=values._replace(name=first.values.name)),
+        "a pod of that uid": replace(second, values=values._replace(uid=first.values.uid)),
         "a consumer of that uuid": replace(second, consumer=first.consumer),
         "another stamp": replace(second, host_revision=second.host_revision - 1),
         "another use": replace(second, used_below=second.used_below - 1),

@@ -145,7 +145,7 @@ class FleetSnapshot:
     def of(self, ids: Sequence[int], figure: FleetFigure, resource_class: str) -> list[HostFigure]:
         """Return the hosts with these storage ids that are there. Raises BadRequest."""
         places = [place for place in totals.places_of(self._all, ids) if place is not None]
-        return self._told(self._shares(figure, resource_class), places)
+        return self._reported(self._shares(figure, resource_class), places)
 
     def ranked(
         self, figure: FleetFigure, resource_class: str, start: int, count: int, *, rising: bool = False
@@ -153,7 +153,7 @@ class FleetSnapshot:
         """Return some hosts in the order of their figures, and how many there are. Raises BadRequest."""
         shares = self._shares(figure, resource_class)
         places = shares.ranked(rising=rising)
-        return self._told(shares, places[start : start + count]), len(places)
+        return self._reported(shares, places[start : start + count]), len(places)
 
     def overfull(self, most: int) -> tuple[list[Overfull], int]:
         """Return at most `most` inventories with more in use than there is, and how many there are."""
@@ -168,7 +168,7 @@ class FleetSnapshot:
         ]
         return reported, len(found)
 
-    def _told(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
+    def _reported(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
         ids = {place: int(self._all.ids[place]) for place in places}
         rows = self._named(set(ids.values()))
         levels = shares.levels
@@ -179,7 +179,7 @@ class FleetSnapshot:
                 level = int(levels[place])
                 group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
                 figures = (*shares.at(place), None if level == NOTHING else level)
-                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
+                reported.append(HostFigure(id_, *rows[id_], group, *figures))
         return reported
 
     def _named(self, ids: Collection[int]) -> dict[int, Named]:

@@ -210,20 +210,14 @@ def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> LockedPr
 def _move(
     transaction: Transaction, locked: LockedProvider, parent: Parent, prefix: str, *, may_move: bool
 ) -> None:
-    if parent.uuid is None:
-        if locked.parent_id is None:
-            return
-        if not may_move:
-            raise BadRequest(f"{prefix}{_UPDATE}un-parenting a provider is not currently allowed.")
-        providers.move(transaction, locked, None, providers.subtree(transaction, locked))
-        return
-    target = _locked_parent(transaction, parent.uuid, prefix)
-    if target.id == locked.parent_id:
+    target = None if parent.uuid is None else _locked_parent(transaction, parent.uuid, prefix)
+    if (target and target.id) == locked.parent_id:
         return
     members = providers.subtree(transaction, locked)
     if locked.parent_id is not None and not may_move:
-        raise BadRequest(f"{prefix}{_UPDATE}re-parenting a provider is not currently allowed.")
-    if target.id in members:
+        move = "un-parenting" if target is None else "re-parenting"
+        raise BadRequest(f"{prefix}{_UPDATE}{move} a provider is not currently allowed.")
+    if target is not None and target.id in members:
         raise BadRequest(f"{prefix}{_UPDATE}creating loop in the provider tree is not allowed.")
     providers.move(transaction, locked, target, members)
 

@@ -25,7 +25,6 @@ from placement.providers.statements import clusters, names
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.storage.database import Database
 from placement.storage.feed import FeedBatch, Follower
-from placement.storage.history import Horizon
 
 # The scope of callers that are bound to clusters: the trees, aggregates, groups and consumers they see.
 #
@@ -146,15 +145,9 @@ class ForestKeeper(Follower):
         Raises Unavailable rather than guess.
         """
         view, homes = self._now(), homes_of(self.database)
-        return view if homes is None else self._part(view, homes)
-
-    def _now(self) -> View:
-        with self.caught_up():
-            assert self._names is not None
-            return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
-
-    def _part(self, view: View, homes: frozenset[int]) -> View:
-        """Return the view with the trees of some clusters only, by their aggregates."""
+        if homes is None:
+            return view
+        # The trees of some clusters only, by their aggregates.
         known = self._parts.setdefault(view.forest, {})
         if homes not in known:
             sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT])
@@ -162,6 +155,11 @@ class ForestKeeper(Follower):
             known[homes] = View(forest, SharingMap(), ScoreCache(), view.names)
         # New names may come without a change of any provider.
         return replace(known[homes], names=view.names)
+
+    def _now(self) -> View:
+        with self.caught_up():
+            assert self._names is not None
+            return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
 
     @property
     def state(self) -> ForestState:
@@ -199,34 +197,33 @@ class ForestKeeper(Follower):
         """
         if not (look.changed or look.deleted or look.names_changed):
             return True
-        stale = self._forest.outdated([(row.id, row.revision) for row in look.changed])
-        if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
+        forest = self._forest
+        stale = forest.outdated([(row.id, row.revision) for row in look.changed])
+        if len(stale) > max(_RELOAD_ABOVE, len(forest) // 4):
             self.forget()
             return False
-        many = self._states(stale, look.horizon)
-        records = self.feed.records(stale) if stale and not many else []
-        if not (provider_states.have_ancestors(self._forest, many) and self._has_ancestors(records)):
+        # If they are many enough for columns, their state is read in columns.
+        many: list[ProviderStates] = []
+        records: list[ProviderRecord] = []
+        if len(stale) >= _MANY:
+            others = partial(provider_states.altered, forest)
+            for some in portions(stale, _AT_ONCE):
+                strangers = provider_states.strangers(forest, some)
+                many.append(self.feed.states(some, look.horizon, others, strangers))
+        elif stale:
+            records = self.feed.records(stale)
+        if not (provider_states.have_ancestors(forest, many) and self._has_ancestors(records)):
             return False
         # Names come after providers, which may refer to names that are newer than the look.
         if look.names_changed or not self._can_name(many, records):
             with self.feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
-        provider_states.apply(self._forest, *many)
-        self._forest.apply(records)
+        provider_states.apply(forest, *many)
+        forest.apply(records)
         # Removals are last, as providers below a deleted one have moved away before.
         for id_ in look.deleted:
-            self._forest.remove(id_)
+            forest.remove(id_)
         return True
-
-    def _states(self, ids: list[int], horizon: Horizon) -> list[ProviderStates]:
-        """Return the present state of these providers, if they are many enough for columns."""
-        if len(ids) < _MANY:
-            return []
-        others = partial(provider_states.altered, self._forest)
-        return [
-            self.feed.states(some, horizon, others, provider_states.strangers(self._forest, some))
-            for some in portions(ids, _AT_ONCE)
-        ]
 
     def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
         """Return whether no record lacks its root or parent, which may be newer than the look."""

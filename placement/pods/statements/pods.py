@@ -116,10 +116,10 @@ def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
     """Return pods with this name or this uid."""
-    given = {"cluster": cluster_id, "namespace": namespace, "name": name}
-    if uid is None:
-        return [StoredPod(*row) for row in connection.execute(_named, given)]
-    return [StoredPod(*row) for row in connection.execute(_namesakes, {**given, "uid": uid})]
+    statement, given = _named, {"cluster": cluster_id, "namespace": namespace, "name": name}
+    if uid is not None:
+        statement, given = _namesakes, {**given, "uid": uid}
+    return [StoredPod(*row) for row in connection.execute(statement, given)]
 
 
 class PodPlace(NamedTuple):
@@ -145,8 +145,7 @@ def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
 
 
-@dataclass(frozen=True, slots=True)
-class PodValues:
+class PodValues(NamedTuple):
     """The columns of a pod's row besides cluster and name; `format` tells in which form `status` is."""
 
     namespace: str
@@ -161,28 +160,15 @@ class PodValues:
 def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> None:
     """Insert new pods; no statement runs for none."""
     if values:
-        rows = [
-            {
-                "cluster_id": cluster_id,
-                "namespace": each.namespace,
-                "name": each.name,
-                "uid": each.uid,
-                "manifest": dict(each.manifest),
-                "status": dict(each.status),
-                "format": each.format,
-                "node_id": each.node_id,
-                "created_at": transaction.now,
-            }
-            for each in values
-        ]
-        transaction.execute(sa.insert(_pods), rows)
+        common = {"cluster_id": cluster_id, "created_at": transaction.now}
+        transaction.execute(sa.insert(_pods), [{**each._asdict(), **common} for each in values])
 
 
 def update(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
     """Replace what rows, by id, say of pods that keep their names and uids."""
     if values:
         rows = [
-            (id_, json.dumps(dict(each.manifest)), json.dumps(dict(each.status)), each.format, each.node_id)
+            (id_, json.dumps(each.manifest), json.dumps(each.status), each.format, each.node_id)
             for id_, each in values.items()
         ]
         _UPDATE.run(transaction, rows, now=transaction.now)
@@ -323,20 +309,18 @@ def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any
 
 def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
     """Return (consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
-    statement = sa.select(_cpus.c.node_id, _cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
+    statement = sa.select(*_cpus.c["node_id", "cpu", "consumer_id", "exclusive_level"])
+    wanted = statement.where(_cpus.c.node_id.in_(sorted(node_ids))).order_by(_cpus.c.cpu)
     found: dict[int, dict[int, tuple[str, str]]] = {}
-    for row in connection.execute(
-        statement.where(_cpus.c.node_id.in_(sorted(node_ids))).order_by(_cpus.c.cpu)
-    ):
+    for row in connection.execute(wanted):
         found.setdefault(row[0], {})[row[1]] = (row[2], row[3] or "")
     return found
 
 
 def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
     """Return the logical CPUs that a consumer owns; they are all of one node."""
-    return frozenset(
-        connection.execute(sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)).scalars()
-    )
+    statement = sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)
+    return frozenset(connection.execute(statement).scalars())
 
 
 def disown(transaction: Transaction, cpus: Collection[NodeCpu]) -> None:
@@ -390,7 +374,6 @@ def place_at_once(database: Database, arrival: PodInsert, now: datetime.datetime
 
     It also does so where the database has no such statement. Raises TryAgain, OutcomeUnknown, Unavailable.
     """
-    values = arrival.values
     # One consumer changes each inventory at most once.
     rises = [
         Rise(each.provider_uuid, each.class_name, *[each.amount] * len(_OF_AMOUNT))
@@ -401,21 +384,14 @@ def place_at_once(database: Database, arrival: PodInsert, now: datetime.datetime
         *_columns(rises, len(Rise._fields)),
         *_columns(arrival.amounts, len(InventoryAmount._fields)),
     ]
-    row = (
-        arrival.cluster_id,
-        values.namespace,
-        values.name,
-        values.uid,
-        _json(values.manifest),
-        _json(values.status),
-        values.format,
-        values.node_id,
-    )
+    namespace, name, uid, manifest, status, form, node_id = arrival.values
+    names = (arrival.cluster_id, namespace, name, uid)
     host = (arrival.host_id, str(arrival.host_revision), arrival.used_below)
     cpus = (list(arrival.levels), [level or None for level in arrival.levels.values()])
     record = arrival.record
     texts = [document(record.after)] if database.audits else []
     recorded = (record.kind, record.target, texts, *described(initiator()))
+    row = (*names, json.dumps(manifest), json.dumps(status), form, node_id)
     wanted = (*host, *cpus, *row, *recorded, arrival.rules_generation)
     return database.backend.place_at_once(
         database.single_write, (now, *columns, list(arrival.providers), *wanted)
@@ -427,7 +403,3 @@ _OF_AMOUNT = ("delta", "least", "most", "divisor")
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
-
-
-def _json(document: Mapping[str, object]) -> str:
-    return json.dumps(document)

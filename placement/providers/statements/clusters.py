@@ -107,21 +107,15 @@ def insert(
     transaction: Transaction, name: str, uuid: str, aggregate_uuid: str, settings: dict[str, Any]
 ) -> bool:
     """Insert a cluster with an aggregate of its own; return False if the name is taken."""
-    transaction.execute(
-        transaction.insert_or_ignore(_aggregates).values(uuid=aggregate_uuid, created_at=transaction.now)
+    now = transaction.now
+    aggregate = transaction.insert_or_ignore(_aggregates).values(uuid=aggregate_uuid, created_at=now)
+    transaction.execute(aggregate)
+    of_uuid = sa.select(_aggregates.c.id).where(_aggregates.c.uuid == aggregate_uuid)
+    aggregate_id = transaction.execute(of_uuid).scalar_one()
+    statement = transaction.insert_or_ignore(_clusters).values(
+        name=name, uuid=uuid, aggregate_id=aggregate_id, settings=settings, created_at=now
     )
-    aggregate_id = transaction.execute(
-        sa.select(_aggregates.c.id).where(_aggregates.c.uuid == aggregate_uuid)
-    ).scalar_one()
-    values = {
-        "name": name,
-        "uuid": uuid,
-        "aggregate_id": aggregate_id,
-        "settings": settings,
-        "created_at": transaction.now,
-    }
-    statement = transaction.insert_or_ignore(_clusters).values(values).returning(_clusters.c.id)
-    id_ = transaction.execute(statement).scalar_one_or_none()
+    id_ = transaction.execute(statement.returning(_clusters.c.id)).scalar_one_or_none()
     if id_ is not None:
         record_change(transaction, CLUSTER_CHANGED, [id_])
     return id_ is not None
@@ -129,11 +123,8 @@ def insert(
 
 def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]) -> None:
     """Replace the settings."""
-    transaction.execute(
-        sa.update(_clusters)
-        .where(_clusters.c.id == id_)
-        .values(settings=settings, updated_at=transaction.now)
-    )
+    changed = {"settings": settings, "updated_at": transaction.now}
+    transaction.execute(sa.update(_clusters).where(_clusters.c.id == id_).values(changed))
     record_change(transaction, CLUSTER_CHANGED, [id_])
 
 
@@ -234,7 +225,7 @@ class NewNode(NamedTuple):
     """A node to be written: its name, its host provider, its manifests."""
 
     name: str
-    provider_id: int
+    resource_provider_id: int
     manifest: dict[str, Any]
     topology_manifest: dict[str, Any] | None
 
@@ -243,46 +234,33 @@ def insert_nodes(transaction: Transaction, cluster_id: int, fresh: Sequence[NewN
     """Insert nodes; return their ids by name."""
     if not fresh:
         return {}
-    rows = [
-        {**_values(node), "cluster_id": cluster_id, "name": node.name, "created_at": transaction.now}
-        for node in fresh
-    ]
+    common = {"cluster_id": cluster_id, "created_at": transaction.now}
+    rows = [{**node._asdict(), **common} for node in fresh]
     inserted = transaction.execute(sa.insert(_nodes).returning(_nodes.c.name, _nodes.c.id), rows)
     return {row[0]: row[1] for row in inserted}
 
 
 def update_nodes(transaction: Transaction, changed: Mapping[int, NewNode]) -> None:
     """Replace the manifests of nodes by their ids."""
+    columns = NewNode._fields[1:]
     for some in portions(sorted(changed.items()), _AT_ONCE):
-        columns = list(_values(some[0][1]))
         asked = (
             sa.values(
                 sa.column("id", sa.Integer),
                 *(sa.column(name, _nodes.c[name].type) for name in columns),
                 name="wanted",
             )
-            .data([(id_, *_values(node).values()) for id_, node in some])
+            .data([(id_, *node[1:]) for id_, node in some])
             .cte("wanted")
         )
-        transaction.execute(
-            sa.update(_nodes)
-            .where(_nodes.c.id == asked.c.id)
-            .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
-        )
+        values = {"updated_at": transaction.now, **{name: asked.c[name] for name in columns}}
+        transaction.execute(sa.update(_nodes).where(_nodes.c.id == asked.c.id).values(values))
 
 
 def note_import(transaction: Transaction, node_ids: Collection[int]) -> None:
     """Note that nodes were imported again now, from the manifests that are stored."""
     for some in portions(sorted(node_ids), _AT_ONCE):
         transaction.execute(sa.update(_nodes).where(_nodes.c.id.in_(some)).values(updated_at=transaction.now))
-
-
-def _values(node: NewNode) -> dict[str, Any]:
-    return {
-        "resource_provider_id": node.provider_id,
-        "manifest": node.manifest,
-        "topology_manifest": node.topology_manifest,
-    }
 
 
 def delete_node(transaction: Transaction, node_id: int) -> None:

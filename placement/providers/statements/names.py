@@ -46,20 +46,18 @@ class Names:
 
 def load(connection: sa.Connection) -> Names:
     """Return all names as they are now."""
-    return Names(_all(connection, tables.resource_classes), _all(connection, tables.traits))
-
-
-def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
-    return {row[0]: row[1] for row in connection.execute(sa.select(table.c.name, table.c.id))}
+    kinds = (tables.resource_classes, tables.traits)
+    rows = (connection.execute(sa.select(table.c.name, table.c.id)) for table in kinds)
+    return Names(*({row[0]: row[1] for row in found} for found in rows))
 
 
 def ids_of(
-    connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
+    connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False, column: str = "name"
 ) -> dict[str, int]:
     """Return the ids of the names that exist; with `keep` they stay until the transaction ends."""
     found: dict[str, int] = {}
     for some in portions(sorted(set(names)), _AT_ONCE):
-        statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(some))
+        statement = sa.select(table.c[column], table.c.id).where(table.c[column].in_(some))
         if keep:
             statement = statement.with_for_update(read=True, key_share=True)
         found.update((row[0], row[1]) for row in connection.execute(statement))
@@ -68,12 +66,7 @@ def ids_of(
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
     """Return the ids of the aggregates that a provider has ever been in."""
-    table = tables.aggregates
-    found: dict[str, int] = {}
-    for some in portions(sorted(set(uuids)), _AT_ONCE):
-        rows = connection.execute(sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(some)))
-        found.update((row[0], row[1]) for row in rows)
-    return found
+    return ids_of(connection, tables.aggregates, uuids, column="uuid")
 
 
 def insert_ignoring_known(
@@ -189,19 +182,16 @@ def traits(connection: Executor, *, associated: bool | None = None) -> list[Know
     return [KnownName(*row) for row in connection.execute(statement)]
 
 
-def _find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
-    row = connection.execute(_entries(table).where(table.c.name == name)).first()
-    return KnownName(*row) if row else None
-
-
 def find_class(connection: Executor, name: str) -> KnownName | None:
     """Return the class of this name."""
-    return _find(connection, _classes, name)
+    row = connection.execute(_entries(_classes).where(_classes.c.name == name)).first()
+    return KnownName(*row) if row else None
 
 
 def find_trait(connection: Executor, name: str) -> KnownName | None:
     """Return the trait of this name."""
-    return _find(connection, _traits, name)
+    row = connection.execute(_entries(_traits).where(_traits.c.name == name)).first()
+    return KnownName(*row) if row else None
 
 
 def create_class(transaction: Transaction, name: str) -> bool:
@@ -231,11 +221,8 @@ def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
     """Rename a class; False if the name is taken. Inventories follow, for they refer to the id."""
     if find_class(transaction, name) is not None:
         return False
-    transaction.execute(
-        sa.update(_classes)
-        .where(_classes.c.id == id_)
-        .values(name=name, updated_at=transaction.now, made_by_import=None)
-    )
+    renamed = {"name": name, "updated_at": transaction.now, "made_by_import": None}
+    transaction.execute(sa.update(_classes).where(_classes.c.id == id_).values(renamed))
     record_change(transaction, NAMES_CHANGED)
     return True
 
