@@ -17,15 +17,8 @@ from placement.allocations.orders import scoring_remarks
 from placement.allocations.rendering import explanation_body
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
+from placement.engine.numa import demand
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import (
-    BindPolicy,
-    ExclusiveLevel,
-    NumaPolicy,
-    NumaStrategy,
-    Refusal,
-    RefusalClass,
-)
 from placement.http import fields
 from placement.http.fields import (
     CONTEXT,
@@ -71,10 +64,10 @@ class ClusterSettingsSchema(VersionedSchema):
     description = String()
     profile = Choice(list(Profile), nullable=True)
     nodeLabels = Sequence(String(1), nullable=True)
-    defaultCPUBindPolicy = Choice(list(BindPolicy), nullable=True)
-    defaultCPUExclusivePolicy = Choice(list(ExclusiveLevel), nullable=True)
-    defaultNUMATopologyPolicy = Choice(list(NumaPolicy), nullable=True)
-    numaAllocateStrategy = Choice(list(NumaStrategy), nullable=True)
+    defaultCPUBindPolicy = Choice(list(demand.BindPolicy), nullable=True)
+    defaultCPUExclusivePolicy = Choice(list(demand.ExclusiveLevel), nullable=True)
+    defaultNUMATopologyPolicy = Choice(list(demand.NumaPolicy), nullable=True)
+    numaAllocateStrategy = Choice(list(demand.NumaStrategy), nullable=True)
     scoring = _SCORING
     hostScoring = _SCORING
     numaScoring = _SCORING
@@ -105,34 +98,20 @@ POD = _manifest("Pod", "spec", spec={"type": "object"})
 RESERVATION = _manifest("Reservation", "spec", spec={"type": "object"})
 NODE = _manifest("Node", status={"type": "object"})
 TOPOLOGY = _manifest("NodeResourceTopology")
-# In YAML as two documents, in JSON as a List.
-NODE_AND_TOPOLOGY: Document = {
-    "anyOf": [
-        NODE,
-        {
-            "type": "object",
-            "properties": {
-                "kind": {"type": "string", "const": "List"},
-                "items": {"type": "array", "items": {"anyOf": [NODE, TOPOLOGY]}, "minItems": 1},
-            },
-            "required": ["kind", "items"],
-        },
-    ]
-}
-# Pods: in YAML as several documents, in JSON as a List.
-PODS: Document = {
-    "anyOf": [
-        POD,
-        {
-            "type": "object",
-            "properties": {
-                "kind": {"type": "string", "const": "List"},
-                "items": {"type": "array", "items": POD, "minItems": 1},
-            },
-            "required": ["kind", "items"],
-        },
-    ]
-}
+
+
+def _or_list(one: Document, *others: Document) -> Document:
+    """Return the shape of a manifest, or of several: in YAML as documents, in JSON as a List."""
+    items = {"anyOf": [one, *others]} if others else one
+    properties = {
+        "kind": {"type": "string", "const": "List"},
+        "items": {"type": "array", "items": items, "minItems": 1},
+    }
+    return {"anyOf": [one, {"type": "object", "properties": properties, "required": ["kind", "items"]}]}
+
+
+NODE_AND_TOPOLOGY = _or_list(NODE, TOPOLOGY)
+PODS = _or_list(POD)
 PREVIEW: Document = {
     "anyOf": [
         POD,
@@ -153,25 +132,21 @@ PREVIEW: Document = {
 # Answers about reservations.
 
 
-_QUANTITIES = Mapping("", String(), shown_pattern="^.*$")
+def _quantities(**options: Any) -> Mapping:
+    return Mapping("", String(), shown_pattern="^.*$", **options)
 
 
 def _cpu_list(path: str) -> Callable[[Any], str | None]:
     """Return a reader of CPUs as a list of Linux, None if they are not known."""
     read = attrgetter(path)
-
-    def listed(source: Any) -> str | None:
-        cpus = read(source)
-        return None if cpus is None else format_cpu_list(cpus)
-
-    return listed
+    return lambda source: None if (cpus := read(source)) is None else format_cpu_list(cpus)
 
 
 class NumaAmountsSchema(AnswerSchema):
     """Amounts on a NUMA node, as annotations of Koordinator have them."""
 
     node = Integer()
-    resources = _QUANTITIES
+    resources = _quantities()
 
 
 class HoldingSchema(AnswerSchema):
@@ -184,7 +159,7 @@ class HoldingSchema(AnswerSchema):
             "numaNodeResources", []
         ),
     )
-    resources = Mapping("", String(), shown_pattern="^.*$", source=lambda pod: quantities(pod.requests))
+    resources = _quantities(source=lambda pod: quantities(pod.requests))
 
 
 class PodReferenceSchema(AnswerSchema):
@@ -193,11 +168,6 @@ class PodReferenceSchema(AnswerSchema):
     namespace = String()
     name = String()
     uid = String()
-
-
-def _expiry(reservation: Any) -> str | None:
-    expires_at = reservation.held.keeps.expires_at
-    return None if expires_at is None else f"{expires_at.isoformat()}Z"
 
 
 class ReservationSchema(AnswerSchema):
@@ -215,7 +185,10 @@ class ReservationSchema(AnswerSchema):
         ["Default", "Aligned", "Restricted"],
         source=lambda each: str(each.held.keeps.policy) or AllocatePolicy.DEFAULT.name.title(),
     )
-    expires_at = String(nullable=True, source=_expiry)
+    expires_at = String(
+        nullable=True,
+        source=lambda each: None if (at := each.held.keeps.expires_at) is None else f"{at.isoformat()}Z",
+    )
     # Owners as their manifest has them.
     owners = Given(
         {"type": "array", "items": {"type": "object"}},
@@ -555,11 +528,6 @@ def _named(pod: Any, key: str) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-def _pod_error(outcome: tuple[Any, Any]) -> dict[str, Any] | None:
-    pod, result = outcome
-    return _error(result, f"pod {_named(pod, 'namespace') or 'default'}/{_named(pod, 'name')}")
-
-
 class PodOutcomeSchema(AnswerSchema):
     """The outcome for one of many pods, by the name in its manifest: the pod, or what is wrong."""
 
@@ -567,7 +535,13 @@ class PodOutcomeSchema(AnswerSchema):
     name = String(nullable=True, source=lambda outcome: _named(outcome[0], "name"))
     status = Integer(200, 599, source=lambda outcome: _status(outcome[1], "is_new"))
     pod = Object(PodSchema, metadata=OPTIONAL, source=lambda outcome: getattr(outcome[1], "answer", None))
-    error = Object(ErrorSchema, metadata=OPTIONAL, source=_pod_error)
+    error = Object(
+        ErrorSchema,
+        metadata=OPTIONAL,
+        source=lambda outcome: _error(
+            outcome[1], f"pod {_named(outcome[0], 'namespace') or 'default'}/{_named(outcome[0], 'name')}"
+        ),
+    )
 
 
 class PodsTakenSchema(AnswerSchema):
@@ -606,10 +580,10 @@ class RefusingNodeSchema(AnswerSchema):
 
     node = String(source=itemgetter(0))
     reasons = texts(source=lambda named: named[1].reasons)
-    status = Choice(list(RefusalClass), source=lambda named: named[1].status)
+    status = Choice(list(demand.RefusalClass), source=lambda named: named[1].status)
 
 
-def by_name(refusals: MappingABC[str, Refusal]) -> list[tuple[str, Refusal]]:
+def by_name(refusals: MappingABC[str, demand.Refusal]) -> list[tuple[str, demand.Refusal]]:
     """Return refusals by the names of their nodes: equal requests have equal answers."""
     return sorted(refusals.items(), key=itemgetter(0))
 

@@ -179,7 +179,7 @@ class FleetSnapshot:
                 level = int(levels[place])
                 group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
                 figures = (*shares.at(place), None if level == NOTHING else level)
-                reported.append(HostFigure(id_, *rows[id_], group, *figures))
+                reported.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
         return reported
 
     def _named(self, ids: Collection[int]) -> dict[int, Named]:
