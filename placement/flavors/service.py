@@ -16,7 +16,8 @@ from placement.allocations.claims import Claims
 from placement.allocations.shortlists import ClaimQuery
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.engine.domain.groups import CandidateQuery
-from placement.flavors.nova import FlavorProblem, FlavorRefused, Translation, translate_document
+from placement.flavors.nova import Translation, translate_document
+from placement.flavors.nova.errors import Problems
 from placement.pods.clusters import Clusters
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
@@ -136,16 +137,15 @@ def _split(document: object) -> tuple[object, str | None, bool]:
         return document, None, False
     request: dict[str, Any] = {name: part for name, part in document.items() if name not in _SEARCH_PARTS}
     limit, cluster, explain = (document.get(name) for name in _SEARCH_PARTS)
-    problems = []
+    problems = Problems()
     if cluster is not None and not isinstance(cluster, str):
-        problems.append(FlavorProblem("options_invalid", "cluster: must be the name of a cluster"))
+        problems.add("options_invalid", "cluster: must be the name of a cluster")
     if explain is not None and not isinstance(explain, bool):
-        problems.append(FlavorProblem("options_invalid", "explain: must be true or false"))
+        problems.add("options_invalid", "explain: must be true or false")
     options = {} if request.get("options") is None else request["options"]
     if limit is not None and isinstance(options, Mapping):
         if options.get("limit") is not None:
-            problems.append(FlavorProblem("options_invalid", "limit: is given as options.limit, too"))
+            problems.add("options_invalid", "limit: is given as options.limit, too")
         request["options"] = {**options, "limit": limit}
-    if problems:
-        raise FlavorRefused(tuple(problems))
+    problems.raise_if_any()
     return request, cluster, bool(explain)

@@ -27,7 +27,6 @@ from placement.http.operations import (
     ROW_ID,
     Operation,
     Parameter,
-    Parameters,
     json_body_or,
     manifests,
     names_of,
@@ -98,9 +97,11 @@ def list_pods(cluster: str) -> Response:
     """List pods by namespace, node and QoS class, page by page."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, NEWEST))
-    wanted = PodFilter(
-        single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
-    )
+    namespace, node, qos = (single(given, name) for name in ("namespace", "node", "qos"))
+    scheduled = single(given, "scheduled")
+    if scheduled not in (None, "true"):
+        raise BadRequest(f"scheduled: must be true, or left out, not {scheduled!r}")
+    wanted = PodFilter(namespace, node, qos, scheduled is not None)
     after, count = page_start(given, "marker"), page_size(given)
     page = use_cases().pods.listed(cluster, wanted, after, count)
     return json_response(dump(ClaimsSchema if wanted.scheduled else PodsSchema, page, context=cluster))
@@ -192,13 +193,6 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
             raise BadRequest(f"limit: must be 0 or more, not {most!r}")
         return pod_manifest([request.get("pod")]), names, most
     return pod_manifest(documents), None, None
-
-
-def _flag(given: Parameters, name: str) -> bool:
-    text = single(given, name)
-    if text not in (None, "true"):
-        raise BadRequest(f"{name}: must be true, or left out, not {text!r}")
-    return text is not None
 
 
 # /ext/v1/clusters/{cluster}/reservations: places kept for pods to come.

@@ -132,7 +132,7 @@ PREVIEW: Document = {
 # Answers about reservations.
 
 
-def _quantities(**options: Any) -> Mapping:
+def _texts_by_key(**options: Any) -> Mapping:
     return Mapping("", String(), shown_pattern="^.*$", **options)
 
 
@@ -146,7 +146,7 @@ class NumaAmountsSchema(AnswerSchema):
     """Amounts on a NUMA node, as annotations of Koordinator have them."""
 
     node = Integer()
-    resources = _quantities()
+    resources = _texts_by_key()
 
 
 class HoldingSchema(AnswerSchema):
@@ -159,7 +159,7 @@ class HoldingSchema(AnswerSchema):
             "numaNodeResources", []
         ),
     )
-    resources = _quantities(source=lambda pod: quantities(pod.requests))
+    resources = _texts_by_key(source=lambda pod: quantities(pod.requests))
 
 
 class PodReferenceSchema(AnswerSchema):
@@ -506,7 +506,7 @@ class PodSchema(AnswerSchema):
     kubernetes_qos_class = String(source="kubernetes_qos")
     scheduled = Boolean()
     cpuset = String()
-    annotations = Mapping("", String(), shown_pattern="^.*$")
+    annotations = _texts_by_key()
     containers = Sequence(Object(ContainerSchema), source=_containers)
     score = Integer(nullable=True)
     warnings = texts()
@@ -571,7 +571,7 @@ class PossiblePlaceSchema(AnswerSchema):
     resource_provider = Uuid(source="answer.resource_provider")
     score = Integer(source="answer.score")
     cpuset = String(source="answer.cpuset")
-    annotations = Mapping("", String(), shown_pattern="^.*$", source="answer.annotations")
+    annotations = _texts_by_key(source="answer.annotations")
     remarks = texts(source="answer.remarks")
 
 

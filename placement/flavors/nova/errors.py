@@ -96,15 +96,10 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    @property
-    def found(self) -> tuple[FlavorProblem, ...]:
-        """Return all reasons so far."""
-        return tuple(self._found)
-
     def raise_if_any(self) -> None:
         """Raise FlavorRefused with everything found, or return when nothing was."""
         if self._found:
-            raise FlavorRefused(self.found)
+            raise FlavorRefused(tuple(self._found))
 
 
 def shown(value: object) -> str:
