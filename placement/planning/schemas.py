@@ -118,7 +118,11 @@ def _in_order(amounts: MappingABC[str, Any]) -> dict[str, Any]:
 class _ResourcesSchema(AnswerSchema):
     """Amounts of one provider."""
 
-    resources = Mapping(fields.NAME, Integer(1, MAX_INT), source=_in_order)
+    resources = Mapping(fields.NAME, Integer(1, MAX_INT))
+
+
+def _by_provider(held: MappingABC[str, MappingABC[str, int]]) -> dict[str, Any]:
+    return {uuid: {"resources": _in_order(amounts)} for uuid, amounts in _in_order(held).items()}
 
 
 def _allocations(**options: Any) -> Mapping:
@@ -149,8 +153,8 @@ class MoveShownSchema(AnswerSchema):
     by = Choice([REWRITING, EVICTION])
     from_host = Uuid()
     to_host = Uuid()
-    from_allocations = _allocations(source=lambda move: _in_order(move.before))
-    to_allocations = _allocations(source=lambda move: _in_order(move.after))
+    from_allocations = _allocations(source=lambda move: _by_provider(move.before))
+    to_allocations = _allocations(source=lambda move: _by_provider(move.after))
     pod = Object(PodOfMoveSchema, metadata=OPTIONAL)
 
 
@@ -213,7 +217,7 @@ class PlanShownSchema(AnswerSchema):
     bound = Object(BoundShownSchema)
     why = String()
     moves = Sequence(Object(MoveShownSchema))
-    placements = Sequence(_allocations(), source=lambda plan: map(_in_order, plan.placements))
+    placements = Sequence(_allocations(), source=lambda plan: map(_by_provider, plan.placements))
     emptied = Sequence(Uuid())
     left = Sequence(Object(LeftShownSchema))
     stranded = Mapping(fields.NAME, Object(StrandedShownSchema))
