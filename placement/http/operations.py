@@ -143,6 +143,11 @@ class Operation:
         return needs_body and tuple(self.body_types) == (JSON,)
 
 
+def shows(answer: Shape, query: Sequence[Parameter] = ()) -> dict[str, Any]:
+    """Return the options of a route that shows something as JSON."""
+    return {"gives_json": True, "described": Operation({200: answer}, query=query)}
+
+
 @dataclass(frozen=True, slots=True)
 class RouteGuard:
     """The conditions that a request must meet before the handler runs, as far as the document shows them."""

@@ -34,6 +34,7 @@ from placement.http.operations import (
     page_start,
     parameters,
     refuse_unknown,
+    shows,
     single,
 )
 from placement.http.responses import empty_response, json_response, list_response
@@ -92,7 +93,7 @@ _PRECONDITION = (
 )
 
 
-@_pods("GET", f"{_RULE}list", gives_json=True, described=Operation({200: PodsSchema}, query=_FILTERS))
+@_pods("GET", f"{_RULE}list", **shows(PodsSchema, _FILTERS))
 def list_pods(cluster: str) -> Response:
     """List pods by namespace, node and QoS class, page by page."""
     given = parameters()
@@ -118,7 +119,7 @@ def post(cluster: str) -> Response:
     return json_response(dump(PodsTakenSchema, zip(given, outcomes, strict=True), context=cluster))
 
 
-@_pod("GET", f"{_RULE}show", gives_json=True, described=Operation({200: PodSchema}))
+@_pod("GET", f"{_RULE}show", **shows(PodSchema))
 def show_pod(cluster: str, namespace: str, name: str) -> Response:
     """Show one pod with its place and what it was given."""
     return json_response(dump(PodSchema, use_cases().pods.get(cluster, namespace, name), context=cluster))
@@ -209,12 +210,7 @@ _KEPT_FILTERS = (
 )
 
 
-@_reservations(
-    "GET",
-    f"{_KEPT}list",
-    gives_json=True,
-    described=Operation({200: ReservationsSchema}, query=_KEPT_FILTERS),
-)
+@_reservations("GET", f"{_KEPT}list", **shows(ReservationsSchema, _KEPT_FILTERS))
 def list_reservations(cluster: str) -> Response:
     """List reservations by node, page by page, also the ones that are over."""
     given = parameters()
@@ -224,7 +220,7 @@ def list_reservations(cluster: str) -> Response:
     return json_response(dump(ReservationsSchema, page, context=cluster))
 
 
-@_reservation("GET", f"{_KEPT}show", gives_json=True, described=Operation({200: ReservationSchema}))
+@_reservation("GET", f"{_KEPT}show", **shows(ReservationSchema))
 def show_reservation(cluster: str, name: str) -> Response:
     """Show one reservation with its place, what it has left, and the pods that use it."""
     found = use_cases().reservations.get(cluster, name)
@@ -262,9 +258,7 @@ _node = partial(route, clusters_blueprint, "/ext/v1/clusters/<cluster>/nodes/<no
 _CLUSTERS_RULE = "placement:clusters:"
 
 
-@_clusters(
-    "GET", f"{_CLUSTERS_RULE}list", gives_json=True, own_only=True, described=Operation({200: ClustersSchema})
-)
+@_clusters("GET", f"{_CLUSTERS_RULE}list", own_only=True, **shows(ClustersSchema))
 def list_clusters() -> Response:
     """List all clusters that the caller may see."""
     own = context.current().caller.clusters
@@ -272,7 +266,7 @@ def list_clusters() -> Response:
     return json_response(dump(ClustersSchema, shown))
 
 
-@_cluster("GET", f"{_CLUSTERS_RULE}show", gives_json=True, described=Operation({200: ClusterShownSchema}))
+@_cluster("GET", f"{_CLUSTERS_RULE}show", **shows(ClusterShownSchema))
 def show_cluster(cluster: str) -> Response:
     """Show one cluster."""
     return json_response(dump(ClusterShownSchema, use_cases().clusters.get(cluster)))
@@ -304,13 +298,13 @@ def delete_cluster(cluster: str) -> Response:
     return empty_response()
 
 
-@_nodes("GET", f"{_CLUSTERS_RULE}nodes:list", gives_json=True, described=Operation({200: NodesSchema}))
+@_nodes("GET", f"{_CLUSTERS_RULE}nodes:list", **shows(NodesSchema))
 def nodes(cluster: str) -> Response:
     """List the nodes of a cluster."""
     return list_response("nodes", use_cases().clusters.nodes(cluster), dumper(NodeReferenceSchema))
 
 
-@_node("GET", f"{_CLUSTERS_RULE}nodes:show", gives_json=True, described=Operation({200: NodeSchema}))
+@_node("GET", f"{_CLUSTERS_RULE}nodes:show", **shows(NodeSchema))
 def show_node(cluster: str, node: str) -> Response:
     """Show one node with its tree, capacity and use."""
     return json_response(dump(NodeSchema, use_cases().clusters.node(cluster, node)))

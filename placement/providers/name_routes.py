@@ -21,6 +21,7 @@ from placement.http.operations import (
     names_of,
     parameters,
     refuse_unknown,
+    shows,
     validated,
 )
 from placement.http.responses import empty_response, json_response, newest, path
@@ -34,6 +35,7 @@ from placement.providers.schemas import (
 )
 
 blueprint = Blueprint("names", __name__)
+_RULE, _TRAITS = "placement:resource_classes:", "placement:traits:"
 _classes = partial(route, blueprint, "/resource_classes", since=Feature.RESOURCE_CLASSES)
 _class = partial(route, blueprint, "/resource_classes/<name>", since=Feature.RESOURCE_CLASSES)
 _traits = partial(route, blueprint, "/traits", since=Feature.TRAITS)
@@ -55,12 +57,7 @@ _FILTERS = (
 _CUSTOM = re.compile(fields.CUSTOM_NAME.strip("^$"))
 
 
-@_classes(
-    "GET",
-    "placement:resource_classes:list",
-    gives_json=True,
-    described=Operation({200: ResourceClassesSchema}),
-)
+@_classes("GET", f"{_RULE}list", **shows(ResourceClassesSchema))
 def classes() -> Response:
     """Return all resource classes."""
     found = use_cases().resource_classes.listed()
@@ -68,11 +65,7 @@ def classes() -> Response:
     return json_response(body, modified=newest(entry.created_at for entry in found))
 
 
-@_classes(
-    "POST",
-    "placement:resource_classes:create",
-    described=Operation({201: EMPTY}, errors=[409], body=ResourceClassSchema),
-)
+@_classes("POST", f"{_RULE}create", described=_writing({201: EMPTY}, body=ResourceClassSchema))
 def create_class() -> Response:
     """Create a custom class."""
     name = validated()["name"]
@@ -81,12 +74,7 @@ def create_class() -> Response:
     return empty_response(201, location=f"/resource_classes/{name}")
 
 
-@_class(
-    "GET",
-    "placement:resource_classes:show",
-    gives_json=True,
-    described=Operation({200: ResourceClassShownSchema}),
-)
+@_class("GET", f"{_RULE}show", **shows(ResourceClassShownSchema))
 def show_class(name: str) -> Response:
     """Return one resource class."""
     entry = use_cases().resource_classes.get(name)
@@ -97,14 +85,13 @@ def show_class(name: str) -> Response:
 
 @_class(
     "PUT",
-    "placement:resource_classes:update",
-    described=Operation(
+    f"{_RULE}update",
+    described=_writing(
         {
             200: ByVersion({None: ResourceClassShownSchema, Feature.PUT_CREATES_CLASS: None}),
             201: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
             204: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
         },
-        errors=[409],
         body=ByVersion({None: ResourceClassSchema, Feature.PUT_CREATES_CLASS: None}),
     ),
 )
@@ -120,16 +107,14 @@ def put_class(name: str) -> Response:
     return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
 
 
-@_class("DELETE", "placement:resource_classes:delete", described=_DELETED)
+@_class("DELETE", f"{_RULE}delete", described=_DELETED)
 def delete_class(name: str) -> Response:
     """Delete an unused custom class."""
     use_cases().resource_classes.delete(name)
     return empty_response()
 
 
-@_traits(
-    "GET", "placement:traits:list", gives_json=True, described=Operation({200: TraitsSchema}, query=_FILTERS)
-)
+@_traits("GET", f"{_TRAITS}list", **shows(TraitsSchema, _FILTERS))
 def traits() -> Response:
     """Return the traits that pass the filters."""
     given = parameters()
@@ -160,7 +145,7 @@ def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
     return wanted
 
 
-@_trait("PUT", "placement:traits:update", described=Operation({201: EMPTY, 204: EMPTY}))
+@_trait("PUT", f"{_TRAITS}update", described=Operation({201: EMPTY, 204: EMPTY}))
 def put_trait(name: str) -> Response:
     """Create or confirm a custom trait."""
     if len(name) > fields.LONGEST_NAME or not _CUSTOM.fullmatch(name):
@@ -172,13 +157,13 @@ def put_trait(name: str) -> Response:
     return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
 
 
-@_trait("GET", "placement:traits:show", described=Operation({204: EMPTY}))
+@_trait("GET", f"{_TRAITS}show", described=Operation({204: EMPTY}))
 def show_trait(name: str) -> Response:
     """Check that a trait exists."""
     return empty_response(modified=use_cases().traits.get(name).created_at)
 
 
-@_trait("DELETE", "placement:traits:delete", described=_DELETED)
+@_trait("DELETE", f"{_TRAITS}delete", described=_DELETED)
 def delete_trait(name: str) -> Response:
     """Delete an unused custom trait."""
     use_cases().traits.delete(name)

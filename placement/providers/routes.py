@@ -31,6 +31,7 @@ from placement.http.operations import (
     parameters,
     refuse_unknown,
     refuse_value,
+    shows,
     validated,
 )
 from placement.http.responses import empty_response, json_response, list_response, newest, now
@@ -85,9 +86,7 @@ _FILTERS = (
 )
 
 
-@_providers(
-    "GET", f"{_RULE}list", gives_json=True, described=Operation({200: ProvidersSchema}, query=_FILTERS)
-)
+@_providers("GET", f"{_RULE}list", **shows(ProvidersSchema, _FILTERS))
 def list_providers() -> Response:
     """Return the providers that satisfy all filters, each judged alone."""
     given = parameters()
@@ -149,7 +148,7 @@ def create_provider() -> Response:
     return empty_response(201, location=location)
 
 
-@_provider("GET", f"{_RULE}show", gives_json=True, described=Operation({200: ProviderSchema}))
+@_provider("GET", f"{_RULE}show", **shows(ProviderSchema))
 def show_provider(uuid: str) -> Response:
     """Return one provider."""
     found = use_cases().providers.get(uuid)
@@ -192,7 +191,7 @@ _aggregates = partial(
 )
 
 
-@_traits("GET", f"{_RULE}traits:list", gives_json=True, described=Operation({200: ProviderTraitsShownSchema}))
+@_traits("GET", f"{_RULE}traits:list", **shows(ProviderTraitsShownSchema))
 def traits(uuid: str) -> Response:
     """Return the traits of a provider."""
     found = use_cases().memberships.traits(uuid)
@@ -218,12 +217,7 @@ def clear_traits(uuid: str) -> Response:
     return empty_response()
 
 
-@_aggregates(
-    "GET",
-    f"{_RULE}aggregates:list",
-    gives_json=True,
-    described=Operation({200: ProviderAggregatesShownSchema}),
-)
+@_aggregates("GET", f"{_RULE}aggregates:list", **shows(ProviderAggregatesShownSchema))
 def aggregates(uuid: str) -> Response:
     """Return the aggregates of a provider."""
     found = use_cases().memberships.aggregates(uuid)
@@ -255,7 +249,8 @@ def replace_aggregates(uuid: str) -> Response:
 
 
 inventories_blueprint = Blueprint("inventories", __name__)
-_inventories = partial(route, inventories_blueprint, "/resource_providers/<uuid>/inventories")
+_records = partial(route, inventories_blueprint, "/resource_providers/<uuid>/inventories")
+_usages = partial(route, inventories_blueprint, "/resource_providers/<uuid>/usages")
 _inventory = partial(route, inventories_blueprint, "/resource_providers/<uuid>/inventories/<resource_class>")
 _RECORDS = "placement:resource_providers:inventories:"
 
@@ -269,7 +264,7 @@ def _echo(inventory: Inventory, sent: dict[str, Any]) -> Inventory:
     return replace(inventory, allocation_ratio=sent.get("allocation_ratio", inventory.allocation_ratio))
 
 
-@_inventories("GET", f"{_RECORDS}list", gives_json=True, described=Operation({200: InventoriesSchema}))
+@_records("GET", f"{_RECORDS}list", **shows(InventoriesSchema))
 def list_inventories(uuid: str) -> Response:
     """Return all records of a provider."""
     offer = use_cases().inventories.offer(uuid)
@@ -278,9 +273,7 @@ def list_inventories(uuid: str) -> Response:
     return json_response(body, modified=newest(stored.changed_at for stored in offer.records))
 
 
-@_inventories(
-    "POST", f"{_RECORDS}create", described=_writing({201: InventorySchema}, body=NewInventorySchema)
-)
+@_records("POST", f"{_RECORDS}create", described=_writing({201: InventorySchema}, body=NewInventorySchema))
 def create_inventory(uuid: str) -> Response:
     """Add one record."""
     use_cases().providers.get(uuid)
@@ -292,9 +285,7 @@ def create_inventory(uuid: str) -> Response:
     return json_response(answer, 201, modified=now(), location=location)
 
 
-@_inventories(
-    "PUT", f"{_RECORDS}update", described=_writing({200: InventoriesSchema}, body=AllInventoriesSchema)
-)
+@_records("PUT", f"{_RECORDS}update", described=_writing({200: InventoriesSchema}, body=AllInventoriesSchema))
 def replace_all(uuid: str) -> Response:
     """Replace all records."""
     use_cases().providers.get(uuid)
@@ -307,7 +298,7 @@ def replace_all(uuid: str) -> Response:
     return json_response(dump(InventoriesSchema, (generation, records)), modified=now())
 
 
-@_inventories(
+@_records(
     "DELETE", f"{_RECORDS}delete", missing_method_below=Feature.DELETE_ALL_INVENTORIES, described=_DELETED
 )
 def delete_all(uuid: str) -> Response:
@@ -316,7 +307,7 @@ def delete_all(uuid: str) -> Response:
     return empty_response()
 
 
-@_inventory("GET", f"{_RECORDS}show", gives_json=True, described=Operation({200: InventorySchema}))
+@_inventory("GET", f"{_RECORDS}show", **shows(InventorySchema))
 def show_inventory(uuid: str, resource_class: str) -> Response:
     """Return one record."""
     generation, stored = use_cases().inventories.record(uuid, resource_class)
@@ -348,14 +339,7 @@ def delete_inventory(uuid: str, resource_class: str) -> Response:
     return empty_response()
 
 
-@route(
-    inventories_blueprint,
-    "/resource_providers/<uuid>/usages",
-    "GET",
-    "placement:resource_providers:usages",
-    gives_json=True,
-    described=Operation({200: ProviderUsagesSchema}),
-)
+@_usages("GET", "placement:resource_providers:usages", **shows(ProviderUsagesSchema))
 def usages(uuid: str) -> Response:
     """Return what is used of each record, zero included."""
     return json_response(dump(ProviderUsagesSchema, use_cases().inventories.offer(uuid)))
