@@ -9,13 +9,14 @@ from dataclasses import asdict
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse, NotFound
 from placement.engine.domain.inventories import Inventory
-from placement.providers.service import lock, missing
+from placement.providers.service import lock, locked_at, missing
 from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Offer, Stored
 from placement.providers.statements.providers import LockedProvider
 from placement.storage.database import Database, Transaction, run_in_transaction
 
 LOG = logging.getLogger(__name__)
+_CONFLICT = "resource provider generation conflict"
 
 
 class Inventories:
@@ -71,7 +72,7 @@ class Inventories:
         prefix = f"Unable to update inventory for resource provider {uuid}: "
 
         def work(transaction: Transaction) -> int:
-            locked = _locked_at(transaction, uuid, generation)
+            locked = locked_at(transaction, uuid, generation, _CONFLICT)
             for name, inventory in wanted.items():
                 check_capacity(name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             ids = names.class_ids(transaction, wanted)
@@ -98,7 +99,7 @@ class Inventories:
         prefix = f"Unable to update inventory for resource provider {uuid}: "
 
         def work(transaction: Transaction) -> int:
-            locked = _locked_at(transaction, uuid, generation)
+            locked = locked_at(transaction, uuid, generation, _CONFLICT)
             check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
@@ -145,14 +146,6 @@ class Inventories:
             _raise_generation(transaction, locked)
 
         run_in_transaction(self._database, work)
-
-
-def _locked_at(transaction: Transaction, uuid: str, generation: int) -> LockedProvider:
-    """Lock the row of a provider and return it. Raises NotFound, ConcurrentUpdate for the generation."""
-    locked = lock(transaction, uuid)
-    if locked.generation != generation:
-        raise ConcurrentUpdate("resource provider generation conflict")
-    return locked
 
 
 def replace_records(

@@ -26,7 +26,6 @@ from placement.http.operations import (
 )
 from placement.http.responses import empty_response, json_response, newest, path
 from placement.http.schemas import dump, load
-from placement.providers.names import TraitFilter
 from placement.providers.schemas import (
     ResourceClassesSchema,
     ResourceClassSchema,
@@ -119,12 +118,8 @@ def traits() -> Response:
     """Return the traits that pass the filters."""
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
-    found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
-    return json_response(dump(TraitsSchema, found), modified=newest(entry.created_at for entry in found))
-
-
-def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
-    wanted = TraitFilter()
+    name, associated = last(given, "name"), last(given, "associated")
+    only = prefix = None
     if name is not None:
         operator, colon, value = name.partition(":")
         if not colon or operator not in ("in", "startswith"):
@@ -132,17 +127,14 @@ def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
                 "Badly formatted name parameter. Expected name query string parameter in form: "
                 f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{name}"'
             )
-        if operator == "in":
-            wanted = wanted._replace(names=frozenset(value.split(",")))
-        else:
-            wanted = wanted._replace(prefix=value)
-    if associated is not None:
-        if associated.lower() not in ("true", "false"):
-            raise BadRequest(
-                f'The query parameter "associated" only accepts "true" or "false". Got: "{associated}"'
-            )
-        wanted = wanted._replace(associated=associated.lower() == "true")
-    return wanted
+        only, prefix = (frozenset(value.split(",")), None) if operator == "in" else (None, value)
+    if associated is not None and associated.lower() not in ("true", "false"):
+        raise BadRequest(
+            f'The query parameter "associated" only accepts "true" or "false". Got: "{associated}"'
+        )
+    carried = None if associated is None else associated.lower() == "true"
+    found = use_cases().traits.listed(only, prefix, carried)
+    return json_response(dump(TraitsSchema, found), modified=newest(entry.created_at for entry in found))
 
 
 @_trait("PUT", f"{_TRAITS}update", described=Operation({201: EMPTY, 204: EMPTY}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import NamedTuple
 
 import os_resource_classes
 
@@ -84,29 +83,25 @@ def _trait(connection: Executor, name: str) -> KnownName:
     return entry
 
 
-class TraitFilter(NamedTuple):
-    """A filter of traits to list; None does not narrow."""
-
-    names: frozenset[str] | None = None
-    prefix: str | None = None
-    associated: bool | None = None
-
-
 class Traits:
     """A use case that creates, lists and deletes traits."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def listed(self, wanted: TraitFilter) -> list[KnownName]:
-        """Return the traits that pass the filter."""
+    def listed(
+        self,
+        only: frozenset[str] | None = None,
+        prefix: str | None = None,
+        associated: bool | None = None,
+    ) -> list[KnownName]:
+        """Return the traits of these names, with this prefix, that providers carry or do not."""
         with self._database.read() as connection:
-            entries = names.traits(connection, associated=wanted.associated)
+            entries = names.traits(connection, associated=associated)
         return [
             entry
             for entry in entries
-            if (wanted.names is None or entry.name in wanted.names)
-            and (wanted.prefix is None or entry.name.startswith(wanted.prefix))
+            if (only is None or entry.name in only) and (prefix is None or entry.name.startswith(prefix))
         ]
 
     def get(self, name: str) -> KnownName:

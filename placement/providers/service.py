@@ -13,7 +13,7 @@ from placement.engine.search.filters import providers_matching
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.contents import Members, Replaced
 from placement.providers.statements.providers import LockedProvider, Provider
-from placement.providers.view import ForestKeeper, group_aggregates, resolve_group
+from placement.providers.view import ForestKeeper, aggregate_ids, aggregates_of, resolve_group
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
@@ -47,7 +47,7 @@ class Providers:
         ids = None
         if group != RequestGroup():
             view = self._keeper.current()
-            aggregates = group_aggregates(self._database, group)
+            aggregates = aggregate_ids(self._database, aggregates_of(group))
             wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
             if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
                 # The list compares uuids literally, and none is stored in this spelling.
@@ -254,7 +254,7 @@ class ProviderMemberships:
         """
 
         def work(transaction: Transaction) -> Members:
-            locked = _locked_at(transaction, uuid, generation)
+            locked = locked_at(transaction, uuid, generation)
             ids = names.trait_ids(transaction, wanted)
             unknown = sorted(set(wanted) - ids.keys())
             if unknown:
@@ -287,7 +287,7 @@ class ProviderMemberships:
         """
 
         def work(transaction: Transaction) -> int:
-            locked = _locked_at(transaction, uuid, generation)
+            locked = locked_at(transaction, uuid, generation)
             replaced = contents.replace_aggregates(transaction, locked.id, wanted)
             _record(transaction, TargetKind.AGGREGATES, uuid, replaced, wanted)
             raised = [] if generation is None else [locked.id]
@@ -297,11 +297,13 @@ class ProviderMemberships:
         return run_in_transaction(self._database, work)
 
 
-def _locked_at(transaction: Transaction, uuid: str, generation: int | None) -> LockedProvider:
+def locked_at(
+    transaction: Transaction, uuid: str, generation: int | None, conflict: str = _STALE
+) -> LockedProvider:
     """Lock a provider that has this generation, if one is given. Raises NotFound, ConcurrentUpdate."""
     locked = lock(transaction, uuid)
     if generation not in (None, locked.generation):
-        raise ConcurrentUpdate(_STALE)
+        raise ConcurrentUpdate(conflict)
     return locked
 
 

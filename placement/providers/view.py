@@ -288,11 +288,6 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
     return frozenset(known.trait_ids[trait] for trait in traits)
 
 
-def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    """Return the ids of the aggregates of one group; an aggregate that never had a member has none."""
-    return aggregate_ids(database, aggregates_of(group))
-
-
 def aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
     """Return the sets of aggregates that a group names."""
     return (*group.member_of, group.forbidden_aggregates)

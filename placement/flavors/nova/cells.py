@@ -110,21 +110,6 @@ def check_no_override(groups: Groups, totals: Mapping[str, int], problems: Probl
                 )
 
 
-def isolated_policy(group_policy: str | None, cell_count: int, problems: Problems) -> str | None:
-    """Return the group policy for so many cells: isolate from two on; `none` adds `group_policy_conflict`.
-
-    Source: nova-flavors.md, "NUMA cells as request groups".
-    """
-    if cell_count < 2:
-        return group_policy
-    if group_policy == "none":
-        problems.add(
-            "group_policy_conflict",
-            f"group_policy: none, but {cell_count} guest NUMA cells need nodes of their own",
-        )
-    return "isolate"
-
-
 def cell_totals(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, int]:
     """Return what the cells ask for together, the emulator's CPU included."""
     return {

@@ -83,7 +83,12 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
         if cpus.cells is not None:
             totals = numa_cells.cell_totals(cpus.cells, cpus.emulator_cpus)
         numa_cells.check_no_override(groups, totals, problems)
-        policy = numa_cells.isolated_policy(policy, cpus.cell_count, problems)
+        if cpus.cell_count > 1 and policy == "none":
+            problems.add(
+                "group_policy_conflict",
+                f"group_policy: none, but {cpus.cell_count} guest NUMA cells need nodes of their own",
+            )
+        policy = "isolate" if cpus.cell_count > 1 else policy
         if cpus.cells is not None:
             base, root_required = numa_cells.without_cells(groups.get(BASE, FlavorGroup()))
             cells = numa_cells.cell_groups(cpus.cells, cpus.emulator_cpus)
