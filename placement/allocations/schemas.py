@@ -227,7 +227,9 @@ class ManyClaimedSchema(AnswerSchema):
     rules = Sequence(
         Object(RuleKeptSchema),
         metadata=OPTIONAL,
-        source=InContext(lambda settled, given: settled.rules if given[1] else None),
+        source=InContext(
+            lambda settled, given: list(map(dumper(RuleKeptSchema), settled.rules)) if given[1] else None
+        ),
     )
 
 

@@ -39,7 +39,7 @@ def _type_name(value: Any, *names: str) -> NoReturn:
 
 
 class InContext(NamedTuple):
-    """A source that reads an object and the context of its answer, such as the name of its cluster."""
+    """A source that makes JSON values of an object and the context of its answer, such as a cluster."""
 
     read: Callable[[Any, Any], Any] | None
 

@@ -381,7 +381,7 @@ def _member(name: str, field: Any) -> tuple[str, Any, bool, Callable[..., Any] |
     source = field.source or name
     absent = missing if field.required or field.nullable else None
     if isinstance(source, InContext):
-        return field.data_key or name, source.read, True, _dumper(field), absent
+        return field.data_key or name, source.read, True, None, absent
     read = source if callable(source) else attrgetter(source)
     return field.data_key or name, read, False, _dumper(field), absent
 
