@@ -13,9 +13,9 @@ from flask import Flask
 from placement.engine.domain.errors import NotFound
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import ReservationLooks, ReservationMatch, ShapeRankings
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import SchedulerSettings
 from placement.pods.node_info import NodeInfo
+from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
 from placement.storage.database import Database

@@ -25,8 +25,8 @@ from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import RecordedPod
+from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
 from placement.pods.statements.pods import RESERVED
 from placement.providers.statements.names import SHARING_TRAIT

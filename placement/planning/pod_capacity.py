@@ -38,12 +38,12 @@ from placement.pods.cycle import Ranked, ShapeRanking
 from placement.pods.documents import PodDocument
 from placement.pods.host import HOST
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.model import HostIdentity, PodRequest, PodSpec
 from placement.pods.node_info import NodeInfo, NodeTemplate
 from placement.pods.node_loading import NodeLoader
 from placement.pods.placing import best_place, placed
 from placement.pods.ranking import RuledRanking
+from placement.pods.reading import import_pod
 from placement.pods.rules import RULES, SELECTION
 from placement.pods.rules.amounts import amplified_cpu, host_amounts
 from placement.pods.rules.between_pods import PlacedPods, keep_off

@@ -12,9 +12,8 @@ from placement.common.manifest import ManifestError, shown
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
-from placement.pods.koordinator.node import import_like, import_node
+from placement.pods.koordinator.node import import_like, import_node, with_admitted
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
-from placement.pods.koordinator.tree import with_admitted
 from placement.pods.model import NodeImport
 from placement.pods.node_importing import (
     ImportedNode,

@@ -183,12 +183,11 @@ def offers_of(node: NodeImport, prefix: str) -> NodeOffers:
         for name, inventory in spec.inventories.items()
     }
     rows = node.topology.by_cpu
-    zones = {zone.numa for zone in node.zones}
     return NodeOffers(
         inventories=inventories,
         cores={cpu: Place(f"core-{row.socket}-{row.core}", CORE_CLASS) for cpu, row in rows.items()},
         numa_of={cpu: row.numa for cpu, row in rows.items()},
-        numa_ids=tuple(sorted(zones | node.topology.numa_nodes.keys())),
+        numa_ids=tuple(sorted(node.zones.keys() | node.topology.numa_nodes.keys())),
         unallocatable=node.unallocatable,
         reserved=node.reserved,
         ratio=node.amplification.get("cpu", Fraction(1)),
@@ -268,12 +267,12 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
     """
     ratios: Mapping[str, Fraction] = {} if node.zones_amplified else node.amplification
     capacity = {}
-    for zone in node.zones:
-        lost = node.unallocatable.intersection(node.topology.numa_nodes.get(zone.numa, ()))
-        amounts = dict(zone.amounts)
+    for numa, reported in node.zones.items():
+        lost = node.unallocatable.intersection(node.topology.numa_nodes.get(numa, ()))
+        amounts = dict(reported)
         if "cpu" in amounts:
             amounts["cpu"] = max(0, amounts["cpu"] - 1000 * len(lost))
-        capacity[zone.numa] = amplified(amounts, ratios)
+        capacity[numa] = amplified(amounts, ratios)
     return NumaAmounts(capacity)
 
 

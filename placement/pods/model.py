@@ -171,17 +171,6 @@ class SchedulerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
-    """The allocatable amounts of one NUMA node by Kubernetes resource name, as reported.
-
-    Millicores for `cpu`, bytes or pieces otherwise; nothing is subtracted or multiplied.
-    """
-
-    numa: int
-    amounts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class KubeletPod:
     """A pod that is reported with logical CPUs; only CPUs of the host's topology, at least one."""
 
@@ -192,35 +181,53 @@ class KubeletPod:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeImport:
-    """A host as its two manifests describe it.
+class HostCpus:
+    """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated.
 
-    `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except in the reported pools. `withheld` CPUs are in no pool either, and
-    no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
-    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
-    `reported_pods` were given CPUs by a scheduler.
-    `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
+    CPU sets hold logical CPU ids of the topology, which is empty when no CPUs are reported. `withheld` are
+    the unallocatable CPUs that unbound pods cannot run on either, though no pod holds them: the node
+    reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools. `reserved` adds them
+    to `withheld`; `system` has the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
     """
 
-    name: str
-    tree: TreeSpec
     topology: CpuTopology
+    kubelet: KubeletPolicy
+    kubelet_pods: tuple[KubeletPod, ...]
     unallocatable: CpuSet
     withheld: CpuSet
     reserved: CpuSet
     system: CpuSet
-    kubelet: KubeletPolicy
-    kubelet_pods: tuple[KubeletPod, ...]
-    takeover: Takeover
+    reported_pods: tuple[KubeletPod, ...]
+
+    @property
+    def takeover(self) -> Takeover:
+        """Return mixed while kubelet pins CPUs or may pin them, taken over if not, blind if not reported.
+
+        Source: koordinator.md, "Taking a host over".
+        """
+        if self.kubelet_pods or self.kubelet.is_static:
+            return Takeover.MIXED
+        return Takeover.TAKEN_OVER if self.kubelet.policy == "none" else Takeover.BLIND
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImport(HostCpus):
+    """A host as its two manifests describe it; `name` is the Kubernetes name.
+
+    `amplification` has the host's ratios above 1 by Kubernetes resource name. `zones` are the amounts of NUMA
+    nodes by resource as reported, to be multiplied unless `zones_amplified`: millicores for `cpu`, else bytes
+    or pieces. `resource_names` leads from each resource class in the tree to its Kubernetes resource.
+    """
+
+    name: str
+    tree: TreeSpec
     policies: HostPolicies
     amplification: Mapping[str, Fraction]
     zones_amplified: bool
-    zones: tuple[Zone, ...]
+    zones: Mapping[int, Amounts]
     resource_names: Mapping[str, str]
     ls_pools: tuple[SharedPool, ...]
     be_pools: tuple[SharedPool, ...]
-    reported_pods: tuple[KubeletPod, ...]
     warnings: tuple[str, ...]
 
 
@@ -308,6 +315,7 @@ class ResourceStatus:
 
 
 NOTHING_GIVEN = ResourceStatus()
+CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"
 
 
 @dataclass(frozen=True)
@@ -577,6 +585,11 @@ def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
 
 def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
     return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
+
+
+def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
+    """Return the class to record for a pod's pool: empty if its label names it, or it has CPUs of its own."""
+    return "" if holding.cpus or treated_as == qos else str(treated_as)
 
 
 @dataclass(frozen=True, slots=True)

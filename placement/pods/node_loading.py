@@ -17,11 +17,11 @@ from placement.pods.accounts import CpuOwner, NodeAllocations, holders
 from placement.pods.host import HOST, Place, offers_of
 from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.records import import_running_pod
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.model import HostIdentity, KubeletPolicy, RecordedPod, SchedulerSettings
 from placement.pods.node_info import NodeInfo, NodeTemplate, NodeTemplates
+from placement.pods.reading import import_running_pod
 from placement.pods.rows import consumer_of, labelled, lacks_labels, record_of, rescued
 from placement.pods.statements import nodes, pods
 from placement.providers.statements.clusters import Cluster

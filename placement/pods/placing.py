@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
@@ -25,12 +24,11 @@ from placement.pods.cycle import Ranked
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.host import foreign_cpus, ledger_of, remarks_on
-from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.pod import reading_of
-from placement.pods.koordinator.records import pool_class
+from placement.pods.koordinator.annotations import written_annotations
 from placement.pods.manifests.affinity import NO_AFFINITY
-from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings
+from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, pool_class
 from placement.pods.node_info import NodeInfo
+from placement.pods.reading import reading_of
 from placement.pods.rows import PodAnswer, answer_of, using
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.rules.numa import allocate_on_host
@@ -68,8 +66,6 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         affinity=incoming.rules.affinity if document.keeps is None else NO_AFFINITY,
         membership=None if gang is None else Membership(gang.name, gang.least),
     )
-    status, completed = allocation.annotations(incoming.spec)
-    written = ((keys.RESOURCE_STATUS, status), (keys.RESOURCE_SPEC, completed))
     answer = PodAnswer(
         namespace=recorded.namespace,
         name=recorded.name,
@@ -81,7 +77,7 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         kubernetes_qos=str(incoming.kubernetes_qos),
         scheduled=True,
         cpuset=format_cpu_list(holding.cpus),
-        annotations={key: json.dumps(text, separators=(",", ":")) for key, text in written if text},
+        annotations=written_annotations(incoming.spec, allocation.status, allocation.bind, allocation.strict),
         containers=incoming.containers,
         score=ranked.score,
         warnings=incoming.warnings,

@@ -12,8 +12,8 @@ from placement.engine.domain import request_scope
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import ShapeRanking
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import reading_of
 from placement.pods.node_info import NodeInfo
+from placement.pods.reading import reading_of
 from placement.pods.rules.rule import Fit, PodShape
 from placement.pods.statements import pods
 from placement.storage.database import Database

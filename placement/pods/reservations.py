@@ -13,10 +13,10 @@ from placement.engine.domain.errors import BadRequest, Conflict
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import kept_on
 from placement.pods.documents import PodDocument, check_name, checked_uid
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.koordinator.reservation import ReservationImport, import_reservation
 from placement.pods.model import RecordedPod
 from placement.pods.placing import asks_for_the_same, next_page
+from placement.pods.reading import import_pod
 from placement.pods.reservation_ends import EXPIRED, FAILED, ReservationEnds, has_expired
 from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by
 from placement.pods.service import Pods

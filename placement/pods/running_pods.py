@@ -17,18 +17,13 @@ from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.records import (
-    Entitlement,
-    import_running_pod,
-    may_own_cpus,
-    pool_class,
-    unknown_cpus_warning,
-)
+from placement.pods.koordinator.pod import limited_claim
 from placement.pods.manifests.affinity import may_keep_off
-from placement.pods.model import NO_HOLDING, KubeletPolicy, PodRecord, RecordedPod, RunningPod
+from placement.pods.model import NO_HOLDING, KubeletPolicy, PodRecord, RecordedPod, RunningPod, pool_class
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import ClusterFacts
 from placement.pods.placing import as_of_now, same_pod
+from placement.pods.reading import import_running_pod
 from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.statements import pods
@@ -203,7 +198,7 @@ def _limited(
 
     A pod that can have no CPUs of its own does not put its node in quarantine, whatever it says.
     """
-    owns_cpus = may_own_cpus(running, state.host.bind.everybody)
+    owns_cpus = running.qos.owns_cpus or state.host.bind.everybody
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable
@@ -212,21 +207,18 @@ def _limited(
     # Reservations give way to pods.
     giving_way = {consumer, *(each.consumer for each in state.reservations)}
     owners = state.accounts.cpus.items()
-    entitlement = Entitlement(
-        owns_cpus=owns_cpus,
-        requests=running.requests,
-        topology=state.template.imported.topology,
-        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way},
-        kept=NO_HOLDING if before is None else before.holding,
+    taken = state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way}
+    kept, topology = NO_HOLDING if before is None else before.holding, state.template.imported.topology
+    holding, findings = limited_claim(
+        record.holding, running.requests, kept, topology, taken, owns_cpus=owns_cpus
     )
-    holding, findings = entitlement.limit(record.holding)
     return replace(running, record=replace(record, holding=holding)), findings
 
 
 def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
-    unknown = unknown_cpus_warning(recorded.holding, state.template.imported.topology)
-    if unknown is not None:
-        yield unknown
+    unknown = recorded.holding.cpus - state.template.imported.topology.cpus
+    if unknown:
+        yield f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out"
     requested, own = recorded.requests.get("cpu", 0) // 1000, len(recorded.holding.cpus)
     if own and own != requested:
         yield (

@@ -23,7 +23,6 @@ from placement.pods.cycle import ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.gangs import GangWaits, overdue, standing_with, waiting_there
-from placement.pods.koordinator.pod import import_pod, reading_of
 from placement.pods.model import PodSpec
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import (
@@ -35,6 +34,7 @@ from placement.pods.placing import (
     told,
 )
 from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
+from placement.pods.reading import import_pod, reading_of
 from placement.pods.reservation_ends import due_on
 from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
 from placement.pods.rules.rule import PodShape

@@ -6,22 +6,19 @@ Source: koordinator.md, "Queries".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS, host_class, numa_class
-from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.engine.numa.host import FACE_VALUE
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.koordinator.pod import import_pod
+from placement.pods.koordinator.node import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
 from placement.pods.koordinator.settings import node_labels
-from placement.pods.koordinator.tree import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait
-from placement.pods.manifests.affinity import PodRules
-from placement.pods.manifests.selection import NodeSelection
 from placement.pods.model import HostBindPolicy, PodRequest, PodSpec
+from placement.pods.reading import import_pod
 from placement.providers.statements import names
 from placement.providers.statements.clusters import Cluster, found
 from placement.storage.database import Database
@@ -32,8 +29,7 @@ from placement.storage.database import Database
 ISOLATE = "isolate"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryGroup:
+class QueryGroup(NamedTuple):
     """A suffixed group: what it asks for of one provider."""
 
     suffix: str
@@ -69,24 +65,21 @@ class FallbackQuery:
     def query(self, known_traits: Collection[str]) -> str:
         """Return the query string; forbidden traits that do not exist are left out."""
         root = [*self.required, *(f"!{trait}" for trait in self.forbidden if trait in known_traits)]
-        pairs = [("resources", _amounts(self.resources)), ("member_of", self.aggregate)]
+
+        def amounts(resources: Sequence[tuple[str, int]]) -> str:
+            return ",".join(f"{name}:{amount}" for name, amount in resources)
+
+        pairs = [("resources", amounts(self.resources)), ("member_of", self.aggregate)]
         if root:
             pairs.append(("root_required", ",".join(root)))
         for group in self.groups:
-            pairs.append((f"resources{group.suffix}", _amounts(group.resources)))
+            pairs.append((f"resources{group.suffix}", amounts(group.resources)))
             if group.traits:
                 pairs.append((f"required{group.suffix}", ",".join(group.traits)))
         pairs.extend(("same_subtree", ",".join(subtree)) for subtree in self.subtrees)
         if len(self.groups) > 1:
             pairs.append(("group_policy", self.group_policy))
         return "&".join(f"{key}={quote(value, safe=':,!_-')}" for key, value in pairs)
-
-
-def _amounts(resources: Sequence[tuple[str, int]]) -> str:
-    return ",".join(f"{name}:{amount}" for name, amount in resources)
-
-
-_NUMA = "_numa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +102,7 @@ class ClusterShape:
 
 
 def fallback_queries(
-    request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()
+    request: PodRequest | None, shape: ClusterShape, labels: tuple[str, ...]
 ) -> list[FallbackQuery]:
     """Return the queries for a pod, best first; `labels` are traits that its node must have.
 
@@ -117,27 +110,68 @@ def fallback_queries(
     pod gets more CPUs of its own than any such host has, for queries grow with them.
     """
     if request is None:
-        return [FallbackQuery("any host", (("CUSTOM_PODS", 1),), tuple(labels), (), shape.aggregate)]
+        return [FallbackQuery("any host", (("CUSTOM_PODS", 1),), labels, (), shape.aggregate)]
     large_enough: Collection[int] = (0,)
     if request.bound and request.need:
         large_enough = [threads for threads, most in shape.most_cpus.items() if request.need <= most]
-    found: list[FallbackQuery] = []
-    for policy in _policies(request, shape):
-        for threads in large_enough:
-            found.extend(_Fallbacks(request, shape, policy, threads, tuple(labels)).queries())
-    return found
+    # The pod's own NUMA policy beats hosts that have none.
+    policies = [request.numa.policy]
+    if request.numa.policy is NumaPolicy.NONE:
+        policies = sorted(shape.policies, key=list(NumaPolicy).index)
+    return [
+        query
+        for policy in policies
+        for threads in large_enough
+        for query in _queries(request, shape, policy, threads, labels)
+    ]
 
 
-def _policies(request: PodRequest, shape: ClusterShape) -> list[NumaPolicy]:
-    """Return the NUMA policies under which the pod may end up: its own one beats hosts that have none."""
-    own = request.numa.policy
-    if own is not NumaPolicy.NONE:
-        return [own]
-    return sorted(shape.policies, key=list(NumaPolicy).index) or [NumaPolicy.NONE]
+def _queries(
+    request: PodRequest, shape: ClusterShape, policy: NumaPolicy, threads: int, labels: tuple[str, ...]
+) -> Iterator[FallbackQuery]:
+    """Yield the queries for hosts with this NUMA policy, or none, and that many threads per core."""
+    resources = [
+        (host_class(name).name, -(-amount // host_class(name).unit))
+        for name, amount in request.amounts.items()
+        if name not in shape.below
+    ]
+    required = [f"CUSTOM_SMT_{threads}"] if len(shape.most_cpus) > 1 and threads else []
+    forbidden = []
+    if request.required_bind is BindPolicy.FULL_PCPUS:
+        forbidden.append(BIND_TRAITS[HostBindPolicy.SPREAD_BY_PCPUS])
+    elif request.required_bind is BindPolicy.SPREAD_BY_PCPUS:
+        forbidden.append(BIND_TRAITS[HostBindPolicy.FULL_PCPUS_ONLY])
+    # A policy of the pod's own beats hosts that have none.
+    suitable = {policy, *({NumaPolicy.NONE} if request.numa.policy is policy else ())}
+    if policy is NumaPolicy.NONE or suitable & shape.untold:
+        forbidden.extend(trait for other, trait in NUMA_POLICY_TRAITS.items() if other is not policy)
+    else:
+        required.append(NUMA_POLICY_TRAITS[policy])
+    # Over how many NUMA nodes the pod may be split, best first; 0 for no alignment.
+    spans = [] if policy is NumaPolicy.NONE else [1]
+    if policy in (NumaPolicy.RESTRICTED, NumaPolicy.BEST_EFFORT):
+        spans.extend(range(2, shape.numa_nodes + 1))
+    if policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT):
+        spans.append(0)
+    for numa_nodes in spans:
+        places = {0: "anywhere on a host", 1: "on one NUMA node"}
+        where = places.get(numa_nodes, f"evenly on {numa_nodes} NUMA nodes")
+        for ways in _ways(request, threads, max(1, numa_nodes)):
+            groups, subtrees = _groups(request, shape, ways, is_aligned=numa_nodes > 0)
+            cores = f", {threads} threads per core" if threads and ways[0].counts else ""
+            yield FallbackQuery(
+                meaning=f"{ways[0].meaning}{cores}, {where}",
+                resources=(*resources, ("CUSTOM_PODS", 1)),
+                required=(*required, *labels),
+                forbidden=tuple(forbidden),
+                aggregate=shape.aggregate,
+                groups=groups,
+                subtrees=subtrees,
+                group_policy=ways[0].group_policy,
+            )
 
 
-@dataclass(frozen=True, slots=True)
-class _CoreThreads:
+class _CoreThreads(NamedTuple):
     """One way to take CPUs: threads by core, and whether each of them is another core."""
 
     meaning: str
@@ -145,135 +179,28 @@ class _CoreThreads:
     group_policy: str = ISOLATE
 
 
-@dataclass(frozen=True, slots=True)
-class _Fallbacks:
-    request: PodRequest
-    shape: ClusterShape
-    policy: NumaPolicy
-    threads: int
-    labels: tuple[str, ...]
-
-    def queries(self) -> Iterator[FallbackQuery]:
-        base = self._base()
-        for numa_nodes in self._spans():
-            for ways in self._ways(max(1, numa_nodes)):
-                yield self._fallback(base, numa_nodes, ways)
-
-    def _base(self) -> FallbackQuery:
-        amounts = self.request.amounts
-        resources = [
-            (host_class(name).name, -(-amount // host_class(name).unit))
-            for name, amount in amounts.items()
-            if name not in self.shape.below
+def _ways(request: PodRequest, threads: int, parts: int) -> Iterator[list[_CoreThreads]]:
+    """Yield the ways to take the CPUs on each of so many NUMA nodes, best first."""
+    if not (request.bound and request.need):
+        yield [_CoreThreads("CPUs of a pool", ())] * parts
+        return
+    full = (request.required_bind or request.preferred_bind) is BindPolicy.FULL_PCPUS
+    strict, need = bool(request.required_bind), request.need
+    if full and not (strict and need % threads):
+        grain = threads if strict or need % (threads * parts) == 0 else 1
+        dealt = [divmod(share, threads) for share in _even(need, parts, grain)]
+        yield [
+            _CoreThreads("whole cores", (threads,) * cores + ((rest,) if rest else ()))
+            for cores, rest in dealt
         ]
-        required = [
-            *([f"CUSTOM_SMT_{self.threads}"] if len(self.shape.most_cpus) > 1 and self.threads else [])
-        ]
-        forbidden = list(self._forbidden_binding())
-        # A policy of the pod's own beats hosts that have none.
-        suitable = {self.policy, *({NumaPolicy.NONE} if self.request.numa.policy is self.policy else ())}
-        policies = NUMA_POLICY_TRAITS
-        if self.policy is NumaPolicy.NONE or suitable & self.shape.untold:
-            forbidden.extend(trait for policy, trait in policies.items() if policy is not self.policy)
-        else:
-            required.append(policies[self.policy])
-        return FallbackQuery(
-            meaning="",
-            resources=(*resources, ("CUSTOM_PODS", 1)),
-            required=(*required, *self.labels),
-            forbidden=tuple(forbidden),
-            aggregate=self.shape.aggregate,
-        )
-
-    def _forbidden_binding(self) -> Iterator[str]:
-        if self.request.required_bind is BindPolicy.FULL_PCPUS:
-            yield BIND_TRAITS[HostBindPolicy.SPREAD_BY_PCPUS]
-        elif self.request.required_bind is BindPolicy.SPREAD_BY_PCPUS:
-            yield BIND_TRAITS[HostBindPolicy.FULL_PCPUS_ONLY]
-
-    def _spans(self) -> Iterator[int]:
-        """Yield over how many NUMA nodes the pod may be split, best first; 0 for no alignment."""
-        if self.policy is not NumaPolicy.NONE:
-            yield 1
-        if self.policy in (NumaPolicy.RESTRICTED, NumaPolicy.BEST_EFFORT):
-            yield from range(2, self.shape.numa_nodes + 1)
-        if self.policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT):
-            yield 0
-
-    def _ways(self, parts: int) -> Iterator[list[_CoreThreads]]:
-        """Yield the ways to take the CPUs on each of so many NUMA nodes, best first."""
-        if not (self.request.bound and self.request.need):
-            yield [_CoreThreads("CPUs of a pool", ())] * parts
-            return
-        full = (self.request.required_bind or self.request.preferred_bind) is BindPolicy.FULL_PCPUS
-        strict = bool(self.request.required_bind)
-        threads, need = self.threads, self.request.need
-        if full and not (strict and need % threads):
-            grain = threads if strict or need % (threads * parts) == 0 else 1
-            shares = _even(need, parts, grain)
-            yield [_CoreThreads("whole cores", _whole(share, threads)) for share in shares]
-        if full and strict:
-            return
-        spread = [
-            _CoreThreads("a thread each of different cores", (1,) * share) for share in _even(need, parts, 1)
-        ]
-        if not full:
-            yield spread
-        if not strict:
-            yield [replace(each, meaning="any free threads", group_policy="none") for each in spread]
-
-    def _fallback(self, base: FallbackQuery, numa_nodes: int, ways: Sequence[_CoreThreads]) -> FallbackQuery:
-        groups: list[QueryGroup] = []
-        subtrees = []
-        for part, way in enumerate(ways):
-            tag = f"{part}_" if len(ways) > 1 else ""
-            cores = [
-                QueryGroup(f"_c{tag}{number}", ((CORE_CLASS, count),))
-                for number, count in enumerate(way.counts)
-            ]
-            if numa_nodes:
-                suffix = f"{_NUMA}{part}" if len(ways) > 1 else _NUMA
-                groups.append(QueryGroup(suffix, self._numa_share(way, part, len(ways)), tuple(NUMA_TRAITS)))
-                if cores:
-                    subtrees.append((suffix, *(core.suffix for core in cores)))
-            groups.extend(cores)
-        if not numa_nodes:
-            groups.extend(
-                QueryGroup(f"_r{number}", (amount,))
-                for number, amount in enumerate(self._numa_amounts(self.shape.below, 0, 1))
-            )
-        return replace(
-            base,
-            meaning=self._meaning(numa_nodes, ways[0]),
-            groups=tuple(groups),
-            subtrees=tuple(subtrees),
-            group_policy=ways[0].group_policy,
-        )
-
-    def _numa_share(self, way: _CoreThreads, part: int, parts: int) -> tuple[tuple[str, int], ...]:
-        shares = dict(self._numa_amounts(self.shape.on_numa, part, parts))
-        if way.counts:
-            shares[CPU_CLASS] = 1000 * sum(way.counts)
-        return tuple(shares.items())
-
-    def _numa_amounts(self, offered: Collection[str], part: int, parts: int) -> Iterator[tuple[str, int]]:
-        """Yield what one of `parts` NUMA nodes gives of what they offer, rounded up to units."""
-        for name, share in _parts_of(self.request.amounts, part, parts):
-            if name in offered and share:
-                kind = numa_class(name)
-                yield kind.name, -(-share // kind.unit)
-
-    def _meaning(self, numa_nodes: int, way: _CoreThreads) -> str:
-        where = {0: "anywhere on a host", 1: "on one NUMA node"}.get(
-            numa_nodes, f"evenly on {numa_nodes} NUMA nodes"
-        )
-        cores = f", {self.threads} threads per core" if self.threads and way.counts else ""
-        return f"{way.meaning}{cores}, {where}"
-
-
-def _parts_of(amounts: Amounts, part: int, parts: int) -> Iterator[tuple[str, int]]:
-    for name, amount in amounts.items():
-        yield name, amount // parts + (1 if part < amount % parts else 0)
+    if full and strict:
+        return
+    alone = "a thread each of different cores"
+    spread = [_CoreThreads(alone, (1,) * share) for share in _even(need, parts, 1)]
+    if not full:
+        yield spread
+    if not strict:
+        yield [each._replace(meaning="any free threads", group_policy="none") for each in spread]
 
 
 def _even(need: int, parts: int, grain: int) -> list[int]:
@@ -284,8 +211,41 @@ def _even(need: int, parts: int, grain: int) -> list[int]:
     return shares
 
 
-def _whole(share: int, threads: int) -> tuple[int, ...]:
-    return (threads,) * (share // threads) + ((share % threads,) if share % threads else ())
+def _groups(
+    request: PodRequest, shape: ClusterShape, ways: Sequence[_CoreThreads], *, is_aligned: bool
+) -> tuple[tuple[QueryGroup, ...], tuple[tuple[str, ...], ...]]:
+    """Return the groups, cores in these ways and NUMA nodes if aligned, and which lie in one subtree."""
+
+    def numa_amounts(offered: Collection[str], part: int, parts: int) -> dict[str, int]:
+        """Return what one of `parts` NUMA nodes gives of what they offer, rounded up to units."""
+        shares = {
+            name: amount // parts + (1 if part < amount % parts else 0)
+            for name, amount in request.amounts.items()
+            if name in offered
+        }
+        kinds = {name: numa_class(name) for name in shares}
+        return {kinds[name].name: -(-share // kinds[name].unit) for name, share in shares.items() if share}
+
+    groups: list[QueryGroup] = []
+    subtrees = []
+    for part, way in enumerate(ways):
+        tag = f"{part}_" if len(ways) > 1 else ""
+        cores = [
+            QueryGroup(f"_c{tag}{number}", ((CORE_CLASS, count),)) for number, count in enumerate(way.counts)
+        ]
+        if is_aligned:
+            suffix = f"_numa{part}" if len(ways) > 1 else "_numa"
+            shares = numa_amounts(shape.on_numa, part, len(ways))
+            if way.counts:
+                shares[CPU_CLASS] = 1000 * sum(way.counts)
+            groups.append(QueryGroup(suffix, tuple(shares.items()), tuple(NUMA_TRAITS)))
+            if cores:
+                subtrees.append((suffix, *(core.suffix for core in cores)))
+        groups.extend(cores)
+    if not is_aligned:
+        only_below = numa_amounts(shape.below, 0, 1).items()
+        groups.extend(QueryGroup(f"_r{number}", (amount,)) for number, amount in enumerate(only_below))
+    return tuple(groups), tuple(subtrees)
 
 
 # What queries for allocation candidates cannot say about a pod, in plain words.
@@ -297,29 +257,14 @@ _MANY_GROUPS = 8
 
 
 def gaps_of(
-    request: PodRequest | None,
-    selection: NodeSelection,
-    rules: PodRules,
-    label_keys: Collection[str],
-    *,
-    amplified: bool,
-    bound_by_hosts: bool,
-) -> list[str]:
-    """Return everything about a pod that its queries leave out, one sentence each.
+    incoming: PodSpec, label_keys: Collection[str], *, amplified: bool, bound_by_hosts: bool
+) -> Iterator[str]:
+    """Yield everything about a pod that its queries leave out, one sentence each.
 
     `label_keys` are labels that are traits; `amplified`: some hosts advertise more CPUs than they have;
     `bound_by_hosts`: some hosts bind every pod that requests CPUs.
     """
-    found = list(_about_nodes(selection, label_keys))
-    if rules:
-        found.append("pod affinity and topology spread: queries know nothing of the pods that are placed")
-    if request is not None:
-        found.extend(_about_cpus(request, amplified, bound_by_hosts))
-        found.extend(_about_numa_nodes(request))
-    return found
-
-
-def _about_nodes(selection: NodeSelection, label_keys: Collection[str]) -> Iterator[str]:
+    selection, request = incoming.selection, incoming.request
     left_out = sorted(key for key, _ in selection.selector if key not in label_keys)
     if left_out:
         keys = ", ".join(left_out)
@@ -327,9 +272,10 @@ def _about_nodes(selection: NodeSelection, label_keys: Collection[str]) -> Itera
     if selection.terms is not None:
         yield "required node affinity: expressions about labels have no form as traits"
     yield "taints and unschedulable nodes: queries find hosts that the pod may not go to"
-
-
-def _about_cpus(request: PodRequest, amplified: bool, bound_by_hosts: bool) -> Iterator[str]:
+    if incoming.rules:
+        yield "pod affinity and topology spread: queries know nothing of the pods that are placed"
+    if request is None:
+        return
     if request.bound and request.need:
         yield "which threads of a core: PCPU counts threads, logical CPUs are chosen when the pod is placed"
         yield "which cores are best: the order of candidates knows no sockets, broken cores or strategies"
@@ -347,9 +293,6 @@ def _about_cpus(request: PodRequest, amplified: bool, bound_by_hosts: bool) -> I
         yield f"exclusivity: {request.exclusive} depends on the levels of the neighbours"
     if request.burst_limit is not None:
         yield "ConstrainedBurst: the size of the shared pools is in no inventory"
-
-
-def _about_numa_nodes(request: PodRequest) -> Iterator[str]:
     if request.numa.policy in (NumaPolicy.RESTRICTED, NumaPolicy.BEST_EFFORT):
         yield "split: queries split evenly over NUMA nodes, placing fills the poorest first"
     if request.numa.effective_exclusivity is not NumaExclusivity.NONE:
@@ -383,12 +326,11 @@ class PodTranslation:
             stored = found(connection, cluster)
             keys = node_labels(stored.settings)
             selector = [(key, value) for key, value in incoming.selection.selector if key in keys]
-            traits = [trait for key, value in selector if (trait := label_trait(key, value)) is not None]
+            traits = (label_trait(key, value) for key, value in selector)
             shape = _shape(stored, view, incoming)
-            fallbacks = fallback_queries(incoming.request, shape, traits)
-            known_classes = names.class_ids(
-                connection, {name for fallback in fallbacks for name in fallback.classes}
-            )
+            fallbacks = fallback_queries(incoming.request, shape, tuple(filter(None, traits)))
+            classes = {name for fallback in fallbacks for name in fallback.classes}
+            known_classes = names.class_ids(connection, classes)
             asked = {trait for fallback in fallbacks for trait in (*fallback.traits, *fallback.forbidden)}
             known_traits = names.trait_ids(connection, asked)
         usable = [
@@ -397,18 +339,11 @@ class PodTranslation:
             if fallback.classes <= known_classes.keys() and fallback.traits <= known_traits.keys()
         ]
         queries = {fallback.query(known_traits): fallback.meaning for fallback in reversed(usable)}
-        gaps = gaps_of(
-            incoming.request,
-            incoming.selection,
-            incoming.rules,
-            keys,
-            amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
-            bound_by_hosts=not view.facts.settings.follows_design
-            and any(
-                state.template.imported.policies.bind is not HostBindPolicy.NONE
-                for state in view.nodes.values()
-            ),
-        )
+        states = view.nodes.values()
+        bind_policies = {state.template.imported.policies.bind for state in states}
+        is_bound = bool(bind_policies - {HostBindPolicy.NONE}) and not view.facts.settings.follows_design
+        amplified = any(state.offers.ratio > FACE_VALUE for state in states)
+        gaps = list(gaps_of(incoming, keys, amplified=amplified, bound_by_hosts=is_bound))
         if not usable:
             gaps.insert(0, _nowhere(incoming.request, shape, fallbacks, known_classes, known_traits))
         ordered = [(meaning, query) for query, meaning in reversed(queries.items())]
@@ -422,14 +357,9 @@ def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodSpec) -> Cluste
         threads, cpus = kind.imported.topology.threads_per_core, len(kind.imported.topology.by_cpu)
         if threads:
             most_cpus[threads] = max(cpus, most_cpus.get(threads, 0))
-    offered: set[str] = set()
-    on_hosts: set[str] = set()
-    for kind in kinds:
-        for name in incoming.amounts:
-            if kind.offers.on_numa_nodes(name):
-                offered.add(name)
-            if kind.offers.host(name) is not None:
-                on_hosts.add(name)
+    asked = [(kind.offers, name) for kind in kinds for name in incoming.amounts]
+    offered = {name for offers, name in asked if offers.on_numa_nodes(name)}
+    on_hosts = {name for offers, name in asked if offers.host(name) is not None}
     below = {name for name in offered - on_hosts if host_class(name) == numa_class(name)}
     return ClusterShape(
         aggregate=cluster.aggregate_uuid,

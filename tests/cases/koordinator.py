@@ -15,7 +15,7 @@ from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
 from placement.engine.numa.demand import PodRefused, RefusalClass
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.admission import unequal_cpu
+from placement.pods.koordinator.admission import unequal_limit
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
 
@@ -84,7 +84,7 @@ def profiles_of(case: Json) -> list[Profile]:
     asks = [given, given.get("request") or {}, *(given.get("steps") or ())]
     differs |= any(part.get("exclusive") == "NUMANodeLevel" for part in asks)
     if case["kind"] == "admission":
-        differs |= any(unequal_cpu(read.pod(given["new"] or {})))
+        differs |= any(unequal_limit(read.pod(given["new"] or {}), "cpu"))
     return [Profile.KOORD_SCHEDULER] if differs else [Profile.KOORD_SCHEDULER, Profile.DESIGN]
 
 

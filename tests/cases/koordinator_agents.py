@@ -16,8 +16,7 @@ from placement.pods.koordinator.annotations import (
 )
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.records import read_pod_record
-from placement.pods.koordinator.tree import read_reservation
+from placement.pods.koordinator.pod import read_pod_record
 from placement.pods.model import SchedulerSettings
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
@@ -88,8 +87,9 @@ def kubelet_topology_policy(given: Json, profile: Profile) -> Outcome:
 
 def node_reservation(given: Json, profile: Profile) -> Outcome:
     """What a reservation annotation asks for."""
-    reservation = read_reservation(_annotation(given["annotation"]))
-    return {"reserved_cpus": reservation.reserved_cpus, "reserved_count": reserved_count(reservation)}
+    annotation = _annotation(given["annotation"])
+    reserved_cpus = annotation.member("reservedCPUs").text() or ""
+    return {"reserved_cpus": reserved_cpus, "reserved_count": reserved_count(annotation)}
 
 
 def agent_node_reservation(given: Json, profile: Profile) -> Outcome:

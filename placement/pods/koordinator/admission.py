@@ -27,6 +27,7 @@ _LIMITS = "pod.spec.containers[*].resources.limits"
 _BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
 _BINDING_POLICIES = (DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
 _BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
+_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 _NOT_PROD = frozenset(PriorityClass) - {PriorityClass.PROD}
 # The priority classes that pods of a class must not have; some must name one.
 _FORBIDDEN = {QosClass.BE: {PriorityClass.UNSET, PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
@@ -35,7 +36,6 @@ _CONTRADICTING = {
     QosClass.BE: {PriorityClass.PROD},
     **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {PriorityClass.UNSET}),
 }
-_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 
 
 def admission_violations(
@@ -43,52 +43,47 @@ def admission_violations(
 ) -> list[str]:
     """Return every admission rule that a pod breaks, in the form `<field>: <kind>: <text>`.
 
-    `old` is the pod before an update. Source: koordinator.md, "Admission rules".
+    `old` is the pod before an update. Source: koordinator.md, "Admission rules", "Profiles".
     """
-    changes = change_violations(pod, old, check_sub_priority) if old else ()
-    violations = [*changes, *_class_violations(pod, profile), *_cpu_violations(pod)]
-    if profile is Profile.DESIGN:
-        violations.extend((*unequal_cpu(pod), *_unequal_memory(pod), *_unbinding(pod)))
+    violations = list(change_violations(pod, old, check_sub_priority)) if old else []
+    is_design, qos, priority = profile is Profile.DESIGN, raw_qos(pod), raw_priority(pod)
+    # Reading it warns of what it should not hold, whatever the class is.
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly()) if is_design else None
+    if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
+        must = "must specify koordinator QoS BE with koordinator colocation resources"
+        violations.append(f"labels.{keys.QOS_CLASS}: Required value: {must}")
+    if priority in (_CONTRADICTING if is_design else _FORBIDDEN).get(qos, ()):
+        pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
+        violations.append(f"Pod: Forbidden: {pair} cannot be used in combination")
+    if not qos.owns_cpus:
+        return violations
+    requested = pod_requests(pod).get("cpu", Fraction(0))
+    if not requested:
+        violations.append(f"{_REQUESTS}: Required value: LSR Pod must declare the requested CPUs")
+    elif requested.denominator != 1:
+        must = "the requested CPUs of LSR Pod must be integer"
+        violations.append(f'{_REQUESTS}: Invalid value: "{cpu_text(requested)}": {must}')
+    if spec is not None:
+        violations.extend((*unequal_limit(pod, "cpu"), *unequal_limit(pod, "memory")))
+        policy = spec.required_bind or spec.preferred_bind
+        if policy and policy not in _BINDING_POLICIES:
+            must = f"the CPU bind policy of {qos} Pod must be one of {', '.join(_BINDING_POLICIES)}"
+            violations.append(f'annotations.{keys.RESOURCE_SPEC}: Invalid value: "{policy}": {must}')
     return violations
 
 
-def unequal_cpu(pod: Pod) -> Iterator[str]:
-    """Yield the violation of an LSE or LSR pod with a CPU request that differs from its limit.
+def unequal_limit(pod: Pod, resource: str) -> Iterator[str]:
+    """Yield the violation of an LSE or LSR pod with a request of cpu or memory that differs from its limit.
 
-    It is refused under `design`, else a warning. Source: koordinator.md, "Profiles".
+    It is refused under `design`, else a warning if about cpu. Source: koordinator.md, "Profiles".
     """
-    if not raw_qos(pod).owns_cpus:
-        return
-    requested, limit = _requested_cpu(pod), pod_limit(pod, "cpu")
-    if requested and limit != requested:
-        shown = "none" if limit is None else cpu_text(limit)
-        must = f"must equal the requested CPUs {cpu_text(requested)}"
-        yield f'{_LIMITS}: Invalid value: "{shown}": the CPU limit of {raw_qos(pod)} Pod {must}'
-
-
-def _unequal_memory(pod: Pod) -> Iterator[str]:
-    """Yield the violation of an LSE or LSR pod with memory requests unlike its limits, under `design`.
-
-    Source: koordinator.md, "Profiles".
-    """
-    requested, limit = pod_requests(pod).get("memory"), pod_limit(pod, "memory")
-    if not raw_qos(pod).owns_cpus or not requested or limit == requested:
-        return
-    shown = "none" if limit is None else memory_text(limit)
-    must = f"must equal the requested memory {memory_text(requested)}"
-    yield f'{_LIMITS}: Invalid value: "{shown}": the memory limit of {raw_qos(pod)} Pod {must}'
-
-
-def _unbinding(pod: Pod) -> Iterator[str]:
-    """Yield the violation of an LSE or LSR pod if its bind policy gives no CPUs of its own, under `design`.
-
-    Source: koordinator.md, "Profiles".
-    """
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
-    policy = spec.required_bind or spec.preferred_bind
-    if raw_qos(pod).owns_cpus and policy and policy not in _BINDING_POLICIES:
-        must = f"the CPU bind policy of {raw_qos(pod)} Pod must be one of {', '.join(_BINDING_POLICIES)}"
-        yield f'annotations.{keys.RESOURCE_SPEC}: Invalid value: "{policy}": {must}'
+    requested, limit = pod_requests(pod).get(resource), pod_limit(pod, resource)
+    if raw_qos(pod).owns_cpus and requested and limit != requested:
+        text = cpu_text if resource == "cpu" else memory_text
+        one, many = ("CPU", "CPUs") if resource == "cpu" else ("memory", "memory")
+        shown = "none" if limit is None else text(limit)
+        must = f"must equal the requested {many} {text(requested)}"
+        yield f'{_LIMITS}: Invalid value: "{shown}": the {one} limit of {raw_qos(pod)} Pod {must}'
 
 
 def memory_text(quantity: Fraction) -> str:
@@ -121,32 +116,6 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
             yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
 
 
-def _class_violations(pod: Pod, profile: Profile) -> Iterator[str]:
-    qos, priority = raw_qos(pod), raw_priority(pod)
-    if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
-        must = "must specify koordinator QoS BE with koordinator colocation resources"
-        yield f"labels.{keys.QOS_CLASS}: Required value: {must}"
-    by_label = profile is Profile.DESIGN
-    if priority in (_CONTRADICTING if by_label else _FORBIDDEN).get(qos, ()):
-        pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
-        yield f"Pod: Forbidden: {pair} cannot be used in combination"
-
-
-def _cpu_violations(pod: Pod) -> Iterator[str]:
-    if not raw_qos(pod).owns_cpus:
-        return
-    requested = _requested_cpu(pod)
-    if not requested:
-        yield f"{_REQUESTS}: Required value: LSR Pod must declare the requested CPUs"
-    elif requested.denominator != 1:
-        must = "the requested CPUs of LSR Pod must be integer"
-        yield f'{_REQUESTS}: Invalid value: "{cpu_text(requested)}": {must}'
-
-
-def _requested_cpu(pod: Pod) -> Fraction:
-    return pod_requests(pod).get("cpu", Fraction(0))
-
-
 def warn_of_pod(
     pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, *, unbound: bool, designated: bool
 ) -> None:
@@ -155,47 +124,34 @@ def warn_of_pod(
     `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
     Source: koordinator.md, "QoS class", "Priority class", "Bound pods", "Warnings and remarks".
     """
-    _warn_of_classes(pod)
-    _warn_of_policies(pod, spec)
-    if unbound and raw_qos(pod).owns_cpus:
-        _warn_of_binding(pod, settings)
-    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
-    if status.value is not None and not pod.host and not designated:
-        status.warn("ignored: no scheduling hint names this mechanism")
-    if not settings.follows_design:
-        for inequality in unequal_cpu(pod):
-            pod.manifest.root.warn(inequality)
-
-
-def _warn_of_classes(pod: Pod) -> None:
-    label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
+    manifest, label, qos = pod.manifest, pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
     if label.value is not None and not qos:
         label.warn(f"unknown QoS class {label.value!r} counts as unset")
-    if pod.manifest.annotation(keys.QOS_CLASS).value is not None:
-        pod.manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
+    if manifest.annotation(keys.QOS_CLASS).value is not None:
+        manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
     if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
         label.warn("BE on a pod that is Guaranteed for Kubernetes")
-    priority = pod.manifest.label(keys.PRIORITY_CLASS)
+    priority = manifest.label(keys.PRIORITY_CLASS)
     if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
         priority.warn(f"unknown priority class {priority.value!r} counts as unset")
-
-
-def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
-    annotation = pod.manifest.annotation(keys.RESOURCE_SPEC)
+    annotation = manifest.annotation(keys.RESOURCE_SPEC)
     for policy in (spec.required_bind, spec.preferred_bind):
         if policy not in _BIND_POLICIES:
             annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
     if spec.exclusive not in _EXCLUSIVE_POLICIES:
         annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
-    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
-    if group.value is not None and not raw_qos(pod).owns_cpus:
+    group = manifest.annotation(keys.EXCLUSIVITY_GROUP)
+    if group.value is not None and not qos.owns_cpus:
         group.warn("has no effect: the pod gets no CPUs of its own")
-
-
-def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:
-    label = pod.manifest.label(keys.QOS_CLASS)
-    if is_bound_eligible(pod, settings.guaranteed_qos):
-        label.warn("no known bind policy applies: the pod gets no CPUs of its own")
-    else:
-        must = f"only given CPUs of their own with priority class {PriorityClass.PROD}"
-        label.warn(f"{raw_qos(pod)} pods are {must}")
+    if unbound and qos.owns_cpus:
+        if is_bound_eligible(pod, settings.guaranteed_qos):
+            label.warn("no known bind policy applies: the pod gets no CPUs of its own")
+        else:
+            must = f"only given CPUs of their own with priority class {PriorityClass.PROD}"
+            label.warn(f"{qos} pods are {must}")
+    status = manifest.annotation(keys.RESOURCE_STATUS)
+    if status.value is not None and not pod.host and not designated:
+        status.warn("ignored: no scheduling hint names this mechanism")
+    if not settings.follows_design:
+        for inequality in unequal_limit(pod, "cpu"):
+            manifest.root.warn(inequality)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
@@ -11,7 +12,7 @@ from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field, ManifestReport
 from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import NumaExclusivity, NumaPolicy
+from placement.engine.numa.demand import BindPolicy, NumaExclusivity, NumaPolicy
 from placement.pods.manifests.pod import Pod, pod_requests
 from placement.pods.model import (
     KubeletPolicy,
@@ -280,12 +281,21 @@ def status_document(status: ResourceStatus) -> Mapping[str, Any]:
     return {key: member for key, member in members.items() if member}
 
 
+def written_annotations(
+    spec: ResourceSpec, status: ResourceStatus, bind: BindPolicy, strict: bool
+) -> dict[str, str]:
+    """Return the resource-status of a pod, if it was given something, and its completed resource-spec.
+
+    Source: koordinator.md, "What is written".
+    """
+    documents = {RESOURCE_STATUS: status_document(status), RESOURCE_SPEC: completed_spec(spec, bind, strict)}
+    return {key: json.dumps(text, separators=(",", ":")) for key, text in documents.items() if text}
+
+
 def quantities(amounts: Amounts) -> dict[str, str]:
     """Return the amounts as Kubernetes writes them."""
-    return {name: _quantity(name, amount) for name, amount in amounts.items()}
-
-
-def _quantity(resource: str, amount: int) -> str:
-    if resource != "cpu":
-        return str(amount)
-    return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    texts = {name: str(amount) for name, amount in amounts.items()}
+    if "cpu" in amounts:
+        milli = amounts["cpu"]
+        texts["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)
+    return texts

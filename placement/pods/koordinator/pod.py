@@ -1,18 +1,18 @@
-"""A Kubernetes pod as values: what it asks of any host, and all else that its manifest says."""
+"""A Kubernetes pod in the words of Koordinator: what it asks of any host, and what it holds where it runs."""
 
 from __future__ import annotations
 
-import marshal
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from dataclasses import replace
 
 from placement.common.gang import read_gang
-from placement.common.manifest import Field, ManifestError, ManifestReport
-from placement.engine.numa.amounts import Amounts
+from placement.common.manifest import Field, Manifest, ManifestReport
+from placement.engine.numa.amounts import Amounts, NumaAmounts
+from placement.engine.numa.cpus import CpuTopology
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
+from placement.engine.numa.host import Holding
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.admission import admission_violations, warn_of_pod
+from placement.pods.koordinator.admission import admission_violations, change_violations, warn_of_pod
 from placement.pods.koordinator.annotations import (
     CONSTRAINED_BURST,
     DEFAULT,
@@ -23,27 +23,65 @@ from placement.pods.koordinator.annotations import (
     read_numa_topology_spec,
     read_resource_spec,
     read_resource_status,
+    read_told_pools,
+    running_qos,
 )
 from placement.pods.manifests.affinity import read_pod_rules
-from placement.pods.manifests.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
-from placement.pods.manifests.selection import (
-    read_node_selection,
-    read_term,
-)
+from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
+from placement.pods.manifests.selection import read_node_selection, read_term
 from placement.pods.model import (
+    CPUS_MUST_BE_INTEGER,
+    KubeletPolicy,
+    PodRecord,
     PodRequest,
     PodSpec,
     QosClass,
     ReservationAffinity,
     ResourceSpec,
-    ResourceStatus,
+    RunningPod,
     SchedulerSettings,
 )
 
-# Pods that must use a reservation, and which ones they accept.
+# Pods that look for a node.
 
 
+MECHANISM = "NodeNUMAResource"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report: ManifestReport) -> PodSpec:
+    """Return what a pod asks of hosts under its cluster's settings; `old` is the pod before an update.
+
+    Raises ManifestError with all findings of the report: broken schema, contradictions, admission rules.
+    Source: koordinator.md, "Bound pods", "Admission rules".
+    """
+    for violation in admission_violations(pod, settings.profile, old, settings.keeps_sub_priority):
+        report.refuse(violation)
+    try:
+        request = interpret_pod(pod, settings)
+    except PodRefused:
+        request = None  # admission has a finding about every pod that no host can take
+    selection = read_node_selection(pod.manifest.root.member("spec"))
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
+    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
+    report.raise_findings()
+    unbound = request is not None and not request.bound
+    designated = request is not None and request.designated is not None
+    warn_of_pod(pod, spec, settings, unbound=unbound, designated=designated)
+    return PodSpec(
+        qos=raw_qos(pod),
+        kubernetes_qos=kubernetes_qos(pod),
+        request=request,
+        spec=spec,
+        selection=selection,
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
+        treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
+        rules=rules,
+        gang=gang,
+        reservation_affinity=affinity,
+    )
 
 
 def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
@@ -65,10 +103,6 @@ def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
     )
 
 
-CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"
-MECHANISM = "NodeNUMAResource"
-
-
 def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """Return what a pod asks of any host; None if it requests nothing at all.
 
@@ -78,23 +112,27 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     amounts = request_amounts(pod_requests(pod))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     numa = read_numa_topology_spec(pod.manifest.annotation(keys.NUMA_TOPOLOGY_SPEC))
-    designated = _read_designated(pod)
+    # It comes with a status if a scheduling hint names this mechanism and no host is chosen.
+    designated, hint = None, pod.manifest.annotation(keys.SCHEDULING_HINT).json()
+    if not pod.host and MECHANISM in hint.member("extensions").mapping():
+        designated = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
     if not amounts:
         return None
     required, preferred = _bind_policies(pod, spec, amounts, settings)
+    is_bound = bool(required or preferred)
     return PodRequest(
         amounts=amounts,
         need=amounts.get("cpu", 0) // 1000,
-        bound=bool(required or preferred),
+        bound=is_bound,
         required_bind=required,
         preferred_bind=preferred,
         exclusive=exclusive_level(spec, settings),
         numa=numa,
-        designated=designated,
+        designated=None if designated is None or designated.is_empty else designated,
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
-        uses_ls_pools=settings.follows_design and _is_latency_sensitive(pod),
+        uses_ls_pools=settings.follows_design and qos_with_default(pod, QosClass.LS).uses_ls_pools,
         burst_limit=_burst_limit(pod, spec, settings),
-        group=exclusivity_group(pod, settings) if required or preferred else "",
+        group=exclusivity_group(pod, settings) if is_bound else "",
     )
 
 
@@ -105,25 +143,21 @@ def _bind_policies(
 
     No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
     """
-    default: str = settings.default_bind_policy
+    default, known, none = str(settings.default_bind_policy), set(BindPolicy), BindPolicy.NONE
     required = default if spec.required_bind == DEFAULT else spec.required_bind
     preferred = default if spec.preferred_bind in ("", DEFAULT) else spec.preferred_bind
     effective = required or preferred
-    if (
-        not is_bound_eligible(pod, settings.guaranteed_qos)
-        or not effective
-        or effective not in set(BindPolicy)
-    ):
-        return BindPolicy.NONE, BindPolicy.NONE
-    if amounts.get("cpu", 0) % 1000:
+    if not is_bound_eligible(pod, settings.guaranteed_qos) or not effective or effective not in known:
+        return none, none
+    milli_cpus = amounts.get("cpu", 0)
+    if milli_cpus % 1000:
         raise PodRefused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
-    if not amounts.get("cpu", 0):
-        return BindPolicy.NONE, BindPolicy.NONE
-    return _known_policy(required), _known_policy(preferred)
-
-
-def _known_policy(policy: str) -> BindPolicy:
-    return BindPolicy(policy) if policy in set(BindPolicy) else BindPolicy.NONE
+    if not milli_cpus:
+        return none, none
+    return (
+        BindPolicy(required) if required in known else none,
+        BindPolicy(preferred) if preferred in known else none,
+    )
 
 
 def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
@@ -145,11 +179,6 @@ def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
     return named if settings.follows_design else ""
 
 
-def _is_latency_sensitive(pod: Pod) -> bool:
-    """Return whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
-    return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
-
-
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
     """Return the limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
@@ -163,142 +192,119 @@ def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> i
     return request_amounts({"cpu": limit}).get("cpu", 0)
 
 
-def _read_designated(pod: Pod) -> ResourceStatus | None:
-    """Return the status a pod comes with, if a scheduling hint names this mechanism and no host is chosen."""
-    hint = pod.manifest.annotation(keys.SCHEDULING_HINT).json()
-    if pod.host or not _names_mechanism(hint):
-        return None
-    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
-    return None if status.is_empty else status
+# Pods that run already: what they hold according to their annotations.
 
 
-def _names_mechanism(hint: Field) -> bool:
-    return MECHANISM in hint.member("extensions").mapping()
+def read_running(
+    pod: Pod, old: Pod | None, settings: SchedulerSettings, kubelet: KubeletPolicy, report: ManifestReport
+) -> RunningPod:
+    """Return what a pod says about its place on a host with that kubelet; `old` is its former version.
 
-
-def import_pod(
-    document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
-) -> PodSpec:
-    """Return what a parsed Pod asks of hosts under its cluster's settings; `old` is the Pod before an update.
-
-    Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
-    Source: koordinator.md, "Bound pods", "Admission rules".
+    Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
+    resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
     """
-    report = ManifestReport()
-    pod = read_pod(document, report)
-    before = None if old is None else read_pod(old, ManifestReport())
-    for violation in admission_violations(pod, settings.profile, before, settings.keeps_sub_priority):
-        report.refuse(violation)
-    request = _interpret(pod, settings)
-    selection = read_node_selection(pod.manifest.root.member("spec"))
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
-    affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
-    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
+    if old is not None:
+        for violation in change_violations(pod, old, settings.keeps_sub_priority):
+            report.refuse(violation)
     report.raise_findings()
-    warn_of_pod(
-        pod,
-        spec,
-        settings,
-        unbound=request is not None and not request.bound,
-        designated=request is not None and request.designated is not None,
-    )
-    return PodSpec(
+    for violation in admission_violations(pod, settings.profile):
+        report.warn(violation)
+    softly = pod.manifest.root.softly()
+    rules, gang = read_pod_rules(softly, pod.namespace), read_gang(Manifest(softly), pod.namespace)
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
+    return RunningPod(
+        phase=pod.phase,
         qos=raw_qos(pod),
+        treated_as=running_qos(pod, kubelet),
         kubernetes_qos=kubernetes_qos(pod),
-        request=request,
-        spec=spec,
-        selection=selection,
+        requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
+        record=read_pod_record(pod, settings),
+        has_status=bool(status.value),
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
-        treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
         rules=rules,
         gang=gang,
-        reservation_affinity=affinity,
+        pools=read_told_pools(status),
     )
 
 
-def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
-    try:
-        return interpret_pod(pod, settings)
-    except PodRefused:
-        return None  # admission has a finding about every pod that no host can take
+def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
+    """Return what a pod holds on its host: nothing before it has one, after it ended, or if it got nothing.
 
-
-# Reading pods that are like pods read before.
-#
-# Pods of one controller differ in their names and uids, and in much that says nothing about where they may
-# go; and an extender asks about the same pod several times.
-
-
-_READINGS_KEPT = 512
-_LONGEST_KEPT = 2**14
-# The last format of marshal in which equal values are equal bytes, whatever else refers to them.
-_PLAIN_FORMAT = 2
-
-# Members by name, with what is read of each: all of it (None), members, or members of each element of a list.
-_CONTAINERS = [dict.fromkeys(("name", "resources", "restartPolicy"))]
-_READ: dict[str, Any] = {
-    "apiVersion": None,
-    "kind": None,
-    "metadata": dict.fromkeys(("namespace", "labels", "annotations")),
-    "spec": {
-        "affinity": None,
-        "containers": _CONTAINERS,
-        "initContainers": _CONTAINERS,
-        "nodeName": None,
-        "nodeSelector": None,
-        "overhead": None,
-        "priority": None,
-        "resources": None,
-        "tolerations": None,
-        "topologySpreadConstraints": None,
-    },
-    "status": dict.fromkeys(("phase", "qosClass")),
-}
-# Only the presence of these matters.
-_NAMES = {"name": "any", "uid": "any"}
-
-
-def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodSpec:
-    """Return what `import_pod` returns for a Pod, remembered for equal ones; only to be read.
-
-    It is read from the very bytes that are its key, and in these no two types look alike. So pods
-    that differ in anything that is read never share it, as long as `what_is_read` leaves out none of that.
-    Raises ManifestError, which is never remembered.
+    A resource-status is taken as it is. Source: koordinator.md, "Recovery from pods".
     """
-    try:
-        text = marshal.dumps(what_is_read(document), _PLAIN_FORMAT)
-        if len(text) <= _LONGEST_KEPT:
-            return _read(text, settings)
-    except (ManifestError, ValueError):
-        pass  # Errors are about the manifest as it came, and marshal knows only what JSON may hold.
-    return import_pod(document, settings)
+    if not pod.is_assigned:
+        return PodRecord()
+    findings = ManifestReport()
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
+    if findings.findings:
+        return PodRecord(unreadable=findings.findings)
+    if status.is_empty:
+        return PodRecord()
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
+    return PodRecord(status.holding(level, raw_qos(pod), group))
 
 
-@lru_cache(_READINGS_KEPT)
-def _read(text: bytes, settings: SchedulerSettings) -> PodSpec:
-    return import_pod(marshal.loads(text), settings)
+# Which part of a running pod's resource-status counts: no more than the pod may have.
+#
+# Users that may write pods may write that annotation, so it does not prove that CPUs were given.
 
 
-def what_is_read(document: Mapping[str, Any]) -> Any:
-    """Return a Pod without what `import_pod` ignores; if it has both a name and a uid, with fixed ones."""
-    read = _part(document, _READ)
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict):
-        return read
-    own = {key: metadata.get(key) for key in _NAMES}
-    named = all(isinstance(text, str) and text for text in own.values())
-    return {**read, "metadata": {**read["metadata"], **(_NAMES if named else own)}}
+def limited_claim(
+    claimed: Holding,
+    requests: Amounts,
+    kept: Holding,
+    topology: CpuTopology,
+    taken: CpuSet,
+    *,
+    owns_cpus: bool,
+) -> tuple[Holding, tuple[str, ...]]:
+    """Return the part of a claim that counts, and warnings about the rest.
+
+    If a claim has more CPUs than are requested or kept, only as many count: CPUs that exist and that no other
+    pod has, first the ones it had before, then whole cores, then lowest numbers. `taken` are CPUs that other
+    pods have or no pod may have. `kept` is what the pod was recorded with before, which stays as long as it
+    claims it: after a resize in place to less, a node agent still pins it to all CPUs of its annotation.
+    """
+    requested = requests.get("cpu", 0) // 1000
+    most = max(requested, len(claimed.cpus & kept.cpus))
+    cpus = claimed.cpus if owns_cpus else frozenset()
+    if len(cpus) > most:
+        rows = topology.by_cpu
+        usable = (cpus & rows.keys()) - taken
+
+        def rank(cpu: int) -> tuple[bool, bool, int, int]:
+            core = topology.cores[rows[cpu].core_id]
+            return cpu not in kept.cpus, not usable.issuperset(core), core[0], cpu
+
+        cpus = frozenset(sorted(usable, key=rank)[:most])
+    amounts = _limited_amounts(claimed.amounts, requests, kept.amounts)
+    findings = []
+    if cpus != claimed.cpus:
+        why = f"requests {requested} CPUs" if owns_cpus else "gets no CPUs of its own"
+        claims = f"resource-status claims CPUs {format_cpu_list(claimed.cpus - cpus)}, but the pod {why}"
+        findings.append(f"{claims}; no pod is charged for them")
+    for resource in sorted({name for row in claimed.amounts.values() for name in row}):
+        if _total(claimed.amounts, resource) != _total(amounts, resource):
+            claims = f"resource-status claims more {resource} of NUMA nodes than the pod requests"
+            findings.append(f"{claims}; no pod is charged for the rest")
+    return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
 
 
-def _part(value: Any, wanted: Any) -> Any:
-    if isinstance(wanted, list) and isinstance(value, list):
-        return [_part(element, wanted[0]) for element in value]
-    if not isinstance(wanted, dict) or not isinstance(value, dict):
-        return value
-    # Keys that are no texts are errors wherever they are.
-    return {
-        key: _part(member, wanted.get(key))
-        for key, member in value.items()
-        if key in wanted or not isinstance(key, str)
-    }
+def _limited_amounts(claimed: NumaAmounts, requests: Amounts, kept: NumaAmounts) -> NumaAmounts:
+    """Count amounts of NUMA nodes in the order of their ids, up to what is requested or kept."""
+    names = {name for row in claimed.values() for name in row}
+    left = {name: max(requests.get(name, 0), _total(kept, name)) for name in names}
+    counted: dict[int, dict[str, int]] = {}
+    for numa, row in claimed.items():
+        for resource, amount in row.items():
+            share = min(amount, left[resource])
+            if share > 0:
+                left[resource] -= share
+                counted.setdefault(numa, {})[resource] = share
+    return NumaAmounts(counted)
+
+
+def _total(amounts: NumaAmounts, resource: str) -> int:
+    return sum(row.get(resource, 0) for row in amounts.values())

@@ -8,29 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.common.manifest import Field, Manifest, ManifestReport, read_duration, read_manifest
+from placement.common.manifest import Field, ManifestReport, read_duration, read_manifest
 from placement.common.manifest_lists import RESERVATION_API_VERSION
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.selection import read_owners
 from placement.pods.model import AllocatePolicy, ReservationTerms
 
-# The owners of a reservation: one pod, the pods of a controller, or pods with certain labels.
-
-
-# The terms of a reservation: its owners, how often and how much of it they may use, and until when.
-
-
 KIND = "Reservation"
 DEFAULT_TTL = datetime.timedelta(hours=24)
-_UNDERSTOOD = (
-    "template",
-    "owners",
-    "allocateOnce",
-    "allocatePolicy",
-    "ttl",
-    "expires",
-    "unschedulable",
-)
+_UNDERSTOOD = {"template", "owners", "allocateOnce", "allocatePolicy", "ttl", "expires", "unschedulable"}
 _DEFAULT_POLICY = "Default"
 _ORDER = re.compile(r"[0-9]{1,18}")
 
@@ -69,53 +55,38 @@ def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> R
     """
     report = ManifestReport()
     manifest = read_manifest(document, RESERVATION_API_VERSION, KIND, report)
-    spec = manifest.root.member("spec")
-    created = _moment(manifest.root.member("metadata").member("creationTimestamp"))
+    metadata, spec = manifest.root.member("metadata"), manifest.root.member("spec")
+    created = _moment(metadata.member("creationTimestamp"))
     name, uid = manifest.name.text() or "", manifest.uid.text() or ""
-    template, terms = _template(spec.member("template")), _terms(manifest, spec, created or now)
-    report.raise_findings()
-    for unknown in sorted(spec.mapping().keys() - set(_UNDERSTOOD)):
-        spec.member(unknown).warn("has no effect here")
-    ends = spec.member("expires").value is not None
-    return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
-
-
-def _terms(manifest: Manifest, spec: Field, begin: datetime.datetime) -> ReservationTerms:
-    labels = manifest.root.member("metadata").member("labels").members()
-    return ReservationTerms(
+    pod = spec.member("template")
+    kept, pod_spec = pod.member("metadata").mapping(), dict(pod.member("spec").mapping())
+    if not pod_spec:
+        pod.member("spec").refuse("is missing")
+    kept = {key: kept[key] for key in ("namespace", "labels", "annotations") if kept.get(key) is not None}
+    labels = metadata.member("labels").members()
+    terms = ReservationTerms(
         owners=read_owners(spec.member("owners")),
-        since=begin,
+        since=created or now,
         allocate_once=spec.member("allocateOnce").flag(default=True) is not False,
         policy=_policy(spec.member("allocatePolicy")),
-        expires_at=_end(spec, begin),
+        expires_at=_end(spec, created or now),
         order=_order(manifest.label(keys.RESERVATION_ORDER)),
         labels={key: label.text() or "" for key, label in labels.items()},
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )
-
-
-def _template(template: Field) -> dict[str, Any]:
-    metadata, spec = template.member("metadata").mapping(), template.member("spec").mapping()
-    if not spec:
-        template.member("spec").refuse("is missing")
-    kept = ("namespace", "labels", "annotations")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {key: metadata[key] for key in kept if metadata.get(key) is not None},
-        "spec": dict(spec),
-        "status": {},
-    }
+    report.raise_findings()
+    for unknown in sorted(spec.mapping().keys() - _UNDERSTOOD):
+        spec.member(unknown).warn("has no effect here")
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod_spec, "status": {}}
+    ends = spec.member("expires").value is not None
+    return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
 
 
 def _policy(policy: Field) -> AllocatePolicy:
     text = policy.text() or ""
-    if text in ("", _DEFAULT_POLICY):
-        return AllocatePolicy.DEFAULT
-    if text not in set(AllocatePolicy):
+    if text and text != _DEFAULT_POLICY and text not in set(AllocatePolicy):
         policy.refuse(f"{text!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted")
-        return AllocatePolicy.DEFAULT
-    return AllocatePolicy(text)
+    return AllocatePolicy(text) if text in set(AllocatePolicy) else AllocatePolicy.DEFAULT
 
 
 def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:

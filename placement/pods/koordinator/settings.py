@@ -21,20 +21,8 @@ _NUMA = "defaultNUMATopologyPolicy"
 _STRATEGY = "numaAllocateStrategy"
 _GUARANTEED = "guaranteedQoS"
 _SUB_PRIORITY = "subPriorityImmutable"
-SETTINGS = frozenset(
-    {
-        PROFILE,
-        NODE_LABELS,
-        _BIND,
-        _EXCLUSIVE,
-        _NUMA,
-        _STRATEGY,
-        SCORING,
-        *FORMER.values(),
-        _GUARANTEED,
-        _SUB_PRIORITY,
-    }
-)
+_OWN = (PROFILE, NODE_LABELS, _BIND, _EXCLUSIVE, _NUMA, _STRATEGY, _GUARANTEED, _SUB_PRIORITY)
+SETTINGS = frozenset({*_OWN, SCORING, *FORMER.values()})
 _MOST_LABELS = 64
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Scoring = TypeVar("_Scoring")
@@ -76,12 +64,10 @@ def _read_labels(labels: Field) -> tuple[str, ...]:
         labels.refuse(f"there are more than {_MOST_LABELS} keys")
     keys = []
     for element in elements:
-        key = element.text()
-        if not key:
+        keys.append(element.text())
+        if not keys[-1]:
             element.refuse("must be the key of a label")
-        else:
-            keys.append(key)
-    return tuple(keys)
+    return tuple(filter(None, keys))
 
 
 def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choice:

@@ -43,14 +43,10 @@ class PodSelector(NamedTuple):
     def selects(self, bearer: Bearer) -> bool:
         """Return whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
         namespace, labels = bearer
-        if self.labels is None or not self._covers(namespace):
-            return False
-        return self.labels.holds(dict(labels))
-
-    def _covers(self, namespace: str) -> bool:
-        if namespace in self.namespaces:
-            return True
-        return self.by_name is not None and self.by_name.holds({_NAMESPACE_NAME: namespace})
+        covers = namespace in self.namespaces or (
+            self.by_name is not None and self.by_name.holds({_NAMESPACE_NAME: namespace})
+        )
+        return self.labels is not None and covers and self.labels.holds(dict(labels))
 
 
 class PodTerm(NamedTuple):
@@ -123,7 +119,14 @@ def pod_labels(metadata: Field) -> Labels:
     return tuple((key, text) for key, text in texts if isinstance(text, str))
 
 
-def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
+def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:
+    """Return the terms of a stored pod; terms that cannot be read have no effect."""
+    if not document:
+        return NO_AFFINITY
+    return _read_affinity(Field("affinity", document, ManifestReport(), soft=True), bearer)
+
+
+def _read_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
     """Return the terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
 
     What breaks the schema is reported, and so are selectors of namespaces by labels other than their name:
@@ -133,41 +136,29 @@ def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
         return NO_AFFINITY
     near, apart = affinity.member("podAffinity"), affinity.member("podAntiAffinity")
     found = PodAffinity(
-        tuple(_read_terms(near.member(_REQUIRED), bearer)),
-        tuple(_read_terms(apart.member(_REQUIRED), bearer)),
-        tuple(_read_weighted(near.member(_PREFERRED), bearer)),
-        tuple(_read_weighted(apart.member(_PREFERRED), bearer)),
+        tuple(each.term for each in _read_terms(near.member(_REQUIRED), bearer)),
+        tuple(each.term for each in _read_terms(apart.member(_REQUIRED), bearer)),
+        tuple(_read_terms(near.member(_PREFERRED), bearer, are_weighted=True)),
+        tuple(_read_terms(apart.member(_PREFERRED), bearer, are_weighted=True)),
     )
     return found or NO_AFFINITY
 
 
-def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:
-    """Return the terms of a stored pod; terms that cannot be read have no effect."""
-    if not document:
-        return NO_AFFINITY
-    return read_pod_affinity(Field("affinity", document, ManifestReport(), soft=True), bearer)
-
-
-def _read_terms(terms: Field, bearer: Bearer) -> Iterator[PodTerm]:
-    for term in terms.elements():
-        key, pods = read_topology_key(term), _read_pods(term, bearer)
-        if key and pods is not None:
-            yield PodTerm(pods, key)
-
-
-def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
+def _read_terms(terms: Field, bearer: Bearer, *, are_weighted: bool = False) -> Iterator[WeightedTerm]:
     for each in terms.elements():
-        weight, term = each.member("weight").integer(), each.member("podAffinityTerm")
-        if weight is not None and not 1 <= weight <= _MOST_WEIGHT:
-            each.member("weight").complain(f"must be from 1 to {_MOST_WEIGHT}, not {weight}")
-            weight = None
-        key, pods = read_topology_key(term), _read_pods(term, bearer)
+        weight: int | None = 0
+        term = each
+        if are_weighted:
+            weight, term = each.member("weight").integer(), each.member("podAffinityTerm")
+            if weight is not None and not 1 <= weight <= _MOST_WEIGHT:
+                each.member("weight").complain(f"must be from 1 to {_MOST_WEIGHT}, not {weight}")
+                weight = None
+        key, pods = _read_topology_key(term), _read_pods(term, bearer)
         if key and weight is not None and pods is not None:
             yield WeightedTerm(weight, PodTerm(pods, key))
 
 
-def read_topology_key(term: Field) -> str:
-    """Return the `topologyKey` of a term or constraint, which is required."""
+def _read_topology_key(term: Field) -> str:
     key = term.member("topologyKey").text()
     if not key:
         term.member("topologyKey").complain("is missing")
@@ -179,7 +170,14 @@ def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
     namespace, own = bearer
     # A part of a selector means more pods than all of it.
     found = ManifestReport()
-    labels = _read_labels(term.reported_to(found), own)
+    read, labels = term.reported_to(found), None
+    if read.member("labelSelector").value is not None:
+        requirements = (
+            *read_label_selector(read.member("labelSelector")).requirements,
+            *_same_labels(read.member("matchLabelKeys"), own),
+            *_same_labels(read.member("mismatchLabelKeys"), own, "NotIn"),
+        )
+        labels = LabelSelector(tuple(dict.fromkeys(requirements)))
     is_clear = not term.report.include(found)
     namespaces, selector = term.member("namespaces"), term.member("namespaceSelector")
     named = tuple(name.text() or "" for name in namespaces.elements())
@@ -188,18 +186,6 @@ def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
         is_clear = is_clear and namespaces.value in (None, []) and selector.value is None
         named = (namespace,)
     return PodSelector(labels, named, by_name) if is_clear else None
-
-
-def _read_labels(term: Field, own: Labels) -> LabelSelector | None:
-    selector = term.member("labelSelector")
-    if selector.value is None:
-        return None
-    requirements = (
-        *read_label_selector(selector).requirements,
-        *same_labels(term.member("matchLabelKeys"), own),
-        *same_labels(term.member("mismatchLabelKeys"), own, "NotIn"),
-    )
-    return LabelSelector(tuple(dict.fromkeys(requirements)))
 
 
 def _read_namespaces(selector: Field) -> LabelSelector | None:
@@ -221,55 +207,13 @@ def _unknown_labels(namespaces: LabelSelector) -> list[str]:
     return sorted({each.key for each in namespaces.requirements} - {_NAMESPACE_NAME})
 
 
-def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
+def _same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
     """Yield requirements to have the pod's own labels at these keys, or not to; keys it lacks are skipped."""
     labels = dict(own)
     for key in keys.elements():
         text = key.text() or ""
         if text in labels:
             yield Requirement(text, operator, (labels[text],))
-
-
-def required_terms(spec: Mapping[str, Any], side: str) -> bool:
-    """Return whether a pod with an unchecked manifest has required terms on this side of its affinity."""
-    affinity = spec.get("affinity")
-    terms = affinity.get(side) if isinstance(affinity, Mapping) else None
-    return isinstance(terms, Mapping) and bool(terms.get(_REQUIRED))
-
-
-def without_unknown_namespaces(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a pod without the terms that ask for labels of namespaces, which are not known here.
-
-    kube-scheduler knows them, and heeds such terms itself. The manifest may be unchecked.
-    """
-    spec = pod.get("spec")
-    affinity = spec.get("affinity") if isinstance(spec, Mapping) else None
-    if not isinstance(spec, Mapping) or not isinstance(affinity, Mapping):
-        return pod
-    sides = {side: affinity[side] for side in ("podAffinity", "podAntiAffinity") if affinity.get(side)}
-    known = {side: _with_known(terms) for side, terms in sides.items()}
-    if known == sides:
-        return pod
-    return {**pod, "spec": {**spec, "affinity": {**affinity, **known}}}
-
-
-def _with_known(terms: Any) -> Any:
-    if not isinstance(terms, Mapping):
-        return terms
-    kept = dict(terms)
-    for kind in (_REQUIRED, _PREFERRED):
-        if isinstance(kept.get(kind), list):
-            kept[kind] = [each for each in kept[kind] if not _asks_for_unknown(each)]
-    return kept
-
-
-def _asks_for_unknown(term: Any) -> bool:
-    """Return whether a term, or what it weighs, names labels of namespaces that are not known."""
-    inner = Field("term", term, ManifestReport(), soft=True)
-    if inner.member("podAffinityTerm").value is not None:
-        inner = inner.member("podAffinityTerm")
-    selector = inner.member("namespaceSelector")
-    return selector.value is not None and bool(_unknown_labels(read_label_selector(selector)))
 
 
 # How pods are to be spread over places: `topologySpreadConstraints` of a pod.
@@ -300,42 +244,29 @@ class SpreadConstraint(NamedTuple):
         return f"{self.pods}, at most {self.max_skew} more by {self.topology_key}"
 
 
-def read_spread_constraints(constraints: Field, bearer: Bearer) -> tuple[SpreadConstraint, ...]:
-    """Return the constraints of the pod with this namespace and labels; what breaks the schema is reported.
+def _read_constraint(each: Field, bearer: Bearer) -> SpreadConstraint:
+    """Return a constraint of the pod with this namespace and labels; what breaks the schema is reported.
 
     Source: Kubernetes topologySpreadConstraints.
     """
-    return tuple(_read(each, bearer) for each in constraints.elements())
-
-
-def may_be_required(constraints: Any) -> bool:
-    """Return whether one of these unchecked constraints may refuse nodes."""
-    if not isinstance(constraints, list):
-        return bool(constraints)
-    return any(
-        not isinstance(each, Mapping) or each.get("whenUnsatisfiable") != _PREFERS for each in constraints
-    )
-
-
-def _read(each: Field, bearer: Bearer) -> SpreadConstraint:
     namespace, own = bearer
     skew = each.member("maxSkew").integer()
     if skew is not None and skew < 1:
         each.member("maxSkew").complain(f"must be 1 or more, not {skew}")
     when = _choice(each.member("whenUnsatisfiable"), (_REFUSES, _PREFERS), "")
-    least = 1 if each.member("minDomains").value is None else each.member("minDomains").integer()
+    domains = each.member("minDomains")
+    least = 1 if domains.value is None else domains.integer()
     if least is not None and least < 1:
-        each.member("minDomains").complain(f"must be 1 or more, not {least}")
-    if each.member("minDomains").value is not None and when == _PREFERS:
-        each.member("minDomains").complain(f"goes with {_REFUSES} only")
-    selector = each.member("labelSelector")
-    labels = None
+        domains.complain(f"must be 1 or more, not {least}")
+    if domains.value is not None and when == _PREFERS:
+        domains.complain(f"goes with {_REFUSES} only")
+    selector, labels = each.member("labelSelector"), None
     if selector.value is not None:
-        added = same_labels(each.member("matchLabelKeys"), own)
+        added = _same_labels(each.member("matchLabelKeys"), own)
         labels = LabelSelector((*read_label_selector(selector).requirements, *added))
     return SpreadConstraint(
         PodSelector(labels, (namespace,)),
-        read_topology_key(each),
+        _read_topology_key(each),
         skew or 1,
         when == _REFUSES,
         least or 1,
@@ -377,29 +308,62 @@ def read_pod_rules(pod: Field, namespace: str) -> PodRules:
     """Return the rules of a pod in this namespace; whatever breaks the schema is reported."""
     bearer = (namespace, pod_labels(pod.member("metadata")))
     spec = pod.member("spec")
-    return PodRules(
-        bearer,
-        read_pod_affinity(spec.member("affinity"), bearer),
-        read_spread_constraints(spec.member("topologySpreadConstraints"), bearer),
-    )
+    affinity = _read_affinity(spec.member("affinity"), bearer)
+    constraints = spec.member("topologySpreadConstraints").elements()
+    return PodRules(bearer, affinity, tuple(_read_constraint(each, bearer) for each in constraints))
+
+
+# Manifests that are not checked yet, and may hold anything.
 
 
 def may_require(pod: Mapping[str, Any]) -> bool:
     """Return whether a pod with an unchecked manifest may require anything of other pods."""
-    spec = _spec(pod)
-    constraints = spec.get("topologySpreadConstraints")
-    return (
-        required_terms(spec, "podAffinity")
-        or required_terms(spec, "podAntiAffinity")
-        or may_be_required(constraints)
-    )
+    constraints = _mapping(pod, "spec").get("topologySpreadConstraints")
+    if isinstance(constraints, list):
+        constraints = [
+            each
+            for each in constraints
+            if not isinstance(each, Mapping) or each.get("whenUnsatisfiable") != _PREFERS
+        ]
+    return bool(constraints) or any(_has_required(pod, side) for side in ("podAffinity", "podAntiAffinity"))
 
 
 def may_keep_off(pod: Mapping[str, Any]) -> bool:
     """Return whether a pod with an unchecked manifest may keep other pods off nodes."""
-    return required_terms(_spec(pod), "podAntiAffinity")
+    return _has_required(pod, "podAntiAffinity")
 
 
-def _spec(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    spec = pod.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
+def _has_required(pod: Mapping[str, Any], side: str) -> bool:
+    return bool(_mapping(_mapping(_mapping(pod, "spec"), "affinity"), side).get(_REQUIRED))
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    member = parent.get(key)
+    return member if isinstance(member, Mapping) else {}
+
+
+def without_unknown_namespaces(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pod without the terms that ask for labels of namespaces, which are not known here.
+
+    kube-scheduler knows them, and heeds such terms itself. The manifest may be unchecked.
+    """
+    spec = _mapping(pod, "spec")
+    affinity = _mapping(spec, "affinity")
+    known = {}
+    for side in ("podAffinity", "podAntiAffinity"):
+        terms = _mapping(affinity, side)
+        for kind in (_REQUIRED, _PREFERRED):
+            listed = terms.get(kind)
+            if isinstance(listed, list) and any(map(_asks_for_unknown, listed)):
+                kept = [each for each in listed if not _asks_for_unknown(each)]
+                terms = known[side] = {**terms, kind: kept}
+    return {**pod, "spec": {**spec, "affinity": {**affinity, **known}}} if known else pod
+
+
+def _asks_for_unknown(term: Any) -> bool:
+    """Return whether a term, or what it weighs, names labels of namespaces that are not known."""
+    inner = Field("term", term, ManifestReport(), soft=True)
+    if inner.member("podAffinityTerm").value is not None:
+        inner = inner.member("podAffinityTerm")
+    selector = inner.member("namespaceSelector")
+    return selector.value is not None and bool(_unknown_labels(read_label_selector(selector)))

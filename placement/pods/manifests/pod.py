@@ -95,13 +95,12 @@ def read_pod(document: Mapping[str, Any], report: ManifestReport) -> Pod:
 
 
 def _read_containers(containers: Field) -> tuple[Container, ...]:
-    return tuple(_read_container(container) for container in containers.elements())
-
-
-def _read_container(container: Field) -> Container:
-    requests, limits = _read_resources(container.member("resources"))
-    restart = container.member("restartPolicy").text()
-    return Container(container.member("name").text() or "", requests, limits, is_sidecar=restart == "Always")
+    found = []
+    for each in containers.elements():
+        requests, limits = _read_resources(each.member("resources"))
+        is_sidecar = each.member("restartPolicy").text() == "Always"
+        found.append(Container(each.member("name").text() or "", requests, limits, is_sidecar))
+    return tuple(found)
 
 
 def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:

@@ -47,19 +47,6 @@ class Toleration(NamedTuple):
         return self.exists or self.value == taint.value
 
 
-def read_taints(taints: Field) -> tuple[Taint, ...]:
-    """Return the taints of `Node.spec.taints`."""
-    return tuple(
-        Taint(_text(entry, "key"), _text(entry, "value"), _text(entry, "effect"))
-        for entry in taints.elements()
-    )
-
-
-def read_tolerations(tolerations: Field) -> tuple[Toleration, ...]:
-    """Return the tolerations of `Pod.spec.tolerations`; unknown operators and effects are reported."""
-    return tuple(_read_toleration(entry) for entry in tolerations.elements())
-
-
 def _read_toleration(entry: Field) -> Toleration:
     operator, key, effect = (_text(entry, name) for name in ("operator", "key", "effect"))
     if operator not in ("", "Equal", "Exists"):
@@ -100,7 +87,10 @@ def read_attributes(document: Mapping[str, Any], report: ManifestReport | None =
     return NodeAttributes(
         name=metadata.member("name").text() or "",
         labels=labels,
-        taints=read_taints(spec.member("taints")),
+        taints=tuple(
+            Taint(_text(entry, "key"), _text(entry, "value"), _text(entry, "effect"))
+            for entry in spec.member("taints").elements()
+        ),
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )
 
@@ -177,7 +167,8 @@ def read_node_selection(spec: Field) -> NodeSelection:
     terms = None
     if required.value is not None:
         terms = tuple(read_term(term) for term in required.member("nodeSelectorTerms").elements())
-    return NodeSelection(tuple(sorted(selector)), terms, read_tolerations(spec.member("tolerations")))
+    tolerations = tuple(_read_toleration(entry) for entry in spec.member("tolerations").elements())
+    return NodeSelection(tuple(sorted(selector)), terms, tolerations)
 
 
 def read_term(term: Field) -> Term:
@@ -318,30 +309,22 @@ def read_owners(owners: Field) -> tuple[ReservationOwner, ...]:
 
     Source: koordinator.md, "Reservations".
     """
-    found = tuple(_read_owner(owner) for owner in owners.elements())
+    found = []
+    for owner in owners.elements():
+        pod, controller, selector = (owner.member(name) for name in _CONDITIONS)
+        if pod.value is None and controller.value is None and selector.value is None:
+            owner.refuse(f"needs one of {', '.join(_CONDITIONS)}")
+        texts = None if pod.value is None else _texts(pod, _OBJECT)
+        reference = None
+        if controller.value is not None:
+            own, flag = _texts(controller, _REFERENCE), controller.member("controller")
+            namespace = controller.member("namespace").text() or ""
+            reference = Controller(own, namespace, None if flag.value is None else flag.flag(default=False))
+        labels = None if selector.value is None else read_label_selector(selector)
+        found.append(ReservationOwner(texts, reference, labels))
     if not found:
         owners.refuse("a reservation needs at least one owner")
-    return found
-
-
-def _read_owner(owner: Field) -> ReservationOwner:
-    given = {name: owner.member(name) for name in _CONDITIONS if owner.member(name).value is not None}
-    if not given:
-        owner.refuse(f"needs one of {', '.join(_CONDITIONS)}")
-    return ReservationOwner(
-        pod=_texts(given["object"], _OBJECT) if "object" in given else None,
-        controller=_read_controller(given["controller"]) if "controller" in given else None,
-        selector=read_label_selector(given["labelSelector"]) if "labelSelector" in given else None,
-    )
-
-
-def _read_controller(controller: Field) -> Controller:
-    flag = controller.member("controller")
-    return Controller(
-        _texts(controller, _REFERENCE),
-        controller.member("namespace").text() or "",
-        None if flag.value is None else flag.flag(default=False),
-    )
+    return tuple(found)
 
 
 def _texts(reference: Field, names: tuple[str, ...]) -> Texts:

@@ -13,7 +13,6 @@ from placement.engine.forest.arrays import Mask
 from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, host_cpu_requested
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.host import FACE_VALUE
-from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.search.query import amount
 from placement.pods.columns import (
     CPU_REQUESTED,
@@ -152,9 +151,11 @@ class AmplifiedCpu(Rule):
             return None
         milli = request.amounts.get("cpu", 0)
         cost = bound_cost(milli, ratio) if host.bind.binds(request) else milli
-        cpus_back, milli_back = _returned(pod.reservations)
+        # The CPUs and the millicores of the host as a whole that reservations give back to the pod.
+        sizes = ((each.cpus.bit_count(), each.milli_cpus) for each in pod.reservations.matched)
+        back = max(((cpus, max(milli, 1000 * cpus)) for cpus, milli in sizes), default=(0, 0))
         requested = host_cpu_requested(
-            totals.requested.get("cpu", 0) - milli_back, host.state.use.held.bit_count() - cpus_back, ratio
+            totals.requested.get("cpu", 0) - back[1], host.state.use.held.bit_count() - back[0], ratio
         )
         enough = cost <= totals.allocatable.get("cpu", 0) - requested
         return None if enough else Refusal((AMPLIFIED,), obstacle=_AMPLIFIED_CPU)
@@ -180,13 +181,3 @@ def amplified_cpu(table: NodeTable, request: PodRequest) -> Asked:
     cost = np.where(amplified, table.by_kind(partial(cpu_cost, request)), 0)
     free = np.where(amplified, table[allocatable("cpu")] - table[CPU_REQUESTED], 0)
     return Asked(name, cost, free)
-
-
-def _returned(reservations: HostReservations) -> tuple[int, int]:
-    """Return the CPUs and the millicores of the host as a whole that reservations give back to a pod."""
-    return max(map(_size, reservations.matched), default=(0, 0))
-
-
-def _size(reservation: Reservation) -> tuple[int, int]:
-    cpus = reservation.cpus.bit_count()
-    return cpus, max(reservation.milli_cpus, 1000 * cpus)

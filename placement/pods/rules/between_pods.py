@@ -26,7 +26,6 @@ from placement.pods.manifests.affinity import (
     WeightedTerm,
 )
 from placement.pods.manifests.selection import NodeSelection
-from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
 from placement.pods.rules.selection import guard_refusal, labelled
@@ -48,14 +47,6 @@ Wishes = Mapping[WeightedTerm | PodTerm, Mapping[int, int]]
 """The number of pods that have a term, by term and row."""
 
 
-class _Counted(NamedTuple):
-    """A count of the pods in each row, when the nodes were these."""
-
-    order: object
-    nodes: NodeRows
-    counts: Amounts
-
-
 class _Wishes(NamedTuple):
     """The terms of placed pods, when the nodes were these; `about`: the terms that select some pods."""
 
@@ -69,7 +60,8 @@ class PlacedPods:
     """The pods of a cluster. Threads share it: what it returns never changes."""
 
     def __init__(self) -> None:
-        self._counted: dict[tuple[Selectors, bool], _Counted] = {}
+        # The pods in each row that are selected, with the nodes of that time and their order.
+        self._counted: dict[tuple[Selectors, bool], tuple[object, NodeRows, Amounts]] = {}
         self._wishes: _Wishes | None = None
         self._lock = threading.Lock()
 
@@ -81,16 +73,22 @@ class PlacedPods:
         asked = selectors, staying
         with self._lock:
             known = self._counted.pop(asked, None)
-            if known is None or known.order is not columns.order:
+            if known is None or known[0] is not columns.order:
                 rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
             else:
-                rows, counts = columns.changed_since(known.nodes.marks).tolist(), known.counts
+                rows, counts = columns.changed_since(known[1].marks).tolist(), known[2]
             if rows:
                 counts = counts.copy()
                 selected: dict[Bearer, bool] = {}
                 for row in rows:
-                    counts[row] = _count(columns.nodes[row], selectors, staying, selected)
-            self._counted[asked] = _Counted(columns.order, columns.nodes, counts)
+                    node, total = columns.nodes[row], 0
+                    for bearer, count in (node.staying_bearers if staying else node.bearers).items():
+                        is_meant = selected.get(bearer)
+                        if is_meant is None:
+                            is_meant = selected[bearer] = all(each.selects(bearer) for each in selectors)
+                        total += count * is_meant
+                    counts[row] = total
+            self._counted[asked] = (columns.order, columns.nodes, counts)
             if len(self._counted) > _SELECTIONS_KEPT:
                 del self._counted[next(iter(self._counted))]
         return counts
@@ -99,14 +97,17 @@ class PlacedPods:
         """Return terms of placed pods that select such a pod: required ones against it, and scored ones.
 
         The latter have a weight, which is negative if the placed pod prefers to be apart. Each term is tried
-        once,
-        until the terms change.
+        once, until the terms change.
         """
         with self._lock:
             wishes = self._wishes = self._counted_wishes(columns)
             found = wishes.about.get(bearer)
             if found is None:
-                found = {wish: rows for wish, rows in wishes.terms.items() if _selects(wish, bearer)}
+                found = {
+                    wish: rows
+                    for wish, rows in wishes.terms.items()
+                    if (wish.term if isinstance(wish, WeightedTerm) else wish).pods.selects(bearer)
+                }
                 wishes.about[bearer] = found
                 if len(wishes.about) > _SELECTIONS_KEPT:
                     del wishes.about[next(iter(wishes.about))]
@@ -134,27 +135,18 @@ class PlacedPods:
         return _Wishes(columns.order, columns.nodes, terms, {})
 
 
-def _selects(wish: WeightedTerm | PodTerm, bearer: Bearer) -> bool:
-    term = wish.term if isinstance(wish, WeightedTerm) else wish
-    return term.pods.selects(bearer)
-
-
-def _count(node: NodeInfo, selectors: Selectors, staying: bool, selected: dict[Bearer, bool]) -> int:
-    total = 0
-    for bearer, count in (node.staying_bearers if staying else node.bearers).items():
-        is_meant = selected.get(bearer)
-        if is_meant is None:
-            is_meant = selected[bearer] = all(each.selects(bearer) for each in selectors)
-        total += count * is_meant
-    return total
-
-
 def _add(
     terms: dict[WeightedTerm | PodTerm, dict[int, int]], own: set[object], row: int, node: NodeInfo, each: int
 ) -> None:
     """Count the terms of a node; only rows of our `own` terms are written to."""
-    for pod in node.with_affinity:
-        for term in _terms_of(pod):
+    for affinity in (pod.affinity for pod in node.with_affinity):
+        wishes: tuple[WeightedTerm | PodTerm, ...] = (
+            *affinity.apart,
+            *(WeightedTerm(_REQUIRED_WEIGHT, term) for term in affinity.near),
+            *affinity.rather_near,
+            *(WeightedTerm(-weight, term) for weight, term in affinity.rather_apart),
+        )
+        for term in wishes:
             if term not in own:
                 own.add(term)
                 terms[term] = dict(terms.get(term, ()))
@@ -164,14 +156,6 @@ def _add(
                 del rows[row]
             if not rows:
                 del terms[term]
-
-
-def _terms_of(pod: RecordedPod) -> Iterator[WeightedTerm | PodTerm]:
-    affinity = pod.affinity
-    yield from affinity.apart
-    yield from (WeightedTerm(_REQUIRED_WEIGHT, term) for term in affinity.near)
-    yield from affinity.rather_near
-    yield from (WeightedTerm(-weight, term) for weight, term in affinity.rather_apart)
 
 
 def places(columns: NodeColumns, topology_key: str) -> Indices:
@@ -265,10 +249,9 @@ class BetweenPods(Rule):
         """Return the scores of nodes in these rows, 0 to 100; None if it prefers none."""
 
     def _refused(self, pod: PodAmongOthers) -> Refused:
-        found = pod.refused.get(self)
-        if found is None:
-            found = pod.refused[self] = list(self.refusing(pod))
-        return found
+        if self not in pod.refused:
+            pod.refused[self] = list(self.refusing(pod))
+        return pod.refused[self]
 
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
@@ -289,18 +272,13 @@ class Affinity(BetweenPods):
         """Yield the nodes that required terms keep the pod off, and why."""
         columns, placed, affinity = pod.whole, pod.placed, pod.rules.affinity
         if affinity.near:
+            obstacle = Obstacle(ConditionKind.POD_AFFINITY, " and ".join(map(str, affinity.near)))
             far = ~_near(columns, pod.rules, placed)
-            of = " and ".join(map(str, affinity.near))
-            yield (
-                far,
-                Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, Obstacle(ConditionKind.POD_AFFINITY, of)),
-            )
+            yield far, Refusal((NOT_NEAR,), RefusalClass.UNRESOLVABLE, obstacle)
         for term in affinity.apart:
             there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
-            yield (
-                there > 0,
-                Refusal((NOT_APART,), obstacle=Obstacle(ConditionKind.POD_ANTI_AFFINITY, str(term))),
-            )
+            obstacle = Obstacle(ConditionKind.POD_ANTI_AFFINITY, str(term))
+            yield there > 0, Refusal((NOT_APART,), obstacle=obstacle)
         for wish, rows in placed.wishes_about(columns, pod.rules.bearer).items():
             if isinstance(wish, PodTerm):
                 having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
@@ -323,11 +301,8 @@ class Affinity(BetweenPods):
         columns, placed = pod.whole, pod.placed
         total = np.zeros(len(columns.nodes), np.int64)
         affinity = pod.rules.affinity
-        own = [
-            *affinity.rather_near,
-            *(WeightedTerm(-weight, term) for weight, term in affinity.rather_apart),
-        ]
-        for weight, term in own:
+        against = (WeightedTerm(-weight, term) for weight, term in affinity.rather_apart)
+        for weight, term in (*affinity.rather_near, *against):
             counts = placed.matching(columns, (term.pods,))
             total += weight * per_place(places(columns, term.topology_key), counts)
         for wish, having in placed.wishes_about(columns, pod.rules.bearer).items():

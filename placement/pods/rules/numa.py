@@ -7,15 +7,14 @@ Source: koordinator.md, "Filter", "Score", "Reserve".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from placement.allocations.kubernetes_resources import CORE_CLASS
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
-from placement.engine.forest.arrays import Amounts, Indices, Mask
+from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.numa.alignment import Alignment, choose_affinity, favour_idle
 from placement.engine.numa.allocator import Allocation, allocate_designated
 from placement.engine.numa.amounts import NumaAmounts
@@ -24,7 +23,6 @@ from placement.engine.numa.demand import (
     INVALID_TOPOLOGY,
     NOT_ENOUGH_CPUS,
     BindPolicy,
-    CpuDemand,
     ExclusiveLevel,
     NumaPolicy,
     PodDemand,
@@ -32,7 +30,6 @@ from placement.engine.numa.demand import (
     Refusal,
     RefusalClass,
 )
-from placement.engine.numa.hints import Fits
 from placement.engine.numa.host import (
     MISSED,
     Holding,
@@ -59,9 +56,13 @@ from placement.pods.columns import (
     stays_on_one,
 )
 from placement.pods.host import Host, alignment_on, demand_on, pod_bind_policy
-from placement.pods.koordinator.annotations import completed_spec, status_document
-from placement.pods.koordinator.pod import CPUS_MUST_BE_INTEGER
-from placement.pods.model import NOTHING_GIVEN, PodRequest, QosClass, ResourceSpec, ResourceStatus
+from placement.pods.model import (
+    CPUS_MUST_BE_INTEGER,
+    NOTHING_GIVEN,
+    PodRequest,
+    QosClass,
+    ResourceStatus,
+)
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import Fit, HostAnswer, IncomingPod, Rule, Stated
 from placement.pods.snapshot import NodeColumns
@@ -85,9 +86,8 @@ class MatchingPolicies(Rule):
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes with the NUMA policy of the pod, or where one of both has none."""
         request = pod.request
-        return columns.table.where_kind(
-            lambda kind: request is None or effective_policy(request, kind) is not None
-        )
+        assert request is not None
+        return columns.table.where_kind(lambda kind: effective_policy(request, kind) is not None)
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
         """Return what the policies of the host forbid."""
@@ -115,12 +115,20 @@ class CpusAndNumaNodes(Rule):
     def mask(self, columns: NodeColumns, pod: IncomingPod) -> Mask:
         """Return the nodes with as many free CPUs and amounts; which of them the pod gets, is not tried."""
         table, request = columns.table, pod.request
-        if request is None or request.designated is not None:
+        assert request is not None
+        if request.designated is not None:
             return np.ones(len(table), np.bool_)
         mask = own_cpus(table, request).fits
         rows = np.flatnonzero(is_aligned(table, request))
         if len(rows):
-            mask[rows] &= _aligned_room(table.rows(rows), request)
+            # NUMA nodes, all together or a single one, must have room.
+            aligned = table.rows(rows)
+            room = (aligned[NUMA_NODES] > 0) & fits_all(aligned, on_all_numa_nodes(aligned, request))
+            single = stays_on_one(aligned, request)
+            if single.any():
+                fitting = [numa_fits(aligned, request, place) for place in range(aligned.numa_nodes)]
+                room &= ~single | np.logical_or.reduce(fitting)
+            mask[rows] &= room
         return mask | (table[VAST] > 0)
 
     def refuse(self, node: NodeInfo, pod: IncomingPod) -> Refusal | None:
@@ -152,22 +160,17 @@ class CpusAndNumaNodes(Rule):
         return _of_numa_nodes(table, pod.request) if kind is ConditionKind.NUMA else []
 
 
-def _aligned_room(table: NodeTable, request: PodRequest) -> Mask:
-    """Return the nodes with NUMA nodes, all together or a single one, that have room for an aligned pod."""
-    mask = (table[NUMA_NODES] > 0) & fits_all(table, on_all_numa_nodes(table, request))
-    single = stays_on_one(table, request)
-    if single.any():
-        fitting = [numa_fits(table, request, place) for place in range(table.numa_nodes)]
-        mask &= ~single | np.logical_or.reduce(fitting)
-    return mask
-
-
 def _of_numa_nodes(table: NodeTable, request: PodRequest) -> list[Asked]:
     """Return what all NUMA nodes are asked for; where one must do, what is asked of the one lacking least."""
     asked = [*on_all_numa_nodes(table, request), own_cpus(table, request)]
     single = stays_on_one(table, request)
     if not single.any():
         return asked
+
+    def nearest_of(by_place: Sequence[Amounts]) -> Amounts:
+        there: Amounts = np.stack(by_place)[nearest, np.arange(len(nearest))]
+        return there
+
     places = [list(on_numa_node(table, request, place)) for place in range(table.numa_nodes)]
     gaps = np.array([np.sum([each.gap for each in place], axis=0) for place in places])
     for place in range(len(places)):
@@ -177,17 +180,12 @@ def _of_numa_nodes(table: NodeTable, request: PodRequest) -> list[Asked]:
         *(each._replace(wanted=np.where(single, 0, each.wanted)) for each in asked),
         *(
             alike[0]._replace(
-                wanted=np.where(single, _chosen([each.wanted for each in alike], nearest), 0),
-                free=_chosen([each.free for each in alike], nearest),
+                wanted=np.where(single, nearest_of([each.wanted for each in alike]), 0),
+                free=nearest_of([each.free for each in alike]),
             )
             for alike in zip(*places, strict=True)
         ),
     ]
-
-
-def _chosen(by_place: Sequence[Amounts], place: Indices) -> Amounts:
-    """Return for each node the number at one of its places."""
-    return np.stack(by_place)[place, np.arange(len(place))]
 
 
 # The fit of a pod on a host: the NUMA nodes to which it is aligned, and its shared pool.
@@ -209,18 +207,16 @@ def _answer(host: Host, pod: IncomingPod) -> HostAnswer:
     try:
         alignment = alignment_on(host, request)
         if request.designated is not None:
-            fit = Fit(designated=_designated(host, request.designated, demand))
+            given = Allocation(mask_of(request.designated.cpus), request.designated.amounts)
+            fit = Fit(designated=allocate_designated(host.state, demand, given))
+        elif host.bind.binds_all(request) and request.is_fractional:
+            raise PodRefused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=_WHOLE)
         else:
-            _check_whole_cpus(host, request)
             by_policies = False
             fit = fit_host(host, request, demand, alignment, pod.reservations)
     except PodRefused as refused:
         return HostAnswer(refused.refusal, by_policies)
     return rate_host(host, pod, fit, demand, alignment)
-
-
-def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:
-    return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
 
 
 def fit_host(
@@ -235,15 +231,24 @@ def fit_host(
     What fits can be allocated (`allocate_on_host`). Raises PodRefused. Source: koordinator.md, "Filter".
     """
     _check_binding(host, request, demand)
-    placing = ReservedPlacing(host.state, demand, reservations)
-    limit = request.burst_limit if demand.cpus is None else None
+    placing, cpus = ReservedPlacing(host.state, demand, reservations), demand.cpus
+    limit = request.burst_limit if cpus is None else None
     affinity = nominated = None
     if alignment.policy is not NumaPolicy.NONE:
-        fits = placing.fits if limit is None else _covering(host, limit, placing)
+        least = limit or 0
+
+        def covering(numa_ids: Sequence[int]) -> bool:
+            return bool(_pools(host.state, numa_ids, least)) and placing.fits(numa_ids)
+
+        fits = placing.fits if limit is None else covering
         affinity = choose_affinity(placing.widest_allocator, alignment, fits)
         nominated = placing.explore(affinity).reservation
-    elif demand.cpus is not None:
-        nominated = _explore_free_cpus(demand.cpus, placing, reservations)
+    elif cpus is not None and (cpus.strict or reservations != NO_RESERVATIONS):
+        nominated = placing.explore(None).reservation
+    elif cpus is not None:
+        # Without a strict policy any free CPU is good enough.
+        if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
+            raise PodRefused(NOT_ENOUGH_CPUS)
     elif reservations.matched:
         # The pod takes only of the host as a whole, where every matched reservation has enough.
         nominated = 0
@@ -252,65 +257,25 @@ def fit_host(
     return Fit(affinity, nominated=nominated)
 
 
-def _check_whole_cpus(host: Host, request: PodRequest) -> None:
-    """Raise PodRefused if a host binds every pod and this one does not request whole CPUs.
-
-    Source: koordinator.md, "Filter".
-    """
-    if host.bind.binds_all(request) and request.is_fractional:
-        raise PodRefused(
-            CPUS_MUST_BE_INTEGER,
-            status=RefusalClass.UNRESOLVABLE,
-            obstacle=Obstacle(ConditionKind.WHOLE_CPUS),
-        )
-
-
 def _check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
     """Raise PodRefused if a host would have to bind CPUs for this pod, but never can.
 
     Source: koordinator.md, "Filter", "Recovery from pods".
     """
-    cpus, layout = demand.cpus, host.state.layout
+    cpus, layout, words = demand.cpus, host.state.layout, ""
     if cpus is None:
         return
-    if not layout.cpus:
-        raise _unbindable(INVALID_TOPOLOGY)
-    if host.unreadable_pods:
-        names = ", ".join(host.unreadable_pods)
-        raise _unbindable(f"{UNREADABLE_PODS}: {names}")
     required = host.bind.required(request)
-    if required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
-        raise _unbindable(BIND_CONFLICT)
-    if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
-        raise _unbindable(NOT_WHOLE_CORES)
-
-
-def _unbindable(words: str) -> PodRefused:
-    return PodRefused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.CPU_BINDING))
-
-
-def _explore_free_cpus(
-    cpus: CpuDemand, placing: ReservedPlacing, reservations: HostReservations
-) -> int | None:
-    """Try a strict policy; otherwise count, as any free CPU is good enough. Raises PodRefused."""
-    if cpus.strict or reservations != NO_RESERVATIONS:
-        return placing.explore(None).reservation
-    if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
-        raise PodRefused(NOT_ENOUGH_CPUS)
-    return None
-
-
-def _covering(host: Host, limit: int, placing: ReservedPlacing) -> Fits:
-    """Return a check that a pod fits on NUMA nodes, one of them with a shared pool that covers its limit."""
-    return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
-
-
-def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
-    """Return whether the LS pool of any of these NUMA nodes has that many millicores.
-
-    Source: koordinator.md, "ConstrainedBurst".
-    """
-    return any(_pool_size(host, numa) >= limit for numa in numa_ids)
+    if not layout.cpus:
+        words = INVALID_TOPOLOGY
+    elif host.unreadable_pods:
+        words = f"{UNREADABLE_PODS}: {', '.join(host.unreadable_pods)}"
+    elif required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
+        words = BIND_CONFLICT
+    elif cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
+        words = NOT_WHOLE_CORES
+    if words:
+        raise PodRefused(words, status=RefusalClass.UNRESOLVABLE, obstacle=_BINDING)
 
 
 def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
@@ -319,15 +284,18 @@ def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
     Raises PodRefused if there is none. Source: koordinator.md, "ConstrainedBurst".
     """
     sign = 1 if host.rules.fullest_first else -1
-    sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))
+    sizes = ((sign * size, numa) for numa, size in _pools(host, numa_ids, limit).items())
     chosen = min(sizes, default=None)
     if chosen is None:
-        raise PodRefused(POOLS_TOO_SMALL, obstacle=Obstacle(ConditionKind.SHARED_POOL))
+        raise PodRefused(POOLS_TOO_SMALL, obstacle=_POOL)
     return chosen[1]
 
 
-def _pool_size(host: HostState, numa: int) -> int:
-    return 1000 * (host.shared_pool & host.layout.numa_nodes.get(numa, 0)).bit_count()
+def _pools(host: HostState, numa_ids: Iterable[int], limit: int) -> dict[int, int]:
+    """Return the millicores of the LS pools of these NUMA nodes that cover the limit."""
+    pool, nodes = host.shared_pool, host.layout.numa_nodes
+    sizes = {numa: 1000 * (pool & nodes.get(numa, 0)).bit_count() for numa in numa_ids}
+    return {numa: size for numa, size in sizes.items() if size >= limit}
 
 
 # The place of a pod on a host, and how it is written down.
@@ -353,13 +321,6 @@ class PodAllocation:
         """Return what to record for the pod; its label names the class `qos`."""
         return self.status.holding(self.level, qos, self.group)
 
-    def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the pod's resource-status, empty if it was given nothing, and its completed resource-spec.
-
-        Source: koordinator.md, "What is written".
-        """
-        return status_document(self.status), completed_spec(spec, self.bind, self.strict)
-
 
 def allocate_on_host(
     host: Host,
@@ -373,16 +334,25 @@ def allocate_on_host(
     """
     if request is None:
         return PodAllocation()
-    demand = demand_on(host, request)
-    if fit.designated is not None:
-        return _written(host, request, demand, fit.designated, ())
-    alignment = alignment_on(host, request)
-    allocation = try_allocate(host, demand, alignment, fit, reservations)
-    pools = _pools(host, request, alignment, allocation.amounts) if demand.cpus is None else ()
-    return _written(host, request, demand, allocation, pools)
+    demand, alignment, allocation = demand_on(host, request), None, fit.designated
+    if allocation is None:
+        alignment = alignment_on(host, request)
+        allocation = _allocate(host, demand, alignment, fit, reservations)
+    pools: tuple[int, ...] = ()
+    if alignment is not None and demand.cpus is None:
+        pools = _pools_to_keep(host, request, alignment, allocation.amounts)
+    sockets = host.state.layout.socket_of_numa
+    status = ResourceStatus(
+        frozenset(members_of(allocation.cpus)),
+        allocation.amounts,
+        tuple((sockets[numa], numa) for numa in pools if numa in sockets),
+    )
+    if demand.cpus is None:
+        return PodAllocation(status)
+    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
 
 
-def try_allocate(
+def _allocate(
     host: Host, demand: PodDemand, alignment: Alignment, fit: Fit, reservations: HostReservations
 ) -> Allocation:
     """Return the allocation of the pod, and nothing to write about it. Raises PodRefused."""
@@ -397,22 +367,9 @@ def try_allocate(
     return placing.allocate(affinity)
 
 
-def _written(
-    host: Host,
-    request: PodRequest,
-    demand: PodDemand,
-    allocation: Allocation,
-    numa_ids: tuple[int, ...],
-) -> PodAllocation:
-    sockets = host.state.layout.socket_of_numa
-    pools = tuple((sockets[numa], numa) for numa in numa_ids if numa in sockets)
-    status = ResourceStatus(frozenset(members_of(allocation.cpus)), allocation.amounts, pools)
-    if demand.cpus is None:
-        return PodAllocation(status)
-    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
-
-
-def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts) -> tuple[int, ...]:
+def _pools_to_keep(
+    host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts
+) -> tuple[int, ...]:
     """Return the NUMA nodes with LS pools that an unbound pod must not leave (koordinator.md, "Profiles")."""
     if request.burst_limit is not None:
         numa_ids = amounts or host.state.layout.numa_nodes
@@ -447,33 +404,29 @@ def rate_host(host: Host, pod: IncomingPod, fit: Fit, demand: PodDemand, alignme
     if not isolates and not aligned:
         return HostAnswer(fit, score=host_scorer(state, demand, scoring))
     try:
-        allocation = fit.designated or try_allocate(host, demand, alignment, fit, pod.reservations)
+        allocation = fit.designated or _allocate(host, demand, alignment, fit, pod.reservations)
     except PodRefused:
         return HostAnswer(fit)
-    score = (
-        _score_aligned(host, demand, alignment, allocation, scoring)
-        if aligned
-        else host_scorer(state, demand, scoring)
-    )
-    return HostAnswer(fit, score=score, missed=_missed_on(host, pod.request, allocation) if isolates else 0)
-
-
-def _missed_on(host: Host, request: PodRequest, allocation: Allocation) -> int:
-    """Return how much a pod misses of what it prefers on these CPUs (koordinator.md, "Isolation")."""
-    if host.bind.is_avoided(request):
-        return AVOIDED
-    return missed(host.state, allocation.cpus, host.bind.preference(request))
+    if aligned:
+        score = _score_aligned(host, demand, alignment, allocation, scoring)
+    else:
+        score = host_scorer(state, demand, scoring)
+    if not isolates:
+        return HostAnswer(fit, score=score)
+    is_avoided = host.bind.is_avoided(pod.request)
+    lacks = AVOIDED if is_avoided else missed(state, allocation.cpus, host.bind.preference(pod.request))
+    return HostAnswer(fit, score=score, missed=lacks)
 
 
 def _score_aligned(
     host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Order
 ) -> Scorer:
-    state = host.state
+    state, idle_counts = host.state, alignment.idle_counts
     numa_ids = allocation.amounts or state.capacity
 
     def idle_counted(score: int) -> int:
-        idle_counts, best = alignment.idle_counts, scoring.max_score
-        return favour_idle(score, mask_of(numa_ids), state.neighbours, best) if idle_counts else score
+        mask = mask_of(numa_ids)
+        return favour_idle(score, mask, state.neighbours, scoring.max_score) if idle_counts else score
 
     if allocation.amounts:
         score = idle_counted(score_on_numa_nodes(state, demand, scoring, numa_ids))

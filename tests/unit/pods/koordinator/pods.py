@@ -12,9 +12,10 @@ from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.pods.cycle import judged as judged_by
 from placement.pods.host import host_of
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.pod import import_pod, interpret_pod
+from placement.pods.koordinator.pod import interpret_pod
 from placement.pods.manifests.pod import read_pod
 from placement.pods.model import SchedulerSettings
+from placement.pods.reading import import_pod
 from placement.pods.rules import HOST
 from placement.pods.rules.numa import allocate_on_host, answer_of
 from placement.pods.rules.rule import Fit, IncomingPod, concerned

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.pod import import_pod
-from placement.pods.koordinator.records import import_running_pod
 from placement.pods.model import KubeletPolicy, SchedulerSettings
+from placement.pods.reading import import_pod, import_running_pod
 from tests.unit.pods.koordinator.anything import NODES, PODS, REPORTS, mutations
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt
 

@@ -12,11 +12,13 @@ from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy,
 from placement.pods.host import remarks_on
 from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.annotations import (
+    completed_spec,
     kubernetes_qos,
     qos_with_default,
     raw_priority,
     raw_qos,
     running_qos,
+    status_document,
 )
 from placement.pods.manifests.pod import pod_limit, pod_requests
 from placement.pods.model import KubeletPolicy, QosClass, SchedulerSettings
@@ -107,10 +109,11 @@ class Reading:
         return format_cpu_list(self._given().status.cpus)
 
     def status_written(self, _: Any) -> Any:
-        return self._given().annotations(admitted(self.document, self.settings).spec)[0]
+        return status_document(self._given().status)
 
     def spec_written(self, _: Any) -> Any:
-        return self._given().annotations(admitted(self.document, self.settings).spec)[1]
+        given = self._given()
+        return completed_spec(admitted(self.document, self.settings).spec, given.bind, given.strict)
 
     def _given(self) -> Any:
         request = request_of(self.document, self.settings)

@@ -16,10 +16,10 @@ from placement.engine.scoring.rule import LARGE_SCALE, Shape, Weighted
 from placement.pods.accounts import Accountant, host_room
 from placement.pods.host import Host, NodeOffers, Place, occupied_host, offers_of
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.manifests.affinity import Bearer
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.model import NodeImport, RecordedPod, SchedulerSettings
+from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone

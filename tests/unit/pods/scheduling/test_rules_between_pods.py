@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from placement.pods.cycle import ShapeRanking
-from placement.pods.koordinator.pod import import_pod
 from placement.pods.manifests.affinity import Bearer, PodSelector
 from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, recorded_pod
 from placement.pods.ranking import RuledRanking, priorities
+from placement.pods.reading import import_pod
 from placement.pods.rules import BETWEEN_PODS
 from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
 from placement.pods.rules.rule import PodShape

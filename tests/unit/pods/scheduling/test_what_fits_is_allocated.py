@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from placement.common.manifest import ManifestError, Profile
 from placement.pods.host import remarks_on
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.pod import import_pod
+from placement.pods.koordinator.annotations import status_document
 from placement.pods.model import SchedulerSettings
+from placement.pods.reading import import_pod
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import Fit, IncomingPod
 from tests.unit.pods.koordinator.pods import (
@@ -107,5 +108,5 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
     for resource in ("cpu", "memory"):
         given = sum(amounts.get(resource, 0) for amounts in allocation.status.amounts.values())
         assert given in (0, pod.request.amounts.get(resource, 0))
-    status, _ = allocation.annotations(pod.spec)
+    status = status_document(allocation.status)
     assert json.loads(json.dumps(status)) == status

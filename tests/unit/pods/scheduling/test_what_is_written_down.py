@@ -6,8 +6,9 @@ from placement.common.manifest import ManifestError
 from placement.engine.numa.amounts import NumaAmounts
 from placement.pods.host import numa_capacity
 from placement.pods.koordinator.annotations import status_document
-from placement.pods.koordinator.records import import_running_pod, read_pod_record, unknown_cpus_warning
+from placement.pods.koordinator.pod import read_pod_record
 from placement.pods.model import KubeletPolicy, QosClass, ResourceStatus
+from placement.pods.reading import import_running_pod
 from placement.pods.rules.numa import PodAllocation
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
@@ -100,12 +101,7 @@ def test_a_spec_that_does_not_parse_costs_the_level_but_not_the_cpus():
     assert holding.level == "None"
 
 
-def test_cpus_the_host_does_not_have_are_a_warning():
-    node = imported_node()
-    assert unknown_cpus_warning(held("14-17"), node.topology) == (
-        "CPUs 16-17 are not in the cpu-topology; left out"
-    )
-    assert unknown_cpus_warning(held("14-15"), node.topology) is None
+def test_cpus_the_host_does_not_have_do_not_count():
     assert host(held("14-17")).state.use.held == 0b11 << 14
 
 

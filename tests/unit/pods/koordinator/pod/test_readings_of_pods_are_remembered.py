@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from placement.common import gang
 from placement.common.manifest import ManifestError, Profile
+from placement.pods import reading
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator import pod as pod_reading
-from placement.pods.koordinator.pod import import_pod, reading_of, what_is_read
 from placement.pods.model import SchedulerSettings
+from placement.pods.reading import import_pod, reading_of, what_is_read
 from tests.unit.pods.koordinator.anything import ANYTHING, PODS
 
 CHOSEN = [SchedulerSettings(profile) for profile in Profile]
@@ -193,15 +193,15 @@ def test_pods_without_names_are_refused_whoever_came_before():
 
 def test_refusals_are_told_of_each_pod_anew():
     wrong = with_member(POD, ("spec", "containers", 0, "resources", "requests", "cpu"), "many")
-    before = pod_reading._read.cache_info().currsize
+    before = reading._read.cache_info().currsize
     for _ in range(2):
         with pytest.raises(ManifestError, match="'many' is not a Kubernetes quantity"):
             reading_of(wrong, CHOSEN[0])
-    assert pod_reading._read.cache_info().currsize == before
+    assert reading._read.cache_info().currsize == before
 
 
 def test_long_manifests_are_read_each_time():
     long = with_member(POD, ("metadata", "annotations", "note"), "x" * 2**15)
-    before = pod_reading._read.cache_info().currsize
+    before = reading._read.cache_info().currsize
     agrees(long, CHOSEN[0])
-    assert pod_reading._read.cache_info().currsize == before
+    assert reading._read.cache_info().currsize == before

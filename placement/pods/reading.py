@@ -1,0 +1,142 @@
+"""The reading of pods: each in the dialect that it uses, and like pods once.
+
+Pods of one controller differ in their names and uids, and in much that says nothing about where they may go;
+and an extender asks about the same pod several times. So what was read of a pod is remembered.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from placement.common.manifest import ManifestError, ManifestReport
+from placement.pods.koordinator.pod import read_incoming, read_running
+from placement.pods.manifests.pod import Pod, read_pod
+from placement.pods.model import KubeletPolicy, PodSpec, RunningPod, SchedulerSettings
+
+
+class Dialect(NamedTuple):
+    """A dialect in which pods say what they want: whether a pod uses it, and its readers.
+
+    Readers take the pod, the pod before an update, and the settings of the cluster. They raise ManifestError
+    with all findings of the report, which is of the pod.
+    """
+
+    uses: Callable[[Pod], bool]
+    incoming: Callable[[Pod, Pod | None, SchedulerSettings, ManifestReport], PodSpec]
+    running: Callable[[Pod, Pod | None, SchedulerSettings, KubeletPolicy, ManifestReport], RunningPod]
+
+
+# The first that a pod uses reads it; Koordinator reads all that are left.
+DIALECTS = (Dialect(lambda pod: True, read_incoming, read_running),)
+
+
+def _read_pod(
+    document: Mapping[str, Any], old: Mapping[str, Any] | None, report: ManifestReport
+) -> tuple[Dialect, Pod, Pod | None]:
+    pod = read_pod(document, report)
+    before = None if old is None else read_pod(old, ManifestReport())
+    return next(dialect for dialect in DIALECTS if dialect.uses(pod)), pod, before
+
+
+def import_pod(
+    document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
+) -> PodSpec:
+    """Return what a parsed Pod asks of hosts under its cluster's settings; `old` is the Pod before an update.
+
+    Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
+    """
+    report = ManifestReport()
+    dialect, pod, before = _read_pod(document, old, report)
+    return dialect.incoming(pod, before, settings, report)
+
+
+def import_running_pod(
+    document: Mapping[str, Any],
+    settings: SchedulerSettings,
+    kubelet: KubeletPolicy,
+    old: Mapping[str, Any] | None = None,
+) -> RunningPod:
+    """Return what a parsed Pod says about its place on a host with that kubelet; `old` is its former version.
+
+    Raises ManifestError if its schema is broken or an update changes what must not change.
+    """
+    report = ManifestReport()
+    dialect, pod, before = _read_pod(document, old, report)
+    return dialect.running(pod, before, settings, kubelet, report)
+
+
+_READINGS_KEPT = 512
+_LONGEST_KEPT = 2**14
+# The last format of marshal in which equal values are equal bytes, whatever else refers to them.
+_PLAIN_FORMAT = 2
+
+# Members by name, with what is read of each: all of it (None), members, or members of each element of a list.
+_CONTAINERS = [dict.fromkeys(("name", "resources", "restartPolicy"))]
+_READ: dict[str, Any] = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": dict.fromkeys(("namespace", "labels", "annotations")),
+    "spec": {
+        "affinity": None,
+        "containers": _CONTAINERS,
+        "initContainers": _CONTAINERS,
+        "nodeName": None,
+        "nodeSelector": None,
+        "overhead": None,
+        "priority": None,
+        "resources": None,
+        "tolerations": None,
+        "topologySpreadConstraints": None,
+    },
+    "status": dict.fromkeys(("phase", "qosClass")),
+}
+# Only the presence of these matters.
+_NAMES = {"name": "any", "uid": "any"}
+
+
+def reading_of(document: Mapping[str, Any], settings: SchedulerSettings) -> PodSpec:
+    """Return what `import_pod` returns for a Pod, remembered for equal ones; only to be read.
+
+    It is read from the very bytes that are its key, and in these no two types look alike. So pods
+    that differ in anything that is read never share it, as long as `what_is_read` leaves out none of that.
+    Raises ManifestError, which is never remembered.
+    """
+    try:
+        text = marshal.dumps(what_is_read(document), _PLAIN_FORMAT)
+        if len(text) <= _LONGEST_KEPT:
+            return _read(text, settings)
+    except (ManifestError, ValueError):
+        pass  # Errors are about the manifest as it came, and marshal knows only what JSON may hold.
+    return import_pod(document, settings)
+
+
+@lru_cache(_READINGS_KEPT)
+def _read(text: bytes, settings: SchedulerSettings) -> PodSpec:
+    return import_pod(marshal.loads(text), settings)
+
+
+def what_is_read(document: Mapping[str, Any]) -> Any:
+    """Return a Pod without what `import_pod` ignores; if it has both a name and a uid, with fixed ones."""
+    read = _part(document, _READ)
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return read
+    own = {key: metadata.get(key) for key in _NAMES}
+    named = all(isinstance(text, str) and text for text in own.values())
+    return {**read, "metadata": {**read["metadata"], **(_NAMES if named else own)}}
+
+
+def _part(value: Any, wanted: Any) -> Any:
+    if isinstance(wanted, list) and isinstance(value, list):
+        return [_part(element, wanted[0]) for element in value]
+    if not isinstance(wanted, dict) or not isinstance(value, dict):
+        return value
+    # Keys that are no texts are errors wherever they are.
+    return {
+        key: _part(member, wanted.get(key))
+        for key, member in value.items()
+        if key in wanted or not isinstance(key, str)
+    }
