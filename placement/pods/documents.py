@@ -55,8 +55,8 @@ class PodDocument:
 
         Raises BadRequest naming the field for a name that is invalid or is not the one in the manifest.
         """
-        for where, text in (("namespace", namespace), ("name", name)):
-            check_name(where, text)
+        check_name("namespace", namespace)
+        check_name("name", name)
         metadata = _mapping(pod, "metadata")
         for where, text in (("namespace", namespace), ("name", name)):
             if metadata.get(where) not in (None, "", text):
@@ -65,7 +65,15 @@ class PodDocument:
                 )
         uid = checked_uid("Pod", metadata.get("uid") or derived_uid(cluster, namespace, name))
         filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
-        return cls(_reduced(pod, filled), namespace, name, uid, consumer_of(cluster, uid))
+        status = {key: text for key, text in _mapping(pod, "status").items() if key in _STATUS}
+        reduced = {
+            "apiVersion": pod.get("apiVersion"),
+            "kind": pod.get("kind"),
+            "metadata": {key: filled[key] for key in _METADATA if key in filled},
+            "spec": pod.get("spec"),
+            "status": status | resize_status(pod),
+        }
+        return cls(reduced, namespace, name, uid, consumer_of(cluster, uid))
 
     @classmethod
     def whole(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
@@ -131,17 +139,6 @@ def _mapping(pod: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if member is not None and not isinstance(member, Mapping):
         raise BadRequest(f"Pod.{key}: must be a mapping")
     return member or {}
-
-
-def _reduced(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    status = {key: text for key, text in _mapping(pod, "status").items() if key in _STATUS}
-    return {
-        "apiVersion": pod.get("apiVersion"),
-        "kind": pod.get("kind"),
-        "metadata": {key: metadata[key] for key in _METADATA if key in metadata},
-        "spec": pod.get("spec"),
-        "status": status | resize_status(pod),
-    }
 
 
 def _short(value: object) -> str:

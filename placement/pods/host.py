@@ -45,6 +45,19 @@ from placement.pods.model import (
 # How a host binds the CPUs of pods, where its policy and theirs meet.
 
 
+_POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
+
+
+def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tuple[str, bool]:
+    """Return the policy a bound pod gets on a host and whether it is strict; empty policies are not set.
+
+    What the pod requires comes first, then the host (both strict), then what the pod prefers.
+    Source: koordinator.md, "Strict bind policy".
+    """
+    strict = required or _POD_POLICIES.get(host, "")
+    return (strict, True) if strict else (preferred, False)
+
+
 class HostBinding(NamedTuple):
     """A bind policy of a host.
 
@@ -227,12 +240,17 @@ def host_of(
 ) -> Host:
     """Return the host of an imported node with the pods recorded there, under the settings of its cluster.
 
-    Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles".
+    Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles", "The NUMA strategy under
+    alignment".
     """
     layout = layout_of(node.topology)
     pinned = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
     policies = node.policies
     default = settings.default_numa_policy if settings.follows_design else NumaPolicy.NONE
+    scoring, named = settings.numa_scoring, policies.strategy or settings.default_numa_strategy
+    if settings.follows_design and named in _SCORED_STRATEGIES:
+        # A strategy that host or cluster names comes before the scoring.
+        scoring = Strategy(named, scoring.resources)
     return Host(
         state=HostState(
             layout=layout,
@@ -253,7 +271,7 @@ def host_of(
         ),
         numa_policy=default if policies.numa is None else policies.numa,
         unreadable_pods=tuple(unreadable_pods),
-        numa_scoring=_numa_scoring(policies, settings),
+        numa_scoring=scoring,
         favours_idle=settings.follows_design,
     )
 
@@ -274,17 +292,6 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
             amounts["cpu"] = max(0, amounts["cpu"] - 1000 * len(lost))
         capacity[numa] = amplified(amounts, ratios)
     return NumaAmounts(capacity)
-
-
-def _numa_scoring(policies: HostPolicies, settings: SchedulerSettings) -> Strategy:
-    """Return how NUMA nodes are compared; a strategy named by host or cluster comes before the scoring.
-
-    Source: koordinator.md, "The NUMA strategy under alignment".
-    """
-    named = policies.strategy or settings.default_numa_strategy
-    if not settings.follows_design or named not in _SCORED_STRATEGIES:
-        return settings.numa_scoring
-    return Strategy(named, settings.numa_scoring.resources)
 
 
 def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRules:
@@ -319,23 +326,18 @@ def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[Kubel
 
 
 def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
-    """Return the holdings of recorded pods, in their order, and then of pods that are only reported."""
-    return HostLedger(
-        MappingProxyType({**{pod.consumer: pod.holding for pod in pods}, **_of_unknown(node, pods)})
-    )
+    """Return the holdings of recorded pods, in their order, and then of pods that are only reported.
 
-
-def _of_unknown(node: NodeImport, pods: Collection[RecordedPod]) -> dict[str, Holding]:
-    """Return the holdings of pods that are only reported, without CPUs that other pods hold.
-
-    Their class is unknown and may be LSE, so best-effort pods keep off these CPUs.
-    Source: koordinator.md, "Reported pods".
+    The latter have no CPUs that other pods hold. Source: koordinator.md, "Reported pods".
     """
-    held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
-    return {
-        f"reported {pod.uid}": Holding(pod.cpus - held, shares_with_best_effort=False)
-        for pod in unknown_pods(node, pods)
-    }
+    holdings = {pod.consumer: pod.holding for pod in pods}
+    unknown = unknown_pods(node, pods)
+    if unknown:
+        held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
+        for pod in unknown:
+            # Its class is unknown and may be LSE, so best-effort pods keep off its CPUs.
+            holdings[f"reported {pod.uid}"] = Holding(pod.cpus - held, shares_with_best_effort=False)
+    return HostLedger(MappingProxyType(holdings))
 
 
 def occupied_host(
@@ -357,11 +359,23 @@ def occupied_host(
     counted = {consumer: counted_holding(holding, offers) for consumer, holding in holdings.items()}
     unreadable = [pod.full_name for pod in recorded if pod.unreadable]
     host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
-    taken = _taken_by_others(recorded, others)
+    taken = Counter(others)
+    for pod in recorded:
+        for numa, row in pod.loose.items():
+            for resource, amount in row.items():
+                kind = numa_class(resource)
+                taken[numa_place(numa, kind.name)] += -(-amount // kind.unit)
+    left: dict[int, dict[str, int]] = {}
+    for numa, row in host.state.capacity.items():
+        left[numa] = {}
+        for resource, amount in row.items():
+            kind = numa_class(resource)
+            units = amount // kind.unit - taken.get(numa_place(numa, kind.name), 0)
+            left[numa][resource] = max(0, units) * kind.unit
     foreign = foreign_cpus(offers, others)
     state = replace(
         host.state,
-        capacity=_left_over(host.state.capacity, taken),
+        capacity=NumaAmounts(left),
         unallocatable=host.state.unallocatable | mask_of(foreign),
         pool=host.state.pool & ~mask_of(foreign),
     )
@@ -385,44 +399,21 @@ def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
     """
     if not (holding.amounts or holding.cpus):
         return holding
-    amounts = {
-        numa: {resource: _rounded_up(resource, amount) for resource, amount in row.items()}
-        for numa, row in holding.amounts.items()
-    }
+    amounts: dict[int, dict[str, int]] = {}
+    for numa, row in holding.amounts.items():
+        units = {resource: numa_class(resource).unit for resource in row}
+        amounts[numa] = {name: -(-amount // units[name]) * units[name] for name, amount in row.items()}
     if holding.cpus and not any("cpu" in row for row in amounts.values()):
-        for numa, count in Counter(offers.numa_of.get(cpu) for cpu in holding.cpus).items():
-            if numa is not None:
-                amounts.setdefault(numa, {})["cpu"] = 1000 * count
+        own = Counter(offers.numa_of[cpu] for cpu in holding.cpus if cpu in offers.numa_of)
+        for numa, count in own.items():
+            amounts.setdefault(numa, {})["cpu"] = 1000 * count
     return replace(holding, amounts=NumaAmounts(amounts)) if amounts else holding
 
 
-def _taken_by_others(pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Counter[Place]:
-    taken = Counter(others)
-    for pod in pods:
-        for numa, row in pod.loose.items():
-            for resource, amount in row.items():
-                kind = numa_class(resource)
-                taken[Place(f"numa-{numa}", kind.name)] += -(-amount // kind.unit)
-    return taken
-
-
-def _left_over(capacity: NumaAmounts, taken: Mapping[Place, int]) -> NumaAmounts:
-    left = {}
-    for numa, row in capacity.items():
-        left[numa] = {
-            resource: max(0, amount // kind.unit - taken.get(Place(f"numa-{numa}", kind.name), 0)) * kind.unit
-            for resource, amount in row.items()
-            for kind in (numa_class(resource),)
-        }
-    return NumaAmounts(left)
-
-
-def _rounded_up(resource: str, amount: int) -> int:
-    unit = numa_class(resource).unit
-    return -(-amount // unit) * unit
-
-
 # What a pod asks of one host in particular, where the policies of both meet.
+
+
+POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
 
 
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
@@ -446,68 +437,6 @@ def alignment_on(host: Host, request: PodRequest) -> Alignment:
     )
 
 
-def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
-    """Return what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
-
-    Source: koordinator.md, "Hardware", "Warnings and remarks".
-    """
-    return (*_on_binding(host, request), *_on_amplification(host, request), *_on_alignment(host, request))
-
-
-def _on_binding(host: Host, request: PodRequest) -> Iterator[str]:
-    cpus, policy = demand_on(host, request).cpus, host.bind.policy
-    if cpus is None:
-        return
-    if not request.bound:
-        yield f"the host's bind policy {policy} gives CPUs of their own to all pods that request CPUs"
-    if request.preferred_bind and cpus.strict and cpus.bind is not request.preferred_bind:
-        yield f"the preferred bind policy {request.preferred_bind} gives way to the required {cpus.bind}"
-    if host.bind.whole_cores_only:
-        if BindPolicy.SPREAD_BY_PCPUS in (request.required_bind, request.preferred_bind):
-            yield "SpreadByPCPUs has no effect on ARM, which knows FullPCPUs only"
-        if request.exclusive is ExclusiveLevel.PCPU_LEVEL:
-            yield "PCPULevel has no effect on ARM, which knows NUMANodeLevel only"
-    elif host.state.layout.threads == 1:
-        if cpus.bind is BindPolicy.SPREAD_BY_PCPUS:
-            yield "cores have one thread: SpreadByPCPUs chooses as FullPCPUs does"
-        if cpus.exclusive is ExclusiveLevel.PCPU_LEVEL:
-            yield "cores have one thread: PCPULevel has no neighbours to avoid"
-
-
-def _on_amplification(host: Host, request: PodRequest) -> Iterator[str]:
-    ratio = float(host.state.cpu_ratio)
-    if ratio > 1 and demand_on(host, request).cpus is not None:
-        yield f"the host advertises more CPUs than it has: each bound CPU costs {ratio:g}"
-
-
-def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
-    try:
-        policy = alignment_on(host, request).policy
-    except PodRefused:
-        return
-    distributes = host.state.rules.distribution is Distribution.OVER_ALL
-    if distributes and policy is NumaPolicy.SINGLE_NUMA_NODE and demand_on(host, request).cpus is not None:
-        yield "DistributeEvenly gives way to the NUMA policy SingleNUMANode: the pod stays on one NUMA node"
-    if policy is NumaPolicy.SINGLE_NUMA_NODE and len(host.state.capacity) == 1:
-        yield "the host has one NUMA node: aligned pods are not accounted for there"
-
-
-_POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
-
-
-def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tuple[str, bool]:
-    """Return the policy a bound pod gets on a host and whether it is strict; empty policies are not set.
-
-    What the pod requires comes first, then the host (both strict), then what the pod prefers.
-    Source: koordinator.md, "Strict bind policy".
-    """
-    strict = required or _POD_POLICIES.get(host, "")
-    return (strict, True) if strict else (preferred, False)
-
-
-POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
-
-
 def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
     """Return the policy that host and pod agree on. Raises PodRefused if both set one and they differ.
 
@@ -519,3 +448,41 @@ def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
             POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(ConditionKind.NUMA_POLICY)
         )
     return next(iter(policies), NumaPolicy.NONE)
+
+
+def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
+    """Return what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
+
+    Source: koordinator.md, "Hardware", "Warnings and remarks".
+    """
+    return tuple(_remarks(host, request))
+
+
+def _remarks(host: Host, request: PodRequest) -> Iterator[str]:
+    cpus, state, ratio = host.bind.demand(request), host.state, float(host.state.cpu_ratio)
+    if cpus is not None:
+        if not request.bound:
+            policy = host.bind.policy
+            yield f"the host's bind policy {policy} gives CPUs of their own to all pods that request CPUs"
+        preferred = request.preferred_bind
+        if preferred and cpus.strict and cpus.bind is not preferred:
+            yield f"the preferred bind policy {preferred} gives way to the required {cpus.bind}"
+        if host.bind.whole_cores_only:
+            if BindPolicy.SPREAD_BY_PCPUS in (request.required_bind, preferred):
+                yield "SpreadByPCPUs has no effect on ARM, which knows FullPCPUs only"
+            if request.exclusive is ExclusiveLevel.PCPU_LEVEL:
+                yield "PCPULevel has no effect on ARM, which knows NUMANodeLevel only"
+        elif state.layout.threads == 1:
+            if cpus.bind is BindPolicy.SPREAD_BY_PCPUS:
+                yield "cores have one thread: SpreadByPCPUs chooses as FullPCPUs does"
+            if cpus.exclusive is ExclusiveLevel.PCPU_LEVEL:
+                yield "cores have one thread: PCPULevel has no neighbours to avoid"
+        if ratio > 1:
+            yield f"the host advertises more CPUs than it has: each bound CPU costs {ratio:g}"
+    # Policies that differ align nothing.
+    if {host.numa_policy, request.numa.policy} - {NumaPolicy.NONE} == {NumaPolicy.SINGLE_NUMA_NODE}:
+        if cpus is not None and state.rules.distribution is Distribution.OVER_ALL:
+            gives_way = "DistributeEvenly gives way to the NUMA policy SingleNUMANode"
+            yield f"{gives_way}: the pod stays on one NUMA node"
+        if len(state.capacity) == 1:
+            yield "the host has one NUMA node: aligned pods are not accounted for there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +20,7 @@ from placement.pods.node_loading import (
     NodeDescription,
     NodeLoader,
     all_stored_accounts,
+    canonical_report,
     facts_of,
     identity_of,
     stored_accounts,
@@ -135,7 +136,10 @@ class NodeImporting:
         for place, each in going.items():
             with self._concerning(place):
                 self._write(each, each.before, each.after)
-            warnings = (*each.imported.warnings, *_beyond_offers(each))
+            warnings, state = each.imported.warnings, each.state
+            if state is not None:
+                beyond = beyond_offers(each.described.template.offers, state.holders, state.others)
+                warnings = (*warnings, *beyond)
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
         if any(each.is_begun or each.change.lost for each in going.values()):
             names.remove_unused_classes(self._transaction)
@@ -160,33 +164,31 @@ class NodeImporting:
         )
         for each in nodes.values():
             each.known = known.get(each.name)
-            each.description = self._loader.description(self._facts, each.name, each.node, each.topology)
+            report = canonical_report(each.topology)
+            each.description = self._loader.description(self._facts, each.name, each.node, report)
         roots = [each.known.provider_id for each in nodes.values() if each.known is not None]
         if not roots:
             return
         node_rows.lock(self._transaction, roots)
-        states = self._states(nodes, roots)
+        try:
+            states = self._loader.load(self._transaction, self._former, roots)
+        except ManifestError:
+            given = dict(self._given(nodes.values()))
+            states = self._loader.load(self._transaction, self._former, roots, given=given)
         for each in nodes.values():
             each.state = None if each.known is None else states[each.known.provider_id]
 
-    def _states(self, nodes: Mapping[int, Importing], roots: list[int]) -> Mapping[int, NodeInfo]:
-        try:
-            return self._loader.load(self._transaction, self._former, roots)
-        except ManifestError:
-            # The manifests sent now replace stored ones that cannot be read.
-            given = {}
-            for each in nodes.values():
-                if each.known is not None and not self._is_readable(each.known):
-                    former = identity_of(self._former, each.name, each.known.manifest)
-                    given[each.known.provider_id] = replace(each.described, identity=former)
-            return self._loader.load(self._transaction, self._former, roots, given=given)
-
-    def _is_readable(self, node: Node) -> bool:
-        try:
-            self._loader.description(self._former, node.name, node.manifest, node.topology_manifest)
-        except ManifestError:
-            return False
-        return True
+    def _given(self, nodes: Iterable[Importing]) -> Iterator[tuple[int, NodeDescription]]:
+        """Yield what the manifests sent now say, where the stored ones they replace cannot be read."""
+        for each in nodes:
+            if each.known is None:
+                continue
+            stored = each.known.manifest, canonical_report(each.known.topology_manifest)
+            try:
+                self._loader.description(self._former, each.name, *stored)
+            except ManifestError:
+                former = identity_of(self._former, each.name, each.known.manifest)
+                yield each.known.provider_id, replace(each.described, identity=former)
 
     def _withdraw_former(self, each: Importing) -> None:
         """Withdraw the old tree of a node that came back with another uid: it is another machine."""
@@ -202,16 +204,13 @@ class NodeImporting:
         for each in nodes.values():
             if each.state is not None:
                 each.before = stored[each.state.root_id]
-            each.after = self._settled(each.described, each.state)
-
-    def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
-        template = description.template
-        recorded = () if state is None else state.pods
-        kept = () if state is None else state.reservations
-        others = {} if state is None else state.others
-        reported = reported_pods(self._cluster.name, template.imported, recorded)
-        known_holders = holders(template.imported, template.offers, recorded, kept)
-        return accounts_with(counted(template.offers, known_holders, others), reported)
+            state, template = each.state, each.described.template
+            recorded = () if state is None else state.pods
+            kept = () if state is None else state.reservations
+            others = {} if state is None else state.others
+            reported = reported_pods(self._cluster.name, template.imported, recorded)
+            known_holders = holders(template.imported, template.offers, recorded, kept)
+            each.after = accounts_with(counted(template.offers, known_holders, others), reported)
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -257,29 +256,37 @@ class NodeImporting:
         joined = contents.add_to_aggregate(transaction, roots, cluster.aggregate_uuid)
         news = [each for each in nodes.values() if each.root_id in joined or not each.is_same]
         # Nodes that were read anew because of new settings are noted as imported again.
-        reread = [each.known for each in nodes.values() if each.known is not None and self._is_reread(each)]
+        reread = [
+            each.known
+            for each in nodes.values()
+            if each.known is not None and each.is_same and predates_settings(each.known, cluster)
+        ]
         # Caches of the node learn of new manifests and times by the stamp of the host.
         touched = {each.root_id for each in news} | {node.provider_id for node in reread}
         providers.touch(transaction, (), touched)
         for each in nodes.values():
             if each.root_id in joined or not each.is_same or each.change != TreeChange():
-                self._record(each)
-        fresh = [_row(each) for each in nodes.values() if each.known is None]
+                action = Action.CREATE if each.known is None else Action.UPDATE
+                after = {
+                    "resource_provider": each.imported.tree.root.uuid,
+                    "providers_created": len(each.change.created),
+                    "providers_changed": len(each.change.changed),
+                    "providers_deleted": len(each.change.deleted),
+                }
+                transaction.record(action, TargetKind.NODE, f"{cluster.name}/{each.name}", after=after)
+        fresh, changed = [], {}
+        for each in nodes.values():
+            row = NewNode(each.name, each.root_id, each.node, each.topology)
+            if each.known is None:
+                fresh.append(row)
+            elif not each.is_same:
+                changed[each.known.id] = row
         ids = clusters.insert_nodes(transaction, cluster.id, fresh)
-        changed = {
-            each.known.id: _row(each)
-            for each in nodes.values()
-            if each.known is not None and not each.is_same
-        }
         clusters.update_nodes(transaction, changed)
         clusters.note_import(transaction, [node.id for node in reread])
         self._ids = {
             each.name: ids[each.name] if each.known is None else each.known.id for each in nodes.values()
         }
-
-    def _is_reread(self, each: Importing) -> bool:
-        """Return whether a node is sent unchanged, but may have been read under other settings."""
-        return each.is_same and each.known is not None and predates_settings(each.known, self._cluster)
 
     def _write(self, each: Importing, before: NodeAllocations, after: NodeAllocations) -> bool:
         imported = each.imported
@@ -290,16 +297,6 @@ class NodeImporting:
         node_id = self._ids[each.name] if each.state is None else each.state.id
         change = NodeChange(node_id, self._cluster.id, each.described.identity, before, after, bearers)
         return self._writer.write(self._transaction, change)
-
-    def _record(self, each: Importing) -> None:
-        action = Action.CREATE if each.known is None else Action.UPDATE
-        after = {
-            "resource_provider": each.imported.tree.root.uuid,
-            "providers_created": len(each.change.created),
-            "providers_changed": len(each.change.changed),
-            "providers_deleted": len(each.change.deleted),
-        }
-        self._transaction.record(action, TargetKind.NODE, f"{self._cluster.name}/{each.name}", after=after)
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
@@ -316,13 +313,3 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
     writer.write(transaction, NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {}))
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)
-
-
-def _row(each: Importing) -> NewNode:
-    return NewNode(each.name, each.root_id, each.node, each.topology)
-
-
-def _beyond_offers(each: Importing) -> Iterator[str]:
-    """Yield what is held of the node that the node, as it is now, does not offer."""
-    if each.state is not None:
-        yield from beyond_offers(each.described.template.offers, each.state.holders, each.state.others)

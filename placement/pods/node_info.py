@@ -52,10 +52,13 @@ class NodeTemplates:
 
     def host(self, node: NodeInfo) -> Host:
         """Return the host that a node is for pods."""
-        if not (node.holders or node.others):
-            found = node.template.empty.get(node.settings)
-            return found or node.template.empty.setdefault(node.settings, _host(node))
-        made = _host(node)
+        template, is_empty = node.template, not (node.holders or node.others)
+        found = template.empty.get(node.settings) if is_empty else None
+        if found is not None:
+            return found
+        made = occupied_host(template.imported, template.offers, node.holders, node.others, node.settings)
+        if is_empty:
+            return template.empty.setdefault(node.settings, made)
         with self._lock:
             known = self._hosts.get(made)
             found = None if known is None else known()
@@ -63,11 +66,6 @@ class NodeTemplates:
                 self._hosts[made] = ref(made)
                 found = made
         return found
-
-
-def _host(node: NodeInfo) -> Host:
-    template = node.template
-    return occupied_host(template.imported, template.offers, node.holders, node.others, node.settings)
 
 
 def reported_pods(
@@ -216,20 +214,16 @@ class NodeInfo:
 
         The result always equals a new count of all pods.
         """
-        if not former._is_counted or (former.template, former.others) != (self.template, self.others):
-            return self
         stay = len(former.pods)
+        is_given = former.counted is not None and former.counted[1] == stay
+        is_counted = is_given or "accountant" in vars(former)
+        if not is_counted or (former.template, former.others) != (self.template, self.others):
+            return self
         if self.reservations or former.reservations or self.pods[:stay] != former.pods:
             return self
         # Identical objects compare at once the next time.
         pods = (*former.pods, *self.pods[stay:])
         return replace(self, pods=pods, counted=(former.accountant, stay))
-
-    @property
-    def _is_counted(self) -> bool:
-        """Return whether all holders are counted."""
-        is_given = self.counted is not None and self.counted[1] == len(self.pods)
-        return is_given or "accountant" in vars(self)
 
     def stamped(self, revision: int) -> NodeInfo:
         """Return this node with this stamp of its host provider."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,39 +31,24 @@ from placement.storage.records import HostRecord, NodeParts, NodeRow, PodRow
 # What nodes as a whole have left, by their inventories and by the holders on them.
 
 
-class RemainingCapacity:
-    """A memory of what nodes have left as a whole; like nodes without holders share an entry."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
-
-    def on(
-        self,
-        template: NodeTemplate,
-        records: Sequence[HostRecord],
-        pods: Sequence[RecordedPod],
-        others: Mapping[Place, int],
-    ) -> tuple[Mapping[str, int], HostTotals]:
-        """Return the unheld units of each class, and the totals for the score; both only to be read."""
-        if pods or others:
-            return _unused(records), _totals(template, records, pods, others)
-        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = (_unused(records), _totals(template, records, (), {}))
-        return found
+Left = tuple[Mapping[str, int], HostTotals]
 
 
-def _unused(records: Sequence[HostRecord]) -> dict[str, int]:
-    return {record.class_name: record.capacity - record.used for record in records}
-
-
-def _totals(
+def capacity_left(
     template: NodeTemplate,
     records: Sequence[HostRecord],
     pods: Sequence[RecordedPod],
     others: Mapping[Place, int],
-) -> HostTotals:
+    known: dict[tuple[object, ...], Left],
+) -> Left:
+    """Return the unheld units of each class, and the totals for the score; both only to be read.
+
+    Like nodes without holders share an entry of `known`.
+    """
+    is_empty = not (pods or others)
+    key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+    if is_empty and key in known:
+        return known[key]
     allocatable: dict[str, int] = {}
     requested: dict[str, int] = defaultdict(int)
     for record in records:
@@ -75,7 +60,11 @@ def _totals(
     for pod in pods:
         for resource, amount in pod.requests.items():
             requested[resource] += amount
-    return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+    unused = {record.class_name: record.capacity - record.used for record in records}
+    left = unused, HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+    if is_empty:
+        known[key] = left
+    return left
 
 
 # Stored NodeResourceTopologies; the topologies of like nodes are read once.
@@ -103,16 +92,6 @@ def canonical(document: Mapping[str, Any] | None) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
-class _Around(NamedTuple):
-    """The text of a topology without the name of its node."""
-
-    head: str
-    tail: str
-
-    def named(self, name: str) -> str:
-        return f"{self.head}{_naming(name)}{self.tail}"
-
-
 class TopologyTexts:
     """A reader of stored topologies, some kilobytes each, reduced to what imports depend on.
 
@@ -122,34 +101,25 @@ class TopologyTexts:
     """
 
     def __init__(self) -> None:
-        self._known: dict[_Around, CanonicalReport] = {}
+        # By the texts before and after the name.
+        self._known: dict[tuple[str, str], CanonicalReport] = {}
 
     def read(self, text: str | None, name: str) -> CanonicalReport:
         """Return the topology of the node of that name; it was imported before, so it can be read."""
         if text is None:
             return canonical_report(None)
-        head, found, tail = text.partition(_naming(name))
-        around = _Around(head, tail)
-        known = self._known.get(around) if found else None
+        naming, other = (f'"name": {json.dumps(each)}' for each in (name, f"not {name}"))
+        head, found, tail = text.partition(naming)
+        known = self._known.get((head, tail)) if found else None
         if known is not None:
             return known
         report = canonical_report(orjson.loads(text))
-        if found and _names_the_node(around, name):
+        metadata = orjson.loads(f"{head}{other}{tail}").get("metadata") if found else None
+        if isinstance(metadata, dict) and metadata.get("name") == f"not {name}":
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[around] = report
+            self._known[head, tail] = report
         return report
-
-
-def _naming(name: str) -> str:
-    return f'"name": {json.dumps(name)}'
-
-
-def _names_the_node(around: _Around, name: str) -> bool:
-    """Return whether `metadata.name`, and nothing else, stands between these texts."""
-    other = f"not {name}"
-    metadata = orjson.loads(around.named(other)).get("metadata")
-    return isinstance(metadata, dict) and metadata.get("name") == other
 
 
 _AT_ONCE = 500
@@ -247,8 +217,13 @@ class NodeLoader:
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in parts.records:
             records[record.root_id].append(record)
-        others = _others(cluster, parts)
-        left = RemainingCapacity()
+        others: dict[int, dict[Place, int]] = {}
+        names = {row.root_id: row.name for row in parts.nodes}
+        for use in parts.others:
+            if use.root_id in names:
+                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+                others.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+        left: dict[tuple[object, ...], Left] = {}
         states = {}
         for row in parts.nodes:
             description = descriptions.get(row.root_id)
@@ -258,11 +233,12 @@ class NodeLoader:
             here = recorded.get(row.root_id, ())
             present = tuple(pod for pod in here if pod.keeps is None)
             reservations = tuple(pod for pod in here if pod.keeps is not None)
-            unused, totals = left.on(
+            unused, totals = capacity_left(
                 description.template,
                 records.get(row.root_id, ()),
                 holders(imported, offers, present, reservations),
                 others.get(row.root_id, {}),
+                left,
             )
             state = NodeInfo(
                 **row._asdict(),
@@ -300,19 +276,20 @@ class NodeLoader:
                 unknown.append(row)
             else:
                 descriptions[row.root_id] = described
-        for row, manifests in _with_manifests(connection, unknown):
-            descriptions[row.root_id] = self._description(cluster, row.name, *manifests)
+        topologies = TopologyTexts()
+        for start in range(0, len(unknown), _AT_ONCE):
+            batch = unknown[start : start + _AT_ONCE]
+            manifests = nodes.manifests(connection, [row.id for row in batch])
+            for row in batch:
+                node, text = manifests[row.id]
+                report = topologies.read(text, row.name)
+                descriptions[row.root_id] = self.description(cluster, row.name, node, report)
         return descriptions
 
     def description(
-        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
-    ) -> NodeDescription:
-        """Return what the manifests of a node, imported before, say. Raises ManifestError."""
-        return self._description(cluster, name, node, canonical_report(nrt))
-
-    def _description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
     ) -> NodeDescription:
+        """Return what the manifests of a node, imported before, say. Raises ManifestError."""
         template = self._template(cluster.settings.profile, node, report)
         return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
 
@@ -322,8 +299,12 @@ class NodeLoader:
 
     def _template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
         reduced = anonymous_node(node)
-        key = (profile.encode(), canonical(reduced), report.key)
-        return self._templates.of(key, lambda: _template(reduced, report.document, profile))
+
+        def read() -> NodeTemplate:
+            imported = import_node(_CLUSTER, reduced, report.document, profile)
+            return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
+
+        return self._templates.of((profile.encode(), canonical(reduced), report.key), read)
 
 
 def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeDescription | None:
@@ -335,22 +316,6 @@ def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | Non
     return NodeDescription(former.identity, former.attributes, former.template)
 
 
-def _others(cluster: ClusterFacts, parts: NodeParts) -> dict[int, dict[Place, int]]:
-    names = {row.root_id: row.name for row in parts.nodes}
-    found: dict[int, dict[Place, int]] = {}
-    for use in parts.others:
-        if use.root_id in names:
-            path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
-            found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
-    return found
-
-
-def _template(node: Mapping[str, Any], report: Mapping[str, Any] | None, profile: str) -> NodeTemplate:
-    """Return the template of nodes with manifests that differ in names only."""
-    imported = import_node(_CLUSTER, node, report, profile)
-    return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
-
-
 def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
     """Return a substitute for a pod with an unreadable row: its manifest's requests, and its stored CPUs."""
     cpus = pods.cpus_of(connection, consumer_of(pod))
@@ -360,18 +325,6 @@ def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> Record
     except (ManifestError, ValueError, TypeError, LookupError, AttributeError):
         requests = {}
     return rescued(pod, requests, cpus)
-
-
-def _with_manifests(
-    connection: Executor, rows: Sequence[NodeRow]
-) -> Iterator[tuple[NodeRow, tuple[Mapping[str, Any], CanonicalReport]]]:
-    topologies = TopologyTexts()
-    for start in range(0, len(rows), _AT_ONCE):
-        batch = rows[start : start + _AT_ONCE]
-        found = nodes.manifests(connection, [row.id for row in batch])
-        for row in batch:
-            node, topology = found[row.id]
-            yield row, (node, topologies.read(topology, row.name))
 
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
