@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from placement.common.manifest import ManifestError, ManifestReport
 from placement.pods.koordinator.pod import read_incoming, read_running
 from placement.pods.manifests.pod import Pod, read_pod
 from placement.pods.model import KubeletPolicy, PodSpec, RunningPod, SchedulerSettings
+from placement.pods.rules import RULES
+from placement.pods.rules.rule import Rule
 
 
 class Dialect(NamedTuple):
@@ -31,6 +34,9 @@ class Dialect(NamedTuple):
 
 # The first that a pod uses reads it; Koordinator reads all that are left.
 DIALECTS = (Dialect(lambda pod: True, read_incoming, read_running),)
+
+
+_READING = tuple(rule for rule in RULES if type(rule).read is not Rule.read)
 
 
 def _read_pod(
@@ -50,7 +56,13 @@ def import_pod(
     """
     report = ManifestReport()
     dialect, pod, before = _read_pod(document, old, report)
-    return dialect.incoming(pod, before, settings, report)
+    incoming = dialect.incoming(pod, before, settings, report)
+    own = tuple((rule, rule.read(pod)) for rule in _READING)
+    if not own:
+        return incoming
+    report.raise_findings()
+    selection = replace(incoming.selection, own=own)
+    return replace(incoming, selection=selection, warnings=report.warnings)
 
 
 def import_running_pod(

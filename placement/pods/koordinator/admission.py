@@ -8,16 +8,6 @@ from fractions import Fraction
 from placement.common.manifest import Profile
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.annotations import (
-    CONSTRAINED_BURST,
-    DEFAULT,
-    PriorityClass,
-    is_bound_eligible,
-    kubernetes_qos,
-    raw_priority,
-    raw_qos,
-    read_resource_spec,
-)
 from placement.pods.manifests.pod import Pod, names_resource, pod_limit, pod_requests
 from placement.pods.model import KubernetesQos, QosClass, ResourceSpec, SchedulerSettings
 
@@ -25,16 +15,16 @@ _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 _REQUESTS = "pod.spec.containers[*].resources.requests"
 _LIMITS = "pod.spec.containers[*].resources.limits"
 _BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
-_BINDING_POLICIES = (DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
-_BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
-_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
-_NOT_PROD = frozenset(PriorityClass) - {PriorityClass.PROD}
+_BINDING_POLICIES = (keys.DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
+_BIND_POLICIES = frozenset({*BindPolicy, keys.DEFAULT, keys.CONSTRAINED_BURST})
+_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, keys.DEFAULT, ""})
+_NOT_PROD = frozenset(keys.PriorityClass) - {keys.PriorityClass.PROD}
 # The priority classes that pods of a class must not have; some must name one.
-_FORBIDDEN = {QosClass.BE: {PriorityClass.UNSET, PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
+_FORBIDDEN = {QosClass.BE: {keys.PriorityClass.UNSET, keys.PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
 # What they must not name where the label alone selects the class. Source: koordinator.md, "The label alone".
 _CONTRADICTING = {
-    QosClass.BE: {PriorityClass.PROD},
-    **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {PriorityClass.UNSET}),
+    QosClass.BE: {keys.PriorityClass.PROD},
+    **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {keys.PriorityClass.UNSET}),
 }
 
 
@@ -46,9 +36,11 @@ def admission_violations(
     `old` is the pod before an update. Source: koordinator.md, "Admission rules", "Profiles".
     """
     violations = list(change_violations(pod, old, check_sub_priority)) if old else []
-    is_design, qos, priority = profile is Profile.DESIGN, raw_qos(pod), raw_priority(pod)
+    is_design, qos, priority = profile is Profile.DESIGN, keys.raw_qos(pod), keys.raw_priority(pod)
     # Reading it warns of what it should not hold, whatever the class is.
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly()) if is_design else None
+    spec = (
+        keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly()) if is_design else None
+    )
     if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
         must = "must specify koordinator QoS BE with koordinator colocation resources"
         violations.append(f"labels.{keys.QOS_CLASS}: Required value: {must}")
@@ -78,12 +70,12 @@ def unequal_limit(pod: Pod, resource: str) -> Iterator[str]:
     It is refused under `design`, else a warning if about cpu. Source: koordinator.md, "Profiles".
     """
     requested, limit = pod_requests(pod).get(resource), pod_limit(pod, resource)
-    if raw_qos(pod).owns_cpus and requested and limit != requested:
+    if keys.raw_qos(pod).owns_cpus and requested and limit != requested:
         text = cpu_text if resource == "cpu" else memory_text
         one, many = ("CPU", "CPUs") if resource == "cpu" else ("memory", "memory")
         shown = "none" if limit is None else text(limit)
         must = f"must equal the requested {many} {text(requested)}"
-        yield f'{_LIMITS}: Invalid value: "{shown}": the {one} limit of {raw_qos(pod)} Pod {must}'
+        yield f'{_LIMITS}: Invalid value: "{shown}": the {one} limit of {keys.raw_qos(pod)} Pod {must}'
 
 
 def memory_text(quantity: Fraction) -> str:
@@ -106,8 +98,8 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
     Source: koordinator.md, "Admission rules".
     """
     checks: list[tuple[str, Callable[[Pod], str]]] = [
-        (f"labels.{keys.QOS_CLASS}", raw_qos),
-        ("spec.priority", raw_priority),
+        (f"labels.{keys.QOS_CLASS}", keys.raw_qos),
+        ("spec.priority", keys.raw_priority),
     ]
     if check_sub_priority:
         checks.append((f"labels.{keys.SUB_PRIORITY}", lambda pod: pod.label(keys.SUB_PRIORITY)))
@@ -124,15 +116,15 @@ def warn_of_pod(
     `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
     Source: koordinator.md, "QoS class", "Priority class", "Bound pods", "Warnings and remarks".
     """
-    manifest, label, qos = pod.manifest, pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
+    manifest, label, qos = pod.manifest, pod.manifest.label(keys.QOS_CLASS), keys.raw_qos(pod)
     if label.value is not None and not qos:
         label.warn(f"unknown QoS class {label.value!r} counts as unset")
     if manifest.annotation(keys.QOS_CLASS).value is not None:
         manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
-    if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
+    if qos.is_best_effort and keys.kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
         label.warn("BE on a pod that is Guaranteed for Kubernetes")
     priority = manifest.label(keys.PRIORITY_CLASS)
-    if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
+    if priority.value is not None and keys.raw_priority(pod) is keys.PriorityClass.UNSET:
         priority.warn(f"unknown priority class {priority.value!r} counts as unset")
     annotation = manifest.annotation(keys.RESOURCE_SPEC)
     for policy in (spec.required_bind, spec.preferred_bind):
@@ -144,10 +136,10 @@ def warn_of_pod(
     if group.value is not None and not qos.owns_cpus:
         group.warn("has no effect: the pod gets no CPUs of its own")
     if unbound and qos.owns_cpus:
-        if is_bound_eligible(pod, settings.guaranteed_qos):
+        if keys.is_bound_eligible(pod, settings.guaranteed_qos):
             label.warn("no known bind policy applies: the pod gets no CPUs of its own")
         else:
-            must = f"only given CPUs of their own with priority class {PriorityClass.PROD}"
+            must = f"only given CPUs of their own with priority class {keys.PriorityClass.PROD}"
             label.warn(f"{qos} pods are {must}")
     status = manifest.annotation(keys.RESOURCE_STATUS)
     if status.value is not None and not pod.host and not designated:

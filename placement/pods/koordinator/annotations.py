@@ -52,13 +52,7 @@ EXCLUSIVITY_GROUP = "placement/exclusivity-group"
 SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 
-# What kubelet's own CPU and topology managers do on a host, as the node agent reports it.
-
-
 # QoS classes of pods, Koordinator's and Kubernetes' own, and their priority classes.
-
-
-_COMPUTE = ("cpu", "memory")
 
 
 class PriorityClass(StrEnum):
@@ -107,17 +101,15 @@ def kubernetes_qos(pod: Pod) -> KubernetesQos:
     """
     if pod.reported_qos in set(KubernetesQos):
         return KubernetesQos(pod.reported_qos)
-    requests = limits = Fraction(0)
-    guaranteed = True
-    for resource in _COMPUTE:
-        asked = sum((item.requests.get(resource, Fraction(0)) for item in pod.all_containers), Fraction(0))
-        capped = sum((item.limits.get(resource, Fraction(0)) for item in pod.all_containers), Fraction(0))
-        limited = all(item.limits.get(resource) for item in pod.all_containers)
-        guaranteed = guaranteed and limited and asked == capped
-        requests, limits = requests + asked, limits + capped
-    if not requests and not limits:
+    containers, is_guaranteed, is_best_effort = pod.all_containers, True, True
+    for resource in ("cpu", "memory"):
+        asked = [item.requests.get(resource, 0) for item in containers]
+        capped = [item.limits.get(resource, 0) for item in containers]
+        is_guaranteed = is_guaranteed and all(capped) and sum(asked) == sum(capped)
+        is_best_effort = is_best_effort and not any(asked) and not any(capped)
+    if is_best_effort:
         return KubernetesQos.BEST_EFFORT
-    return KubernetesQos.GUARANTEED if guaranteed else KubernetesQos.BURSTABLE
+    return KubernetesQos.GUARANTEED if is_guaranteed else KubernetesQos.BURSTABLE
 
 
 def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
@@ -125,12 +117,11 @@ def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
 
     Source: koordinator.md, "QoS class".
     """
-    defaults = {
-        KubernetesQos.GUARANTEED: guaranteed,
-        KubernetesQos.BURSTABLE: QosClass.LS,
-        KubernetesQos.BEST_EFFORT: QosClass.BE,
-    }
-    return raw_qos(pod) or defaults[kubernetes_qos(pod)]
+    named = raw_qos(pod)
+    if named:
+        return named
+    burstable, best_effort = KubernetesQos.BURSTABLE, KubernetesQos.BEST_EFFORT
+    return {burstable: QosClass.LS, best_effort: QosClass.BE}.get(kubernetes_qos(pod), guaranteed)
 
 
 def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
@@ -161,27 +152,13 @@ def priority_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> Prio
     return raw_priority(pod) or (PriorityClass.BATCH if is_best_effort else PriorityClass.PROD)
 
 
-# The policies of a host, by its labels, its NodeResourceTopology and kubelet, and what pods get.
-
-
 # What pods want of their CPUs, how they want to be aligned, and what they were given.
 
 
 DEFAULT = "Default"
-
-
 CONSTRAINED_BURST = "ConstrainedBurst"
-
-
 _REQUIRED = "requiredCPUBindPolicy"
-
-
 _PREFERRED = "preferredCPUBindPolicy"
-
-
-_EXCLUSIVE = "preferredCPUExclusivePolicy"
-
-
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -194,7 +171,7 @@ def read_resource_spec(annotation: Field) -> ResourceSpec:
     return ResourceSpec(
         required_bind=parsed.member(_REQUIRED).text() or "",
         preferred_bind=parsed.member(_PREFERRED).text() or "",
-        exclusive=parsed.member(_EXCLUSIVE).text() or "",
+        exclusive=parsed.member("preferredCPUExclusivePolicy").text() or "",
         document=dict(parsed.mapping()),
     )
 
@@ -243,7 +220,9 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
     by_numa: dict[int, dict[str, int]] = {}
     for entry in parsed.member("numaNodeResources").elements():
         numa = entry.member("node").integer()
-        amounts = _read_amounts(entry.member("resources"))
+        resources = entry.member("resources").members()
+        read = {name: amount.quantity() for name, amount in resources.items()}
+        amounts = {name: base_amount(name, amount) for name, amount in read.items() if amount is not None}
         if numa is not None and numa < 0:
             entry.member("node").complain(f"{numa} is negative")
         elif numa is not None:
@@ -259,11 +238,6 @@ def read_told_pools(annotation: Field) -> tuple[int, ...]:
     entries = annotation.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = (entry.member("node").integer() for entry in entries)
     return tuple(sorted({numa for numa in numa_ids if numa is not None}))
-
-
-def _read_amounts(resources: Field) -> dict[str, int]:
-    quantities = {name: amount.quantity() for name, amount in resources.members().items()}
-    return {name: base_amount(name, amount) for name, amount in quantities.items() if amount is not None}
 
 
 def status_document(status: ResourceStatus) -> Mapping[str, Any]:

@@ -13,19 +13,6 @@ from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused,
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.admission import admission_violations, change_violations, warn_of_pod
-from placement.pods.koordinator.annotations import (
-    CONSTRAINED_BURST,
-    DEFAULT,
-    is_bound_eligible,
-    kubernetes_qos,
-    qos_with_default,
-    raw_qos,
-    read_numa_topology_spec,
-    read_resource_spec,
-    read_resource_status,
-    read_told_pools,
-    running_qos,
-)
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
 from placement.pods.manifests.selection import read_node_selection, read_term
@@ -62,7 +49,7 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     except PodRefused:
         request = None  # admission has a finding about every pod that no host can take
     selection = read_node_selection(pod.manifest.root.member("spec"))
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
     rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
     report.raise_findings()
@@ -70,14 +57,14 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     designated = request is not None and request.designated is not None
     warn_of_pod(pod, spec, settings, unbound=unbound, designated=designated)
     return PodSpec(
-        qos=raw_qos(pod),
-        kubernetes_qos=kubernetes_qos(pod),
+        qos=keys.raw_qos(pod),
+        kubernetes_qos=keys.kubernetes_qos(pod),
         request=request,
         spec=spec,
         selection=selection,
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
-        treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
+        treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
         rules=rules,
         gang=gang,
         reservation_affinity=affinity,
@@ -110,12 +97,12 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     take the pod. Source: koordinator.md, "Bound pods".
     """
     amounts = request_amounts(pod_requests(pod))
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
-    numa = read_numa_topology_spec(pod.manifest.annotation(keys.NUMA_TOPOLOGY_SPEC))
+    spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    numa = keys.read_numa_topology_spec(pod.manifest.annotation(keys.NUMA_TOPOLOGY_SPEC))
     # It comes with a status if a scheduling hint names this mechanism and no host is chosen.
     designated, hint = None, pod.manifest.annotation(keys.SCHEDULING_HINT).json()
     if not pod.host and MECHANISM in hint.member("extensions").mapping():
-        designated = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
+        designated = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS))
     if not amounts:
         return None
     required, preferred = _bind_policies(pod, spec, amounts, settings)
@@ -130,7 +117,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
         numa=numa,
         designated=None if designated is None or designated.is_empty else designated,
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
-        uses_ls_pools=settings.follows_design and qos_with_default(pod, QosClass.LS).uses_ls_pools,
+        uses_ls_pools=settings.follows_design and keys.qos_with_default(pod, QosClass.LS).uses_ls_pools,
         burst_limit=_burst_limit(pod, spec, settings),
         group=exclusivity_group(pod, settings) if is_bound else "",
     )
@@ -144,10 +131,10 @@ def _bind_policies(
     No preference is the default, too; no requirement stays none. Source: koordinator.md, "Bound pods".
     """
     default, known, none = str(settings.default_bind_policy), set(BindPolicy), BindPolicy.NONE
-    required = default if spec.required_bind == DEFAULT else spec.required_bind
-    preferred = default if spec.preferred_bind in ("", DEFAULT) else spec.preferred_bind
+    required = default if spec.required_bind == keys.DEFAULT else spec.required_bind
+    preferred = default if spec.preferred_bind in ("", keys.DEFAULT) else spec.preferred_bind
     effective = required or preferred
-    if not is_bound_eligible(pod, settings.guaranteed_qos) or not effective or effective not in known:
+    if not keys.is_bound_eligible(pod, settings.guaranteed_qos) or not effective or effective not in known:
         return none, none
     milli_cpus = amounts.get("cpu", 0)
     if milli_cpus % 1000:
@@ -165,7 +152,7 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
 
     Source: koordinator.md, "Keys on the pod", "Profiles".
     """
-    if spec.exclusive in ("", DEFAULT) and settings.follows_design:
+    if spec.exclusive in ("", keys.DEFAULT) and settings.follows_design:
         return settings.default_exclusive_level
     return ExclusiveLevel(spec.exclusive) if spec.exclusive in set(ExclusiveLevel) else ExclusiveLevel.NONE
 
@@ -181,13 +168,13 @@ def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
     """Return the limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
-    bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
-    if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
+    bursts = keys.CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
+    if not (settings.follows_design and bursts and keys.qos_with_default(pod).uses_ls_pools):
         return None
     limit = pod_limit(pod, "cpu")
     if limit is None:
         containers = pod.manifest.root.member("spec").member("containers")
-        containers.refuse(f"{CONSTRAINED_BURST} needs a limit of cpu on every container")
+        containers.refuse(f"{keys.CONSTRAINED_BURST} needs a limit of cpu on every container")
         return None
     return request_amounts({"cpu": limit}).get("cpu", 0)
 
@@ -214,9 +201,9 @@ def read_running(
     status = pod.manifest.annotation(keys.RESOURCE_STATUS)
     return RunningPod(
         phase=pod.phase,
-        qos=raw_qos(pod),
-        treated_as=running_qos(pod, kubelet),
-        kubernetes_qos=kubernetes_qos(pod),
+        qos=keys.raw_qos(pod),
+        treated_as=keys.running_qos(pod, kubelet),
+        kubernetes_qos=keys.kubernetes_qos(pod),
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),
         has_status=bool(status.value),
@@ -224,7 +211,7 @@ def read_running(
         warnings=report.warnings,
         rules=rules,
         gang=gang,
-        pools=read_told_pools(status),
+        pools=keys.read_told_pools(status),
     )
 
 
@@ -236,14 +223,14 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if not pod.is_assigned:
         return PodRecord()
     findings = ManifestReport()
-    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
+    status = keys.read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     if findings.findings:
         return PodRecord(unreadable=findings.findings)
     if status.is_empty:
         return PodRecord()
-    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
-    return PodRecord(status.holding(level, raw_qos(pod), group))
+    return PodRecord(status.holding(level, keys.raw_qos(pod), group))
 
 
 # Which part of a running pod's resource-status counts: no more than the pod may have.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -149,11 +149,15 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """The rules of a pod about its nodes; `terms` is None if it has no required affinity."""
+    """The rules of a pod about its nodes; `terms` is None if it has no required affinity.
+
+    `own` has what rules read of the pod themselves, by rule.
+    """
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    own: tuple[tuple[object, Hashable], ...] = ()
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

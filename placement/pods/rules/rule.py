@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations
 from placement.engine.scoring.order import POD_SCORING, Order
 from placement.pods.columns import Asked, NodeTable
 from placement.pods.host import Host
+from placement.pods.manifests.pod import Pod
 from placement.pods.manifests.selection import NodeSelection
 from placement.pods.model import PodRequest, SchedulerSettings
 from placement.pods.node_info import NodeInfo
@@ -85,12 +86,24 @@ class IncomingPod:
     reservations: HostReservations = NO_RESERVATIONS
     answers: dict[Host, HostAnswer] = field(default_factory=dict)
 
+    def own(self, rule: Rule) -> Any:
+        """Return what the rule has read of the pod itself."""
+        return dict(self.selection.own).get(rule)
+
 
 class Rule(ABC):
     """A rule: why nodes refuse pods. Rules have no state: what they remember is kept with the pod.
 
-    Nodes are asked in the order of RULES, and the first refusal counts.
+    Nodes are asked in the order of RULES, and the first refusal counts. A rule may `read` pods itself. A
+    column of its own is that of a `LabelKey`, or of a subclass with another `text` of a node.
     """
+
+    def read(self, pod: Pod) -> Hashable:
+        """Return what the rule reads of the labels and annotations of a pod; None if there is nothing.
+
+        What is wrong is reported in the manifest. `IncomingPod.own` returns it.
+        """
+        return None
 
     def concerns(self, pod: IncomingPod) -> bool:
         """Return whether the rule can refuse such a pod at all; only then it is asked about nodes."""
