@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,37 +95,33 @@ def predates_settings(known: Node, cluster: Cluster) -> bool:
     return cluster.changed_at is not None and known.imported_at <= cluster.changed_at + _CLOCKS_DIFFER
 
 
+@dataclass(slots=True)
 class NodeImporting:
-    """An import of some nodes of a cluster; `former` has its facts when the stored trees were made."""
+    """An import of some nodes of a cluster; `former` has its facts when the stored trees were made.
 
-    def __init__(
-        self,
-        transaction: Transaction,
-        cluster: Cluster,
-        loader: NodeLoader,
-        writer: NodeWriter,
-        attributes: PodAttributes,
-        *,
-        cuts: bool,
-        former: ClusterFacts | None = None,
-    ) -> None:
-        """Prepare the import. `cuts`: a node that offers less than is held of it is taken, not refused."""
-        self._cuts = cuts
-        self._transaction = transaction
-        self._cluster = cluster
-        self._facts = facts_of(cluster)
-        self._former = former or self._facts
-        self._loader = loader
-        self._writer = writer
-        self._attributes = attributes
-        self._ids: dict[str, int] = {}
+    `cuts`: a node that offers less than is held of it is taken, not refused. `ids` has the ids of the nodes.
+    """
+
+    transaction: Transaction
+    cluster: Cluster
+    loader: NodeLoader
+    writer: NodeWriter
+    attributes: PodAttributes
+    cuts: bool
+    former: ClusterFacts | None = None
+    ids: dict[str, int] = field(default_factory=dict, init=False)
 
     def run(self, nodes: Mapping[int, Importing]) -> dict[int, ImportedNode | PlacementError]:
         """Import the nodes, by place, and return the outcome of each. Raises NodeStopped, NodeChanged."""
         self._load(nodes)
         for place, each in nodes.items():
             with self._concerning(place):
-                self._withdraw_former(each)
+                if each.state is not None and each.state.root_uuid != each.imported.tree.root.uuid:
+                    # The node came back with another uid: it is another machine.
+                    former = f"The former machine of node {each.name}"
+                    withdraw(self.transaction, self.writer, each.state, former)
+                    each.known = each.state = None
+                    each.is_begun = True
         self._settle(nodes)
         for place, each in nodes.items():
             with self._concerning(place):
@@ -142,7 +138,7 @@ class NodeImporting:
                 warnings = (*warnings, *beyond)
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
         if any(each.is_begun or each.change.lost for each in going.values()):
-            names.remove_unused_classes(self._transaction)
+            names.remove_unused_classes(self.transaction)
         return outcomes
 
     @contextmanager
@@ -159,48 +155,38 @@ class NodeImporting:
 
     def _load(self, nodes: Mapping[int, Importing]) -> None:
         """Lock the hosts of the known nodes, and load these nodes."""
-        known = clusters.find_nodes(
-            self._transaction, self._cluster.id, [each.name for each in nodes.values()]
-        )
+        transaction, facts = self.transaction, facts_of(self.cluster)
+        former = self.former or facts
+        known = clusters.find_nodes(transaction, self.cluster.id, [each.name for each in nodes.values()])
         for each in nodes.values():
             each.known = known.get(each.name)
             report = canonical_report(each.topology)
-            each.description = self._loader.description(self._facts, each.name, each.node, report)
-        roots = [each.known.provider_id for each in nodes.values() if each.known is not None]
+            each.description = self.loader.description(facts, each.name, each.node, report)
+        stored = [(each, each.known) for each in nodes.values() if each.known is not None]
+        roots = [node.provider_id for _, node in stored]
         if not roots:
             return
-        node_rows.lock(self._transaction, roots)
+        node_rows.lock(transaction, roots)
         try:
-            states = self._loader.load(self._transaction, self._former, roots)
+            states = self.loader.load(transaction, former, roots)
         except ManifestError:
-            given = dict(self._given(nodes.values()))
-            states = self._loader.load(self._transaction, self._former, roots, given=given)
-        for each in nodes.values():
-            each.state = None if each.known is None else states[each.known.provider_id]
-
-    def _given(self, nodes: Iterable[Importing]) -> Iterator[tuple[int, NodeDescription]]:
-        """Yield what the manifests sent now say, where the stored ones they replace cannot be read."""
-        for each in nodes:
-            if each.known is None:
-                continue
-            stored = each.known.manifest, canonical_report(each.known.topology_manifest)
-            try:
-                self._loader.description(self._former, each.name, *stored)
-            except ManifestError:
-                former = identity_of(self._former, each.name, each.known.manifest)
-                yield each.known.provider_id, replace(each.described, identity=former)
-
-    def _withdraw_former(self, each: Importing) -> None:
-        """Withdraw the old tree of a node that came back with another uid: it is another machine."""
-        if each.state is not None and each.state.root_uuid != each.imported.tree.root.uuid:
-            withdraw(self._transaction, self._writer, each.state, f"The former machine of node {each.name}")
-            each.known = each.state = None
-            each.is_begun = True
+            # The manifests sent now replace stored ones that cannot be read.
+            given = {}
+            for each, node in stored:
+                report = canonical_report(node.topology_manifest)
+                try:
+                    self.loader.description(former, node.name, node.manifest, report)
+                except ManifestError:
+                    identity = identity_of(former, each.name, node.manifest)
+                    given[node.provider_id] = replace(each.described, identity=identity)
+            states = self.loader.load(transaction, former, roots, given=given)
+        for each, node in stored:
+            each.state = states[node.provider_id]
 
     def _settle(self, nodes: Mapping[int, Importing]) -> None:
         """Find out what each consumer holds now, and what it should hold afterwards."""
         states = [each.state for each in nodes.values() if each.state is not None]
-        stored = all_stored_accounts(self._transaction, states)
+        stored = all_stored_accounts(self.transaction, states)
         for each in nodes.values():
             if each.state is not None:
                 each.before = stored[each.state.root_id]
@@ -208,7 +194,7 @@ class NodeImporting:
             recorded = () if state is None else state.pods
             kept = () if state is None else state.reservations
             others = {} if state is None else state.others
-            reported = reported_pods(self._cluster.name, template.imported, recorded)
+            reported = reported_pods(self.cluster.name, template.imported, recorded)
             known_holders = holders(template.imported, template.offers, recorded, kept)
             each.after = accounts_with(counted(template.offers, known_holders, others), reported)
 
@@ -221,7 +207,7 @@ class NodeImporting:
             return
         recorded = {holder.consumer for holder in state.holders}
         offers = (state.offers, each.described.template.offers)
-        less = shrunk(each.before, each.after, offers, recorded, cuts=self._cuts)
+        less = shrunk(each.before, each.after, offers, recorded, cuts=self.cuts)
         if self._write(each, each.before, less):
             each.is_begun = True
         each.before = less
@@ -231,10 +217,10 @@ class NodeImporting:
         places = {each.imported.tree.root.uuid: place for place, each in nodes.items()}
         try:
             trees = bring_about(
-                self._transaction,
+                self.transaction,
                 [each.imported.tree for each in nodes.values()],
-                self._cluster.id,
-                cuts=self._cuts,
+                self.cluster.id,
+                cuts=self.cuts,
             )
         except (TakenName, TooManyClasses) as error:
             raise NodeStopped(places[error.root_uuid], error) from error
@@ -251,7 +237,7 @@ class NodeImporting:
 
     def _save(self, nodes: Mapping[int, Importing]) -> None:
         """Write the rows of the nodes, and record what changed."""
-        transaction, cluster = self._transaction, self._cluster
+        transaction, cluster = self.transaction, self.cluster
         roots = [each.root_id for each in nodes.values()]
         joined = contents.add_to_aggregate(transaction, roots, cluster.aggregate_uuid)
         news = [each for each in nodes.values() if each.root_id in joined or not each.is_same]
@@ -284,19 +270,19 @@ class NodeImporting:
         ids = clusters.insert_nodes(transaction, cluster.id, fresh)
         clusters.update_nodes(transaction, changed)
         clusters.note_import(transaction, [node.id for node in reread])
-        self._ids = {
+        self.ids = {
             each.name: ids[each.name] if each.known is None else each.known.id for each in nodes.values()
         }
 
     def _write(self, each: Importing, before: NodeAllocations, after: NodeAllocations) -> bool:
         imported = each.imported
         pods = (*imported.kubelet_pods, *imported.reported_pods)
-        reported = {consumer_of(self._cluster.name, pod.uid) for pod in pods}
+        reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
-        bearers = {consumer: self._attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
-        node_id = self._ids[each.name] if each.state is None else each.state.id
-        change = NodeChange(node_id, self._cluster.id, each.described.identity, before, after, bearers)
-        return self._writer.write(self._transaction, change)
+        bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
+        node_id = self.ids[each.name] if each.state is None else each.state.id
+        change = NodeChange(node_id, self.cluster.id, each.described.identity, before, after, bearers)
+        return self.writer.write(self.transaction, change)
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
