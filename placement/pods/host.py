@@ -417,10 +417,7 @@ POLICIES_DIFFER = "node(s) NUMA Topology policy not match"
 
 
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
-    """Return what a pod asks of a host.
-
-    Source: koordinator.md, "Bound pods", "Strict bind policy".
-    """
+    """Return what a pod asks of a host (koordinator.md, "Bound pods", "Strict bind policy")."""
     return PodDemand(request.amounts, host.bind.demand(request))
 
 
