@@ -355,11 +355,6 @@ class PodRequest:
         """Return the requested millicores."""
         return self.amounts.get("cpu", 0)
 
-    @property
-    def is_fractional(self) -> bool:
-        """Return whether the request is not a whole number of CPUs."""
-        return bool(self.milli_cpus % 1000)
-
 
 @dataclass(frozen=True, slots=True)
 class ReservationAffinity:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from placement.common.manifest import Profile
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
 from placement.pods.koordinator import annotations as keys
-from placement.pods.manifests.pod import Pod, names_resource, pod_limit, pod_requests
+from placement.pods.manifests.pod import Pod, pod_limit, pod_requests
 from placement.pods.model import KubernetesQos, QosClass, ResourceSpec, SchedulerSettings
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
@@ -41,7 +41,8 @@ def admission_violations(
     spec = (
         keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly()) if is_design else None
     )
-    if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
+    containers = () if qos.is_best_effort else pod.all_containers
+    if any(_COLOCATION & {*each.requests, *each.limits} for each in containers):
         must = "must specify koordinator QoS BE with koordinator colocation resources"
         violations.append(f"labels.{keys.QOS_CLASS}: Required value: {must}")
     if priority in (_CONTRADICTING if is_design else _FORBIDDEN).get(qos, ()):

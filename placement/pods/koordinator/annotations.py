@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
-from placement.common.manifest import Field, ManifestReport
+from placement.common.manifest import Field
 from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import BindPolicy, NumaExclusivity, NumaPolicy
@@ -228,16 +228,6 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
         elif numa is not None:
             by_numa[numa] = {**by_numa.get(numa, {}), **amounts}
     return ResourceStatus(parsed.member("cpuset").cpu_list() or frozenset(), NumaAmounts(by_numa))
-
-
-def read_told_pools(annotation: Field) -> tuple[int, ...]:
-    """Return the NUMA nodes of the shared pools in a resource-status annotation, as far as it is readable.
-
-    Source: koordinator.md, "CPU lists of containers".
-    """
-    entries = annotation.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
-    numa_ids = (entry.member("node").integer() for entry in entries)
-    return tuple(sorted({numa for numa in numa_ids if numa is not None}))
 
 
 def status_document(status: ResourceStatus) -> Mapping[str, Any]:

@@ -199,6 +199,10 @@ def read_running(
     softly = pod.manifest.root.softly()
     rules, gang = read_pod_rules(softly, pod.namespace), read_gang(Manifest(softly), pod.namespace)
     status = pod.manifest.annotation(keys.RESOURCE_STATUS)
+    # The NUMA nodes of the shared pools count as far as they are readable (koordinator.md, "CPU lists of
+    # containers").
+    pools = status.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
+    numa_ids = {entry.member("node").integer() for entry in pools}
     return RunningPod(
         phase=pod.phase,
         qos=keys.raw_qos(pod),
@@ -211,7 +215,7 @@ def read_running(
         warnings=report.warnings,
         rules=rules,
         gang=gang,
-        pools=keys.read_told_pools(status),
+        pools=tuple(sorted(numa for numa in numa_ids if numa is not None)),
     )
 
 

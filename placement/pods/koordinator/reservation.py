@@ -63,14 +63,24 @@ def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> R
     if not pod_spec:
         pod.member("spec").refuse("is missing")
     kept = {key: kept[key] for key in ("namespace", "labels", "annotations") if kept.get(key) is not None}
-    labels = metadata.member("labels").members()
+    labels, order = metadata.member("labels").members(), manifest.label(keys.RESERVATION_ORDER)
+    owners = read_owners(spec.member("owners"))
+    allocate_once = spec.member("allocateOnce").flag(default=True) is not False
+    policy, policies = spec.member("allocatePolicy").text() or "", set(AllocatePolicy)
+    if policy and policy != _DEFAULT_POLICY and policy not in policies:
+        given = f"{policy!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted"
+        spec.member("allocatePolicy").refuse(given)
+    expires_at, number = _end(spec, created or now), order.text() or ""
+    if number and not _ORDER.fullmatch(number):
+        order.warn(f"{number!r} is no number; ignored")
+        number = ""
     terms = ReservationTerms(
-        owners=read_owners(spec.member("owners")),
+        owners=owners,
         since=created or now,
-        allocate_once=spec.member("allocateOnce").flag(default=True) is not False,
-        policy=_policy(spec.member("allocatePolicy")),
-        expires_at=_end(spec, created or now),
-        order=_order(manifest.label(keys.RESERVATION_ORDER)),
+        allocate_once=allocate_once,
+        policy=AllocatePolicy(policy) if policy in policies else AllocatePolicy.DEFAULT,
+        expires_at=expires_at,
+        order=int(number or 0),
         labels={key: label.text() or "" for key, label in labels.items()},
         unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )
@@ -80,13 +90,6 @@ def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> R
     template = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod_spec, "status": {}}
     ends = spec.member("expires").value is not None
     return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
-
-
-def _policy(policy: Field) -> AllocatePolicy:
-    text = policy.text() or ""
-    if text and text != _DEFAULT_POLICY and text not in set(AllocatePolicy):
-        policy.refuse(f"{text!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted")
-    return AllocatePolicy(text) if text in set(AllocatePolicy) else AllocatePolicy.DEFAULT
 
 
 def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
@@ -114,11 +117,3 @@ def _moment(field: Field) -> datetime.datetime | None:
     except (ValueError, OverflowError):
         field.refuse(f"{text[:60]!r} is no time such as 2026-01-31T12:00:00Z")
         return None
-
-
-def _order(label: Field) -> int:
-    text = label.text() or ""
-    if text and not _ORDER.fullmatch(text):
-        label.warn(f"{text!r} is no number; ignored")
-        return 0
-    return int(text or 0)

@@ -191,11 +191,6 @@ def request_amounts(quantities: Quantities) -> Amounts:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def names_resource(containers: Iterable[Container], names: frozenset[str]) -> bool:
-    """Return whether any container requests or limits one of these resources."""
-    return any(names & (container.requests.keys() | container.limits.keys()) for container in containers)
-
-
 def _sum(parts: Iterable[Quantities]) -> dict[str, Fraction]:
     total: dict[str, Fraction] = {}
     for part in parts:

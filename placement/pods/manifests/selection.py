@@ -262,12 +262,11 @@ class Controller:
         """Return whether a pod in that namespace names such an owner."""
         if self.namespace not in ("", namespace):
             return False
-        return any(self._is(reference) for reference in pod.member("ownerReferences").elements())
-
-    def _is(self, reference: Field) -> bool:
-        if self.controller is not None and reference.member("controller").value is not self.controller:
-            return False
-        return all(reference.member(name).value == text for name, text in self.texts)
+        return any(
+            (self.controller is None or each.member("controller").value is self.controller)
+            and all(each.member(name).value == text for name, text in self.texts)
+            for each in pod.member("ownerReferences").elements()
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the reference as JSON."""

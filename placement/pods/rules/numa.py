@@ -209,7 +209,7 @@ def _answer(host: Host, pod: IncomingPod) -> HostAnswer:
         if request.designated is not None:
             given = Allocation(mask_of(request.designated.cpus), request.designated.amounts)
             fit = Fit(designated=allocate_designated(host.state, demand, given))
-        elif host.bind.binds_all(request) and request.is_fractional:
+        elif host.bind.binds_all(request) and request.milli_cpus % 1000:
             raise PodRefused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=_WHOLE)
         else:
             by_policies = False
