@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 from placement.common.pod_identity import consumer_of
+from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.host import HostTotals
 from placement.pods.accounts import Accountant, NodeAllocations, accounts_with, counted, holders, host_room
 from placement.pods.host import Host, NodeOffers, Place, occupied_host, unknown_pods
@@ -237,20 +238,8 @@ class NodeInfo:
             return self._with((*self.pods, pod), self.reservations)
         accountant = self.accountant.copy()
         accountant.record(pod)
-        unused, requested = dict(self.unused), dict(self.totals.requested)
-        for place, amount in accountant.shares_of(pod.consumer).items():
-            if not place.path:
-                unused[place.resource_class] = unused.get(place.resource_class, 0) - amount
-        for resource, amount in pod.requests.items():
-            if amount:
-                requested[resource] = requested.get(resource, 0) + amount
-        return replace(
-            self,
-            pods=(*self.pods, pod),
-            unused=unused,
-            totals=HostTotals(self.totals.allocatable, requested),
-            counted=(accountant, len(self.pods) + 1),
-        )
+        shares, pods = accountant.shares_of(pod.consumer), (*self.pods, pod)
+        return self._holding(1, [(shares, pod.requests)], pods, (accountant, len(pods)))
 
     def has_room_for(self, reservation: RecordedPod) -> bool:
         """Return whether a reservation would have all here that it would have if it were alone here."""
@@ -270,15 +259,27 @@ class NodeInfo:
         gone = [pod for pod in self.pods if pod.consumer in consumers]
         if not gone:
             return self
+        held = [(self.accounts.shares.get(pod.consumer, {}), pod.requests) for pod in gone]
+        return self._holding(-1, held, pods, None)
+
+    def _holding(
+        self,
+        sign: int,
+        held: Iterable[tuple[Mapping[Place, int], Amounts]],
+        pods: tuple[RecordedPod, ...],
+        counted: tuple[Accountant, int] | None,
+    ) -> NodeInfo:
+        """Return this node with these pods, which hold that much more of it, or less."""
         unused, requested = dict(self.unused), dict(self.totals.requested)
-        for pod in gone:
-            for place, amount in self.accounts.shares.get(pod.consumer, {}).items():
+        for shares, requests in held:
+            for place, amount in shares.items():
                 if not place.path:
-                    unused[place.resource_class] = unused.get(place.resource_class, 0) + amount
-            for resource, amount in pod.requests.items():
-                requested[resource] = requested.get(resource, 0) - amount
+                    unused[place.resource_class] = unused.get(place.resource_class, 0) - sign * amount
+            for resource, amount in requests.items():
+                if amount:
+                    requested[resource] = requested.get(resource, 0) + sign * amount
         totals = HostTotals(self.totals.allocatable, requested)
-        return replace(self, pods=pods, unused=unused, totals=totals, counted=None)
+        return replace(self, pods=pods, unused=unused, totals=totals, counted=counted)
 
     def opened(self, reserving: frozenset[str]) -> NodeInfo:
         """Return this node without these reservations; it is remembered, as counting anew takes long."""
