@@ -374,27 +374,34 @@ class ReservationAffinity:
         return self.terms is None or any(term.holds(attributes) for term in self.terms)
 
 
-@dataclass(frozen=True, slots=True)
-class PodSpec:
-    """All that a manifest says about a pod that looks for a place.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPod:
+    """All that a manifest says about a pod wherever it is.
 
-    `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
-    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
-    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
-    must use a reservation.
+    `qos` is the class its label names, `treated_as` the one that decides where it runs. `containers` are
+    names, `rules` what it says about other pods, `gang` with which pods it is placed together.
     """
 
     qos: QosClass
+    treated_as: QosClass
     kubernetes_qos: KubernetesQos
+    containers: tuple[str, ...]
+    rules: PodRules
+    gang: Gang | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec(ReadPod):
+    """A pod that looks for a node. `request` is None if it requests nothing at all.
+
+    `spec` is its resource-spec as written. With a `reservation_affinity` it must use a reservation.
+    """
+
     request: PodRequest | None
     spec: ResourceSpec
     selection: NodeSelection
-    containers: tuple[str, ...]
-    warnings: tuple[str, ...]
-    treated_as: QosClass
-    rules: PodRules
-    gang: Gang | None = None
-    reservation_affinity: ReservationAffinity | None = None
+    reservation_affinity: ReservationAffinity | None
 
     @property
     def amounts(self) -> Amounts:
@@ -599,25 +606,17 @@ class PodRecord:
     unreadable: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunningPod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningPod(ReadPod):
     """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
 
-    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
-    label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
-    `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
-    nodes of the shared pools in its status. Of its `rules` and its `gang`, what cannot be read has no effect.
+    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `has_status`: it has a
+    resource-status, `pools` are the NUMA nodes of the shared pools in it. `warnings` has the admission rules
+    it breaks, which does not make it run any less. Rules and gang that cannot be read have no effect.
     """
 
     phase: str
-    qos: QosClass
-    treated_as: QosClass
-    kubernetes_qos: KubernetesQos
     requests: Amounts
     record: PodRecord
     has_status: bool
-    containers: tuple[str, ...]
-    warnings: tuple[str, ...]
-    rules: PodRules
-    gang: Gang | None = None
-    pools: tuple[int, ...] = ()
+    pools: tuple[int, ...]

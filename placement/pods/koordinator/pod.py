@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from placement.common.gang import read_gang
 from placement.common.manifest import Field, Manifest, ManifestReport
@@ -51,24 +52,30 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
-    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
+    said = _said(pod, pod.manifest.root)
     report.raise_findings()
     unbound = request is not None and not request.bound
     designated = request is not None and request.designated is not None
     warn_of_pod(pod, spec, settings, unbound=unbound, designated=designated)
     return PodSpec(
-        qos=keys.raw_qos(pod),
-        kubernetes_qos=keys.kubernetes_qos(pod),
+        **said,
+        treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
+        warnings=report.warnings,
         request=request,
         spec=spec,
         selection=selection,
-        containers=tuple(container.name for container in pod.all_containers),
-        warnings=report.warnings,
-        treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
-        rules=rules,
-        gang=gang,
         reservation_affinity=affinity,
     )
+
+
+def _said(pod: Pod, root: Field) -> dict[str, Any]:
+    return {
+        "qos": keys.raw_qos(pod),
+        "kubernetes_qos": keys.kubernetes_qos(pod),
+        "containers": tuple(container.name for container in pod.all_containers),
+        "rules": read_pod_rules(root, pod.namespace),
+        "gang": read_gang(Manifest(root), pod.namespace),
+    }
 
 
 def read_reservation_affinity(annotation: Field) -> ReservationAffinity | None:
@@ -196,25 +203,19 @@ def read_running(
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)
-    softly = pod.manifest.root.softly()
-    rules, gang = read_pod_rules(softly, pod.namespace), read_gang(Manifest(softly), pod.namespace)
     status = pod.manifest.annotation(keys.RESOURCE_STATUS)
     # The NUMA nodes of the shared pools count as far as they are readable (koordinator.md, "CPU lists of
     # containers").
     pools = status.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = {entry.member("node").integer() for entry in pools}
     return RunningPod(
-        phase=pod.phase,
-        qos=keys.raw_qos(pod),
+        **_said(pod, pod.manifest.root.softly()),
         treated_as=keys.running_qos(pod, kubelet),
-        kubernetes_qos=keys.kubernetes_qos(pod),
+        phase=pod.phase,
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),
         has_status=bool(status.value),
-        containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
-        rules=rules,
-        gang=gang,
         pools=tuple(sorted(numa for numa in numa_ids if numa is not None)),
     )
 
