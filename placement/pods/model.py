@@ -596,10 +596,9 @@ def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A record for a pod: nothing, its holding, or that its holding is unknown.
+    """A record for a pod: nothing, its holding, or findings about its `unreadable` resource-status.
 
-    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
-    its host, as its CPUs could be handed out a second time.
+    While there are any, no other pod may be bound on its host: its CPUs could be handed out a second time.
     """
 
     holding: Holding | None = None

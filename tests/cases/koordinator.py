@@ -15,7 +15,7 @@ from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
 from placement.engine.numa.demand import PodRefused, RefusalClass
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.admission import unequal_limit
+from placement.pods.koordinator.pod import unequal_limit
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
 

@@ -9,14 +9,13 @@ from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.numa.cpus import CpuTopology, SharedPool, shared_pools, trimmed
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
 from placement.pods.host import numa_capacity
-from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.annotations import (
     priority_with_default,
     raw_qos,
 )
 from placement.pods.koordinator.host_cpus import read_system_cpus
 from placement.pods.koordinator.node import import_node
-from placement.pods.koordinator.pod import read_pod_record
+from placement.pods.koordinator.pod import admission_violations, read_pod_record
 from placement.pods.model import SchedulerSettings
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json

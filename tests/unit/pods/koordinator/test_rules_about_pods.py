@@ -10,7 +10,6 @@ from placement.common.manifest import ManifestError, Profile
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
 from placement.pods.host import remarks_on
-from placement.pods.koordinator.admission import admission_violations
 from placement.pods.koordinator.annotations import (
     completed_spec,
     kubernetes_qos,
@@ -20,6 +19,7 @@ from placement.pods.koordinator.annotations import (
     running_qos,
     status_document,
 )
+from placement.pods.koordinator.pod import admission_violations
 from placement.pods.manifests.pod import pod_limit, pod_requests
 from placement.pods.model import KubeletPolicy, QosClass, SchedulerSettings
 from placement.pods.rules.numa import allocate_on_host
