@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -454,6 +454,13 @@ def with_admitted(
         left_out.add(name)
         return False
 
+    def admitted(zone: Any) -> Any:
+        resources = zone.get("resources") if isinstance(zone, Mapping) else None
+        if not isinstance(resources, list):
+            return zone
+        kept = [each for each in resources if not isinstance(each, Mapping) or admits(each.get("name"))]
+        return {**zone, "resources": kept}
+
     status = node.get("status")
     allocatable = status.get("allocatable") if isinstance(status, Mapping) else None
     if isinstance(status, Mapping) and isinstance(allocatable, Mapping):
@@ -461,13 +468,5 @@ def with_admitted(
         node = {**node, "status": {**status, "allocatable": kept}}
     zones = topology.get("zones") if topology is not None else None
     if topology is not None and isinstance(zones, list):
-        topology = {**topology, "zones": [_admitted_zone(zone, admits) for zone in zones]}
+        topology = {**topology, "zones": list(map(admitted, zones))}
     return node, topology, sorted(left_out)
-
-
-def _admitted_zone(zone: Any, admits: Callable[[object], bool]) -> Any:
-    resources = zone.get("resources") if isinstance(zone, Mapping) else None
-    if not isinstance(resources, list):
-        return zone
-    kept = [entry for entry in resources if not isinstance(entry, Mapping) or admits(entry.get("name"))]
-    return {**zone, "resources": kept}

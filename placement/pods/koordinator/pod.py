@@ -103,7 +103,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """Return what a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises PodRefused if no host can
-    take the pod. Source: koordinator.md, "Bound pods".
+    take the pod. Source: koordinator.md, "Bound pods", "ConstrainedBurst".
     """
     amounts = request_amounts(pod_requests(pod))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
@@ -115,7 +115,15 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     if not amounts:
         return None
     required, preferred = _bind_policies(pod, spec, amounts, settings)
-    is_bound = bool(required or preferred)
+    is_bound, burst_limit = bool(required or preferred), None
+    bursts = keys.CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
+    if settings.follows_design and bursts and keys.qos_with_default(pod).uses_ls_pools:
+        limit = pod_limit(pod, "cpu")
+        if limit is None:
+            containers = pod.manifest.root.member("spec").member("containers")
+            containers.refuse(f"{keys.CONSTRAINED_BURST} needs a limit of cpu on every container")
+        else:
+            burst_limit = request_amounts({"cpu": limit}).get("cpu", 0)
     return PodRequest(
         amounts=amounts,
         need=amounts.get("cpu", 0) // 1000,
@@ -127,7 +135,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
         designated=None if designated is None or designated.is_empty else designated,
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
         uses_ls_pools=settings.follows_design and keys.qos_with_default(pod, QosClass.LS).uses_ls_pools,
-        burst_limit=_burst_limit(pod, spec, settings),
+        burst_limit=burst_limit,
         group=exclusivity_group(pod, settings) if is_bound else "",
     )
 
@@ -173,19 +181,6 @@ def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
     """
     named = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP).text() or ""
     return named if settings.follows_design else ""
-
-
-def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
-    """Return the limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
-    bursts = keys.CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
-    if not (settings.follows_design and bursts and keys.qos_with_default(pod).uses_ls_pools):
-        return None
-    limit = pod_limit(pod, "cpu")
-    if limit is None:
-        containers = pod.manifest.root.member("spec").member("containers")
-        containers.refuse(f"{keys.CONSTRAINED_BURST} needs a limit of cpu on every container")
-        return None
-    return request_amounts({"cpu": limit}).get("cpu", 0)
 
 
 # Admission: the rules that a new or updated pod must keep, and warnings about settings without effect.

@@ -10,7 +10,7 @@ from placement.engine.domain.explanation import Condition, ConditionKind, Obstac
 from placement.engine.forest.arrays import Mask
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.pods.columns import NodeTaints
-from placement.pods.manifests.selection import CORDONED, NodeSelection, Term, untolerated
+from placement.pods.manifests.selection import CORDONED, NodeSelection, untolerated
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
 from placement.pods.snapshot import LabelKey, NodeColumns
@@ -106,14 +106,12 @@ def labelled(columns: NodeColumns, selection: NodeSelection) -> Mask:
     for key, value in selection.selector:
         mask &= columns.label(LabelKey(key)).equals(value)
     if selection.terms is not None:
-        terms = [_holds(columns, term) for term in selection.terms]
-        mask &= np.logical_or.reduce(terms) if terms else False
-    return mask
-
-
-def _holds(columns: NodeColumns, term: Term) -> Mask:
-    mask = np.full(len(columns.nodes), term.says_anything)
-    for requirements, is_field in ((term.labels, False), (term.fields, True)):
-        for each in requirements:
-            mask &= columns.label(LabelKey(each.key, is_field)).holds(each)
+        any_term = np.zeros(len(columns.nodes), np.bool_)
+        for term in selection.terms:
+            holds = np.full(len(columns.nodes), term.says_anything)
+            for requirements, is_field in ((term.labels, False), (term.fields, True)):
+                for each in requirements:
+                    holds &= columns.label(LabelKey(each.key, is_field)).holds(each)
+            any_term |= holds
+        mask &= any_term
     return mask
