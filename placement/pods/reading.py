@@ -20,7 +20,7 @@ from placement.pods.rules import RULES
 from placement.pods.rules.rule import Rule
 
 
-class Dialect(NamedTuple):
+class PodDialect(NamedTuple):
     """A dialect in which pods say what they want: whether a pod uses it, and its readers.
 
     Readers take the pod, the pod before an update, and the settings of the cluster. They raise ManifestError
@@ -33,7 +33,7 @@ class Dialect(NamedTuple):
 
 
 # The first that a pod uses reads it; Koordinator reads all that are left.
-DIALECTS = (Dialect(lambda pod: True, read_incoming, read_running),)
+DIALECTS = (PodDialect(lambda pod: True, read_incoming, read_running),)
 
 
 _READING = tuple(rule for rule in RULES if type(rule).read is not Rule.read)
@@ -41,7 +41,7 @@ _READING = tuple(rule for rule in RULES if type(rule).read is not Rule.read)
 
 def _read_pod(
     document: Mapping[str, Any], old: Mapping[str, Any] | None, report: ManifestReport
-) -> tuple[Dialect, Pod, Pod | None]:
+) -> tuple[PodDialect, Pod, Pod | None]:
     pod = read_pod(document, report)
     before = None if old is None else read_pod(old, ManifestReport())
     return next(dialect for dialect in DIALECTS if dialect.uses(pod)), pod, before
