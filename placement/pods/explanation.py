@@ -23,7 +23,7 @@ from placement.engine.domain.explanation import (
 from placement.engine.forest.arrays import Shares
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import Refusal
-from placement.pods.koordinator.annotations import quantities
+from placement.pods.manifests.pod import quantities
 from placement.pods.manifests.selection import NodeSelection, untolerated
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import RULES

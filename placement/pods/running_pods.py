@@ -12,12 +12,14 @@ from placement.common.gang import Membership
 from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.amounts import Amounts, NumaAmounts
+from placement.engine.numa.cpus import CpuTopology
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.host import Holding
 from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys
-from placement.pods.koordinator.pod import limited_claim
 from placement.pods.manifests.affinity import may_keep_off
 from placement.pods.model import NO_HOLDING, KubeletPolicy, PodRecord, RecordedPod, RunningPod, pool_class
 from placement.pods.node_info import NodeInfo
@@ -209,7 +211,7 @@ def _limited(
     owners = state.accounts.cpus.items()
     taken = state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way}
     kept, topology = NO_HOLDING if before is None else before.holding, state.template.imported.topology
-    holding, findings = limited_claim(
+    holding, findings = _limited_claim(
         record.holding, running.requests, kept, topology, taken, owns_cpus=owns_cpus
     )
     return replace(running, record=replace(record, holding=holding)), findings
@@ -237,3 +239,67 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
     reserved = state.offers.reserved & recorded.holding.cpus
     if reserved:
         yield f"CPUs {format_cpu_list(reserved)} are reserved on the node"
+
+
+# Which part of a running pod's resource-status counts: no more than the pod may have.
+#
+# Users that may write pods may write that annotation, so it does not prove that CPUs were given.
+
+
+def _limited_claim(
+    claimed: Holding,
+    requests: Amounts,
+    kept: Holding,
+    topology: CpuTopology,
+    taken: CpuSet,
+    *,
+    owns_cpus: bool,
+) -> tuple[Holding, tuple[str, ...]]:
+    """Return the part of a claim that counts, and warnings about the rest.
+
+    If a claim has more CPUs than are requested or kept, only as many count: CPUs that exist and that no other
+    pod has, first the ones it had before, then whole cores, then lowest numbers. `taken` are CPUs that other
+    pods have or no pod may have. `kept` is what the pod was recorded with before, which stays as long as it
+    claims it: after a resize in place to less, a node agent still pins it to all CPUs of its annotation.
+    """
+    requested = requests.get("cpu", 0) // 1000
+    most = max(requested, len(claimed.cpus & kept.cpus))
+    cpus = claimed.cpus if owns_cpus else frozenset()
+    if len(cpus) > most:
+        rows = topology.by_cpu
+        usable = (cpus & rows.keys()) - taken
+
+        def rank(cpu: int) -> tuple[bool, bool, int, int]:
+            core = topology.cores[rows[cpu].core_id]
+            return cpu not in kept.cpus, not usable.issuperset(core), core[0], cpu
+
+        cpus = frozenset(sorted(usable, key=rank)[:most])
+    amounts = _limited_amounts(claimed.amounts, requests, kept.amounts)
+    findings = []
+    if cpus != claimed.cpus:
+        why = f"requests {requested} CPUs" if owns_cpus else "gets no CPUs of its own"
+        claims = f"resource-status claims CPUs {format_cpu_list(claimed.cpus - cpus)}, but the pod {why}"
+        findings.append(f"{claims}; no pod is charged for them")
+    for resource in sorted({name for row in claimed.amounts.values() for name in row}):
+        if _total(claimed.amounts, resource) != _total(amounts, resource):
+            claims = f"resource-status claims more {resource} of NUMA nodes than the pod requests"
+            findings.append(f"{claims}; no pod is charged for the rest")
+    return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
+
+
+def _limited_amounts(claimed: NumaAmounts, requests: Amounts, kept: NumaAmounts) -> NumaAmounts:
+    """Count amounts of NUMA nodes in the order of their ids, up to what is requested or kept."""
+    names = {name for row in claimed.values() for name in row}
+    left = {name: max(requests.get(name, 0), _total(kept, name)) for name in names}
+    counted: dict[int, dict[str, int]] = {}
+    for numa, row in claimed.items():
+        for resource, amount in row.items():
+            share = min(amount, left[resource])
+            if share > 0:
+                left[resource] -= share
+                counted.setdefault(numa, {})[resource] = share
+    return NumaAmounts(counted)
+
+
+def _total(amounts: NumaAmounts, resource: str) -> int:
+    return sum(row.get(resource, 0) for row in amounts.values())

@@ -38,7 +38,8 @@ from placement.http.fields import (
 from placement.http.responses import error_document, status_of
 from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, dump, texts
 from placement.pods.clusters import NodeTree
-from placement.pods.koordinator.annotations import quantities, status_document
+from placement.pods.koordinator.annotations import status_document
+from placement.pods.manifests.pod import quantities
 from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
 from placement.pods.rows import PodAnswer
 from placement.pods.views import CpuView

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field
-from placement.engine.numa.amounts import Amounts, NumaAmounts
+from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import BindPolicy, NumaExclusivity, NumaPolicy
-from placement.pods.manifests.pod import Pod, pod_requests
+from placement.pods.manifests.pod import Pod, pod_requests, quantities
 from placement.pods.model import (
     KubeletPolicy,
     KubernetesQos,
@@ -254,12 +254,3 @@ def written_annotations(
     """
     documents = {RESOURCE_STATUS: status_document(status), RESOURCE_SPEC: completed_spec(spec, bind, strict)}
     return {key: json.dumps(text, separators=(",", ":")) for key, text in documents.items() if text}
-
-
-def quantities(amounts: Amounts) -> dict[str, str]:
-    """Return the amounts as Kubernetes writes them."""
-    texts = {name: str(amount) for name, amount in amounts.items()}
-    if "cpu" in amounts:
-        milli = amounts["cpu"]
-        texts["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)
-    return texts

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from placement.common.gang import read_gang
 from placement.common.manifest import Field, Manifest, ManifestReport, Profile
-from placement.engine.numa.amounts import Amounts, NumaAmounts
-from placement.engine.numa.cpus import CpuTopology
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
-from placement.engine.numa.host import Holding
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts
@@ -375,67 +371,3 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
     return PodRecord(status.holding(level, keys.raw_qos(pod), group))
-
-
-# Which part of a running pod's resource-status counts: no more than the pod may have.
-#
-# Users that may write pods may write that annotation, so it does not prove that CPUs were given.
-
-
-def limited_claim(
-    claimed: Holding,
-    requests: Amounts,
-    kept: Holding,
-    topology: CpuTopology,
-    taken: CpuSet,
-    *,
-    owns_cpus: bool,
-) -> tuple[Holding, tuple[str, ...]]:
-    """Return the part of a claim that counts, and warnings about the rest.
-
-    If a claim has more CPUs than are requested or kept, only as many count: CPUs that exist and that no other
-    pod has, first the ones it had before, then whole cores, then lowest numbers. `taken` are CPUs that other
-    pods have or no pod may have. `kept` is what the pod was recorded with before, which stays as long as it
-    claims it: after a resize in place to less, a node agent still pins it to all CPUs of its annotation.
-    """
-    requested = requests.get("cpu", 0) // 1000
-    most = max(requested, len(claimed.cpus & kept.cpus))
-    cpus = claimed.cpus if owns_cpus else frozenset()
-    if len(cpus) > most:
-        rows = topology.by_cpu
-        usable = (cpus & rows.keys()) - taken
-
-        def rank(cpu: int) -> tuple[bool, bool, int, int]:
-            core = topology.cores[rows[cpu].core_id]
-            return cpu not in kept.cpus, not usable.issuperset(core), core[0], cpu
-
-        cpus = frozenset(sorted(usable, key=rank)[:most])
-    amounts = _limited_amounts(claimed.amounts, requests, kept.amounts)
-    findings = []
-    if cpus != claimed.cpus:
-        why = f"requests {requested} CPUs" if owns_cpus else "gets no CPUs of its own"
-        claims = f"resource-status claims CPUs {format_cpu_list(claimed.cpus - cpus)}, but the pod {why}"
-        findings.append(f"{claims}; no pod is charged for them")
-    for resource in sorted({name for row in claimed.amounts.values() for name in row}):
-        if _total(claimed.amounts, resource) != _total(amounts, resource):
-            claims = f"resource-status claims more {resource} of NUMA nodes than the pod requests"
-            findings.append(f"{claims}; no pod is charged for the rest")
-    return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
-
-
-def _limited_amounts(claimed: NumaAmounts, requests: Amounts, kept: NumaAmounts) -> NumaAmounts:
-    """Count amounts of NUMA nodes in the order of their ids, up to what is requested or kept."""
-    names = {name for row in claimed.values() for name in row}
-    left = {name: max(requests.get(name, 0), _total(kept, name)) for name in names}
-    counted: dict[int, dict[str, int]] = {}
-    for numa, row in claimed.items():
-        for resource, amount in row.items():
-            share = min(amount, left[resource])
-            if share > 0:
-                left[resource] -= share
-                counted.setdefault(numa, {})[resource] = share
-    return NumaAmounts(counted)
-
-
-def _total(amounts: NumaAmounts, resource: str) -> int:
-    return sum(row.get(resource, 0) for row in amounts.values())

@@ -191,6 +191,15 @@ def request_amounts(quantities: Quantities) -> Amounts:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """Return the amounts as Kubernetes writes them."""
+    texts = {name: str(amount) for name, amount in amounts.items()}
+    if "cpu" in amounts:
+        milli = amounts["cpu"]
+        texts["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)
+    return texts
+
+
 def _sum(parts: Iterable[Quantities]) -> dict[str, Fraction]:
     total: dict[str, Fraction] = {}
     for part in parts:
