@@ -14,10 +14,8 @@ from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.exceptions import NotFound as RoutingNotFound
 
-from placement.allocations import candidate_routes
 from placement.allocations import routes as allocations_routes
 from placement.allocations.best_fit import NotAll
-from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.allocations.rendering import CandidatesRenderer, explanation_body
@@ -67,7 +65,7 @@ _BLUEPRINTS = (
     providers_routes.memberships_blueprint,
     name_routes.blueprint,
     allocations_routes.allocations_blueprint,
-    candidate_routes.allocation_candidates_blueprint,
+    allocations_routes.allocation_candidates_blueprint,
     allocations_routes.usages_blueprint,
     allocations_routes.reshaper_blueprint,
     pods_routes.clusters_blueprint,
@@ -77,7 +75,7 @@ _BLUEPRINTS = (
     flavors_routes.blueprint,
     planning_routes.capacity_blueprint,
     planning_routes.plans_blueprint,
-    candidate_routes.extended_candidates_blueprint,
+    allocations_routes.extended_candidates_blueprint,
     flavors_routes.claims_blueprint,
     allocations_routes.listings_blueprint,
     audit_routes.blueprint,
@@ -114,7 +112,7 @@ def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
             questions.append(of_setting(text))
         except BadRequest as error:
             raise Misconfigured(f"[capacity] watch: {error}") from None
-    return Watch(use_cases.planning, questions, parse_newest)
+    return Watch(use_cases.planning, questions)
 
 
 def create_application(

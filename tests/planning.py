@@ -14,9 +14,8 @@ from placement.engine.domain.inventories import Inventory
 from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.engine.search.simulation import SearchedForest
-from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
-from placement.planning.making_room import EvictionPlanner
-from placement.planning.plan import PlanLimits, QueryWish
+from placement.planning.board import MoveSimulation, PlacedConsumer, QueryWish, Spot
+from placement.planning.making_room import EvictionPlanner, PlanLimits
 from tests.forests import World
 from tests.naive import Amount, NaiveProvider, enumerate_candidates
 

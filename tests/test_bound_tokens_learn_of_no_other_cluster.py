@@ -415,7 +415,7 @@ def test_callers_who_see_something_else_are_not_served_together(
         keys.append(key)
         return alone()
 
-    monkeypatch.setattr(best_fit._like_claims._gathering, "ask", asked)
+    monkeypatch.setattr(best_fit._gathering, "ask", asked)
     monkeypatch.setattr(type(best_fit._claims), "can_batch", True)
     claim = {**OWNER, "consumer_uuid": UNKNOWN, "query": "cluster=edge&resources=PCPU:40000"}
     for token in (SERVICE, OPERATOR, SERVICE):

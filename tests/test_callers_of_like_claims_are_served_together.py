@@ -32,9 +32,7 @@ class Callers(Crowd):
     """Callers who claim the best of a query."""
 
     def __init__(self, application: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(
-            application.extensions["placement_use_cases"].best_fit._like_claims._gathering, monkeypatch
-        )
+        super().__init__(application.extensions["placement_use_cases"].best_fit._gathering, monkeypatch)
         self.application = application
         self.served: list[tuple[int, bool]] = []
         # What happens just before those gathered are claimed for, and after it.

@@ -22,7 +22,7 @@ SQL = (
     "server/online_migrations.py",
 )  # fmt: skip
 COLUMNS = (
-    "engine/forest/*", "engine/scoring/*", "engine/search/**", "planning/pod_capacity.py",
+    "engine/forest/*", "engine/scoring/*", "engine/search/**", "planning/room.py",
     "pods/column_*.py", "pods/columns.py", "pods/cycle.py", "pods/explanation.py", "pods/ranking.py",
     "pods/rules/*", "pods/snapshot.py",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from placement.engine.search.problem import Assignment, Problem
 from placement.flavors import claim_bodies
 from placement.planning import capacity
 from placement.planning.capacity import QueryCapacity
-from placement.planning.pod_capacity import PodCapacity
+from placement.planning.room import PodCapacity
 from placement.providers.statements import names
 from placement.storage.database import Database
 from tests.client import Client, code, detail

@@ -3,76 +3,75 @@
 The search proposes and the claim decides (Claims). If another consumer was faster, the search runs again
 and sees the other claim. Only a search that began after the call may answer that nothing fits.
 
-Many consumers are searched for one after another on one forest (Shortlist). They claim in one transaction,
-which locks consumers and then providers in ascending order. Callers that ask at one time with one query,
-each for one consumer, are gathered (LikeClaims). This never gives more than there is, nor half of a claim.
-It decides on all that was committed when the search began. Gathered callers either all get something in
-one statement, or each goes on as if it were alone.
+Many consumers are searched for one after another on one forest (CandidateQueue). They claim in one
+transaction, which locks consumers and then providers in ascending order. Callers that ask at one time with
+one query, each for one consumer, are gathered: they cost one look, one search and one statement. This never
+gives more than there is, nor half of a claim. It decides on all that was committed when the search began.
+Gathered callers either all get something in one statement, or each goes on as if it were alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from placement.allocations.applications import (
+    AllLost,
+    CandidateQueue,
     ClaimApplication,
     ClaimedCandidate,
+    ClaimQuery,
+    NoCandidate,
     Outcome,
+    Promises,
+    Proposal,
+    ProposalKey,
     claim_of,
     fitted,
     held_already,
 )
 from placement.allocations.candidates import CandidateSearch
 from placement.allocations.claims import Claims, Terms, count_refused, count_repeated, count_won
+from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.group_rules import (
     ConsumersSnapshot,
     Decision,
     GroupPlacer,
     MemberHolding,
     RuleKept,
-    Wanted,
 )
 from placement.allocations.holdings import ConsumerHoldings, Holdings
-from placement.allocations.like_claims import ClaimCoalescer
-from placement.allocations.shortlists import (
-    AllLost,
-    CandidateQueue,
-    ClaimQuery,
-    NoCandidate,
-    Promises,
-    Proposal,
-    ProposalKey,
-)
 from placement.allocations.world import WorldRequest, imagining
-from placement.engine.domain.errors import (
-    BadRequest,
-    CapacityExceeded,
-    ConcurrentUpdate,
-    Conflict,
-    PlacementError,
-    SearchTimeout,
-    Unavailable,
-)
+from placement.engine.domain import errors, request_scope
 from placement.engine.domain.groups import MemberRule
 from placement.engine.domain.identifiers import portions
+from placement.engine.domain.request_scope import Initiator, initiator
 from placement.providers import view as scoping
 from placement.providers.view import View
 from placement.storage.database import Attempts, RetryPolicy
 
-# The attempts of one claim: consumers that still wait, the outcomes of the others, and then the fallbacks.
-
-
+_KIND = "consumer"
+# The most consumers that claim in one transaction, unless they need all or nothing.
+_AT_ONCE = 1000
 # This repeats the decision; `Claims` repeats its transactions by itself.
 _POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
+# The most callers that one of them serves, and how long a caller waits for its turn.
+_MOST_GATHERED = 32
+_PATIENCE_SECONDS = 0.05
+# If the common work takes longer, each caller works for itself, at the same time as the others.
+_COMMON_SECONDS = 1.0
+
+Gathered = Sequence[tuple[ClaimApplication, Initiator]]
+Rounds = Callable[[Sequence[ClaimApplication], Sequence[Outcome]], "ClaimResults"]
+"""Settles all consumers, of which some were given something before."""
 
 
-class NotAll(Conflict):
+class NotAll(errors.Conflict):
     """A refusal of a whole claim because too many members got nothing; `refused`: the reasons by place."""
 
-    def __init__(self, refused: Mapping[int, PlacementError]) -> None:
+    def __init__(self, refused: Mapping[int, errors.PlacementError]) -> None:
         super().__init__(f"nothing was claimed: {len(refused)} of the members could have nothing")
         self.refused = refused
 
@@ -117,84 +116,15 @@ class ClaimAttempt:
         self.waiting = dict(enumerate(self.applications))
 
     @property
+    def refused(self) -> dict[int, errors.PlacementError]:
+        """Return why consumers got nothing, by place."""
+        found = sorted(self.outcomes.items())
+        return {place: each for place, each in found if isinstance(each, errors.PlacementError)}
+
+    @property
     def has_failed(self) -> bool:
         """Return whether too many consumers got nothing."""
-        refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
-        return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
-
-    def holding(self) -> list[MemberHolding]:
-        """Return the members that hold what they ask for already."""
-        return [
-            MemberHolding(self.applications[place].name, each.applicant.consumer_uuid)
-            for place, each in self.outcomes.items()
-            if isinstance(each, ClaimedCandidate)
-        ]
-
-    def promise(self, given: Sequence[Outcome]) -> list[MemberHolding]:
-        """Settle waiting members with what they were given before, though nothing is written; return them."""
-        promised = {
-            place: each
-            for place, each in enumerate(given)
-            if isinstance(each, ClaimedCandidate) and place in self.waiting
-        }
-        self.settle(promised)
-        return [
-            MemberHolding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
-            for place, each in promised.items()
-        ]
-
-    def joining(self) -> dict[str, str]:
-        """Return once, by uuid, the groups of consumers that hold what they ask for already."""
-        found: dict[str, str] = {}
-        for place, each in self.outcomes.items():
-            group = self.applications[place].group
-            if (
-                group is not None
-                and isinstance(each, ClaimedCandidate)
-                and not each.fresh
-                and place not in self.joined
-            ):
-                self.joined.add(place)
-                found[each.applicant.consumer_uuid] = group
-        return found
-
-    def decide(self, decision: Decision) -> None:
-        """Note what was decided about the waiting consumers."""
-        self.decision = decision
-        self.proven = self.proven and decision.proven
-
-    def wanted(self) -> dict[int, Wanted]:
-        """Return what the waiting consumers ask for, by place."""
-        return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
-
-    def settled(self) -> ClaimResults:
-        """Return the outcomes of all consumers. Raises NotAll if too many got nothing."""
-        if self.has_failed:
-            refused = {
-                place: each for place, each in self.outcomes.items() if isinstance(each, PlacementError)
-            }
-            raise NotAll(dict(sorted(refused.items())))
-        outcomes = [each for _, each in sorted(self.outcomes.items())]
-        if self.decision is None:
-            return ClaimResults(outcomes)
-        return ClaimResults(outcomes, self.proven, self.decision.rules)
-
-    def terms(self) -> Terms | None:
-        """Return the terms on which the waiting consumers may claim; None if there are none."""
-        groups = {
-            each.applicant.consumer_uuid: each.group
-            for each in self.waiting.values()
-            if each.group is not None
-        }
-        cpus = {
-            each.applicant.consumer_uuid: each.dedicated_cpus
-            for each in self.waiting.values()
-            if each.dedicated_cpus
-        }
-        standing = ConsumersSnapshot() if self.decision is None else self.decision.standing
-        if not (groups or cpus or standing.groups or standing.generations):
-            return None
-        return Terms(standing, groups, cpus)
+        return len(self.outcomes) + len(self.waiting) - len(self.refused) < self.together.minimum
 
     def settle(self, outcomes: Mapping[int, Outcome]) -> None:
         """Note the outcomes of some consumers."""
@@ -202,26 +132,48 @@ class ClaimAttempt:
         for place in outcomes:
             del self.waiting[place]
 
-    def lose(self, proposals: Collection[Proposal]) -> None:
-        """Note that another consumer was faster. Raises Unavailable when the time is up."""
-        self.was_lost = True
-        if len(proposals) == 1:
-            self.lost.update(proposal.key for proposal in proposals)
-        if not self.attempts.may_go_on():
-            raise Unavailable(
-                "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
+    def decide(self, ruled: GroupPlacer, view: View | None, promised: Mapping[int, Outcome]) -> Decision:
+        """Decide about the waiting consumers under the rules, and note that.
+
+        `promised`: what others would hold, though nothing is written.
+        """
+        holding = [
+            MemberHolding(
+                self.applications[place].name,
+                each.applicant.consumer_uuid,
+                each.resources if place in promised else None,
             )
-        if len(proposals) > 1:
-            self.attempts.pause()
+            for place, each in self.outcomes.items()
+            if isinstance(each, ClaimedCandidate)
+        ]
+        self.decision = ruled.decide(dict(self.waiting), holding, self.together.rules, view)
+        self.proven = self.proven and self.decision.proven
+        return self.decision
+
+    def settled(self) -> ClaimResults:
+        """Return the outcomes of all consumers. Raises NotAll if too many got nothing."""
+        if self.has_failed:
+            raise NotAll(self.refused)
+        outcomes = [each for _, each in sorted(self.outcomes.items())]
+        if self.decision is None:
+            return ClaimResults(outcomes)
+        return ClaimResults(outcomes, self.proven, self.decision.rules)
+
+    def terms(self) -> Terms | None:
+        """Return the terms on which the waiting consumers may claim; None if there are none."""
+        some = [(each.applicant.consumer_uuid, each) for each in self.waiting.values()]
+        groups = {uuid: each.group for uuid, each in some if each.group is not None}
+        cpus = {uuid: each.dedicated_cpus for uuid, each in some if each.dedicated_cpus}
+        standing = ConsumersSnapshot() if self.decision is None else self.decision.standing
+        if not (groups or cpus or standing.groups or standing.generations):
+            return None
+        return Terms(standing, groups, cpus)
 
 
-def in_rounds(
-    applications: Sequence[ClaimApplication],
-    settle: Callable[[Sequence[ClaimApplication], Sequence[Outcome]], ClaimResults],
-) -> ClaimResults:
+def in_rounds(applications: Sequence[ClaimApplication], settle: Rounds) -> ClaimResults:
     """Settle all consumers, then once more with the fallbacks of consumers that found nothing.
 
-    `settle` gets what was given before. Once some consumers hold something, the second round cannot fail.
+    Once some consumers hold something, the second round cannot fail.
     """
     try:
         settled = settle(applications, ())
@@ -230,13 +182,19 @@ def in_rounds(
             raise
         settled = None
     held = [] if settled is None else settled.outcomes
-    modest = _modest(applications, held)
-    if modest is None:
-        assert settled is not None
+    fallbacks = [
+        None if held and not isinstance(held[place], NoCandidate) else each.fallback
+        for place, each in enumerate(applications)
+    ]
+    if settled is not None and not any(fallbacks):
         return settled
+    modest = [
+        replace(each, wish=fallback or each.wish, is_new=False)
+        for each, fallback in zip(applications, fallbacks, strict=True)
+    ]
     try:
         again = settle(modest, held)
-    except (NotAll, SearchTimeout, Unavailable):
+    except (NotAll, errors.SearchTimeout, errors.Unavailable):
         if settled is None or not any(isinstance(each, ClaimedCandidate) for each in held):
             raise
         # The first round is written, and only this answer can tell the uuids of new consumers.
@@ -249,24 +207,6 @@ def in_rounds(
     return replace(again, outcomes=outcomes, proven=again.proven and (settled is None or settled.proven))
 
 
-def _modest(
-    applications: Sequence[ClaimApplication], held: Sequence[Outcome]
-) -> list[ClaimApplication] | None:
-    """Return the applications with fallbacks where nothing was found; None if no fallback is left to try."""
-    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
-    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
-        return None
-    return [
-        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
-        for is_so, each in zip(nothing, applications, strict=True)
-    ]
-
-
-_KIND = "consumer"
-# The most consumers that claim in one transaction, unless they need all or nothing.
-_AT_ONCE = 1000
-
-
 class BestFit:
     """A use case that claims the best candidates of queries."""
 
@@ -277,7 +217,9 @@ class BestFit:
         self._claims = claims
         self._holdings = holdings
         self._ruled = ruled
-        self._like_claims = ClaimCoalescer(candidates, claims, holdings)
+        self._gathering: RequestCoalescer[tuple[ClaimApplication, Initiator], Outcome] = RequestCoalescer(
+            self._served_together, most=_MOST_GATHERED, patience_seconds=_PATIENCE_SECONDS
+        )
 
     def claim(self, application: ClaimApplication) -> ClaimedCandidate:
         """Let the consumer hold the best candidate.
@@ -286,8 +228,19 @@ class BestFit:
         if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
         """
 
-        outcome = self._like_claims.outcome(application, lambda: self.claim_each([application])[0])
-        if isinstance(outcome, PlacementError):
+        def alone() -> Outcome:
+            return self.claim_each([application])[0]
+
+        wish = application.wish
+        # A claim that says more, as a member of many may, is served by itself.
+        is_plain = application == ClaimApplication(application.applicant, wish)
+        if is_plain and self._claims.can_batch:
+            # One caller searches for all and sees what it may see itself, so the scope is in the key.
+            key = wish.query.identity, wish.options, request_scope.seen()
+            outcome = self._gathering.ask(key, (application, initiator()), alone)
+        else:
+            outcome = alone()
+        if isinstance(outcome, errors.PlacementError):
             raise outcome
         return outcome
 
@@ -302,7 +255,7 @@ class BestFit:
         for some in portions(applications, _AT_ONCE):
             try:
                 outcomes = self._settled(some, MemberOptions()).outcomes
-            except PlacementError as error:
+            except errors.PlacementError as error:
                 if not found:
                     raise
                 # What the others got is written, and only this answer can tell the uuids of new consumers.
@@ -329,35 +282,68 @@ class BestFit:
         self, applications: Sequence[ClaimApplication], together: MemberOptions, world: WorldRequest
     ) -> ClaimResults:
         """Return what `claim_together` would give in such a world; nothing is written. Raises as it does."""
+        together = _of_groups(together)
         with imagining(world):
             view = self._ruled.view(world)
-            wanted, together = _in_groups(applications), _of_groups(together)
-            return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
 
-    def _previewed(
-        self,
-        applications: Sequence[ClaimApplication],
-        together: MemberOptions,
-        view: View,
-        given: Sequence[Outcome],
-    ) -> ClaimResults:
-        """Return the outcomes that consumers would have on a view; some were given something before."""
-        contest = ClaimAttempt(applications, together)
-        self._look(contest)
-        holding = contest.holding()
-        holding += contest.promise(given)
-        decision = self._ruled.decide(contest.wanted(), holding, together.rules, view)
-        contest.decide(decision)
-        contest.settle(
-            {
-                place: ClaimedCandidate(
-                    applications[place].applicant, 0, proposal.resources, False, proposal.mappings
-                )
-                for place, proposal in decision.proposals.items()
-            }
-        )
-        contest.settle(decision.refused)
-        return contest.settled()
+            def previewed(some: Sequence[ClaimApplication], given: Sequence[Outcome]) -> ClaimResults:
+                contest = ClaimAttempt(some, together)
+                self._look(contest)
+                promised = {
+                    place: each
+                    for place, each in enumerate(given)
+                    if isinstance(each, ClaimedCandidate) and place in contest.waiting
+                }
+                contest.settle(promised)
+                decision = contest.decide(self._ruled, view, promised)
+                for place, proposal in decision.proposals.items():
+                    applicant, resources = some[place].applicant, proposal.resources
+                    claimed = ClaimedCandidate(applicant, 0, resources, False, proposal.mappings)
+                    contest.settle({place: claimed})
+                contest.settle(decision.refused)
+                return contest.settled()
+
+            return in_rounds(_in_groups(applications), previewed)
+
+    # -- callers that are gathered ------------------------------------------------------------------
+
+    def _served_together(self, asked: Gathered) -> Sequence[Outcome | None]:
+        """Return the outcome of each caller, None where it is in doubt.
+
+        They see all that was committed when the last of them asked, for the search begins after that.
+        """
+        try:
+            with request_scope.within(_COMMON_SECONDS):
+                view = self._candidates.view()
+                promises = Promises(view, many=True)
+                shortlist = CandidateQueue(self._candidates, promises, asked[0][0].wish, len(asked), set())
+                proposals: list[Proposal] = []
+                refused: Sequence[Outcome | None] = ()
+                try:
+                    for _ in asked:
+                        proposals.append(shortlist.take())
+                except NoCandidate as refusal:
+                    others = [each.applicant.consumer_uuid for each, _ in asked[len(proposals) :]]
+                    # A consumer that exists may hold it already.
+                    known = self._holdings.of_consumers(others)
+                    refused = [None if uuid in known else NoCandidate(str(refusal)) for uuid in others]
+                served = [(each, actor) for (each, actor), _ in zip(asked, proposals, strict=False)]
+                claims = [
+                    claim_of(each, proposal, {})
+                    for (each, _), proposal in zip(served, proposals, strict=True)
+                ]
+                if claims and not self._claims.claim_together(claims, [actor for _, actor in served]):
+                    return [None] * len(asked)
+        except errors.PlacementError:
+            # Each caller meets the error itself, or finds what was written although the outcome was unknown.
+            return [None] * len(asked)
+        given = [
+            fitted(each.applicant, claim, proposal)
+            for (each, _), claim, proposal in zip(served, claims, proposals, strict=True)
+        ]
+        return [*given, *refused]
+
+    # -- attempts -----------------------------------------------------------------------------------
 
     def _settled(self, applications: Sequence[ClaimApplication], together: MemberOptions) -> ClaimAttempt:
         """Return the contest with all outcomes, or with some of them if too many consumers got nothing."""
@@ -384,77 +370,82 @@ class BestFit:
             self._join(contest)
         if together.rules and contest.decision is None:
             # All hold what they ask for, but the answer still has to tell whether the rules are kept.
-            contest.decide(self._ruled.decide({}, contest.holding(), together.rules))
+            contest.decide(self._ruled, None, {})
         return contest
 
     def _join(self, contest: ClaimAttempt) -> None:
-        """Put consumers that hold what they ask for already into their groups."""
-        groups = contest.joining()
+        """Put consumers that hold what they ask for already into their groups, each once."""
+        groups: dict[str, str] = {}
+        for place, each in contest.outcomes.items():
+            group = contest.applications[place].group
+            is_held = isinstance(each, ClaimedCandidate) and not each.fresh
+            if group is not None and is_held and place not in contest.joined:
+                contest.joined.add(place)
+                groups[contest.applications[place].applicant.consumer_uuid] = group
         if groups:
             self._claims.join_groups(groups)
 
-    def _propose(self, contest: ClaimAttempt) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+    def _propose(self, contest: ClaimAttempt) -> tuple[dict[int, Proposal], dict[int, errors.PlacementError]]:
         """Return what waiting consumers would get of the newest forest, and why others would get nothing."""
         if contest.together.rules:
-            return self._propose_by_rules(contest)
+            decision = contest.decide(self._ruled, None, {})
+            return decision.proposals, decision.refused
         wishes = Counter(application.wish for application in contest.waiting.values())
-        promises = Promises.of(self._candidates.view(), many=len(contest.waiting) > 1)
+        promises = Promises(self._candidates.view(), many=len(contest.waiting) > 1)
         shortlists = {
             wish: CandidateQueue(self._candidates, promises, wish, count, contest.lost)
             for wish, count in wishes.items()
         }
         proposals: dict[int, Proposal] = {}
-        refused: dict[int, PlacementError] = {}
+        refused: dict[int, errors.PlacementError] = {}
         for place, application in contest.waiting.items():
             try:
                 shortlist = shortlists[application.wish]
                 proposals[place] = shortlist.take(shuffled=contest.was_lost)
-            except (NoCandidate, BadRequest, SearchTimeout) as error:
+            except (NoCandidate, errors.BadRequest, errors.SearchTimeout) as error:
                 refused[place] = error
         return proposals, refused
 
-    def _propose_by_rules(
-        self, contest: ClaimAttempt
-    ) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
-        decision = self._ruled.decide(contest.wanted(), contest.holding(), contest.together.rules)
-        contest.decide(decision)
-        return decision.proposals, decision.refused
-
     def _compete(self, contest: ClaimAttempt, proposals: Mapping[int, Proposal]) -> None:
         """Claim what was proposed to the waiting consumers, all or nothing. Raises Unavailable, Conflict."""
-        wanted = {place: proposals[place] for place in contest.waiting}
+        wanted = {place: (each, proposals[place]) for place, each in contest.waiting.items()}
+        under_rules = bool(contest.together.rules)
         claims = {
-            place: claim_of(
-                contest.waiting[place],
-                proposal,
-                contest.generations,
-                under_rules=bool(contest.together.rules),
-            )
-            for place, proposal in wanted.items()
+            place: claim_of(each, proposal, contest.generations, under_rules=under_rules)
+            for place, (each, proposal) in wanted.items()
         }
         try:
             self._claims.replace(list(claims.values()), terms=contest.terms())
-        except (CapacityExceeded, ConcurrentUpdate, BadRequest) as error:
+        except (errors.CapacityExceeded, errors.ConcurrentUpdate, errors.BadRequest) as error:
             # Taken by another call, by a repetition of this one, or deleted: the next look will tell.
             is_settled = False
             try:
-                contest.lose(wanted.values())
+                contest.was_lost = True
+                if not contest.attempts.may_go_on():
+                    raise errors.Unavailable(
+                        "Other consumers kept claiming the same candidates; nothing was claimed, "
+                        "try again later."
+                    )
+                if len(wanted) > 1:
+                    contest.attempts.pause()
+                else:
+                    contest.lost.update(proposal.key for _, proposal in wanted.values())
                 is_settled = self._look(contest)
             finally:
                 # A consumer that holds it already has lost nothing.
                 if not is_settled:
                     count_refused(_KIND, error)
-        except PlacementError as error:
+        except errors.PlacementError as error:
             # A Conflict means that some consumer may not claim.
-            if not isinstance(error, Conflict) or not self._look(contest):
+            if not isinstance(error, errors.Conflict) or not self._look(contest):
                 count_refused(_KIND, error)
                 raise
         else:
             count_won(_KIND, len(wanted))
             contest.settle(
                 {
-                    place: fitted(contest.waiting[place].applicant, claims[place], proposal)
-                    for place, proposal in wanted.items()
+                    place: fitted(each.applicant, claims[place], proposal)
+                    for place, (each, proposal) in wanted.items()
                 }
             )
 
@@ -478,22 +469,16 @@ class BestFit:
                 wish.options, {uuid for held in holders.values() for uuid in held.resources}
             )
             for place, held in holders.items():
-                outcome = self._held(applications[place], held, inside)
+                application = applications[place]
+                outcome = held_already(self._candidates, application, held, inside)
+                if isinstance(outcome, errors.Conflict) and application.fallback is not None:
+                    modest = replace(application, wish=application.fallback)
+                    instead = held_already(self._candidates, modest, held, inside)
+                    outcome = instead if isinstance(instead, ClaimedCandidate) else outcome
                 if outcome is not None:
                     settled[place] = outcome
         contest.settle(settled)
         return bool(settled)
-
-    def _held(
-        self, application: ClaimApplication, held: ConsumerHoldings, inside: Collection[str]
-    ) -> Outcome | None:
-        """Return what a consumer holds for its wish or fallback, or why it may not claim; None if it may."""
-        outcome = held_already(self._candidates, application, held, inside)
-        if not isinstance(outcome, Conflict) or application.fallback is None:
-            return outcome
-        modest = replace(application, wish=application.fallback)
-        instead = held_already(self._candidates, modest, held, inside)
-        return instead if isinstance(instead, ClaimedCandidate) else outcome
 
 
 def _in_groups(applications: Sequence[ClaimApplication]) -> Sequence[ClaimApplication]:

@@ -6,7 +6,7 @@ Source: placement-api.md, "Query grammar", "Value parsing", "Refused combination
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from placement.allocations.candidates import SearchOptions, SoftCondition
 from placement.allocations.world import AddedHosts, InventoryOverride, WorldRequest
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
-from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule, query_of
+from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, SplitRule, query_of
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
 from placement.http.fields import MOST_KEYS, shown
@@ -64,11 +64,9 @@ def parse_newest(query_string: str) -> CandidateQuery:
 
 def parse(parameters: Parameters, version: Microversion, splits: Groups = _NOTHING) -> CandidateQuery:
     """Return the query of parameters, and of the splits that `taken_out` found. Raises BadRequest."""
-    keys = _keys(version)
-    keys.check(parameters)
+    given = _by_group(parameters, version)
     around = Surroundings(grammar_of(version), UNSUFFIXED, parameters)
     document = members_of(OF_ALL, {each.name: every(parameters, each.name) for each in OF_ALL}, around)
-    given = keys.by_group(parameters)
     document["groups"] = {
         suffix: {
             **members_of(OF_GROUPS, values, around._replace(suffix=suffix)),
@@ -77,12 +75,19 @@ def parse(parameters: Parameters, version: Microversion, splits: Groups = _NOTHI
         for suffix, values in given.items()
     }
     query = _query(document, one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES))
-    if version.offers(Feature.SAME_SUBTREE):
-        _check_resourceless(query)
-    elif version.offers(Feature.GRANULAR_GROUPS):
-        _check_orphans(query.groups, given)
+    _check_resourceless(query, given, version)
     if version.offers(Feature.FORBIDDEN_TRAITS):
-        _check_conflicts(query.groups)
+        conflicts = []
+        for group in query.groups:
+            impossible = [any_of for any_of in group.required if any_of <= group.forbidden]
+            if impossible:
+                traits = ", ".join(sorted(frozenset().union(*impossible)))
+                conflicts.append(f"required{group.suffix}: ({traits})")
+        if conflicts:
+            raise BadRequest(
+                "Conflicting required and forbidden traits found in the following traits keys: "
+                f"{', '.join(conflicts)}"
+            )
     if "group_policy" not in document and len(given.keys() - {UNSUFFIXED}) > 1:
         raise BadRequest(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
@@ -101,118 +106,94 @@ def _query(document: Mapping[str, Any], **known: bool) -> CandidateQuery:
 
 
 @cache
-def _keys(version: Microversion) -> _Keys:
-    return _Keys(version)
+def _patterns(version: Microversion) -> list[tuple[str, re.Pattern[str]]]:
+    """Return the keywords of groups that a microversion knows, and the patterns of their parameters."""
+    suffix = STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else NUMERIC_SUFFIX
+    return [(name, re.compile(f"{name}{suffix}?")) for name in sorted(names_of(OF_GROUPS, version))]
 
 
-class _Keys:
-    """The parameters that a microversion knows."""
+def _by_group(parameters: Parameters, version: Microversion) -> dict[str, dict[str, list[str]]]:
+    """Return the values of each group by keyword, groups and keywords in order of first appearance.
 
-    def __init__(self, version: Microversion) -> None:
-        self._granular = version.offers(Feature.GRANULAR_GROUPS)
-        self._single = list(names_of(OF_ALL, version))
-        names = sorted(names_of(OF_GROUPS, version))
-        suffix = STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else NUMERIC_SUFFIX
-        self._patterns = [f"^{name}{suffix}?$" if self._granular else f"^{name}$" for name in names]
-        self._compiled = [(name, re.compile(f"{name}{suffix}?")) for name in names]
-        self._plain = names
-
-    def check(self, parameters: Parameters) -> None:
-        """Raise BadRequest naming what is not known or, before granular groups, what is missing."""
-        if not self._granular:
-            known = ["resources", *self._single, *self._plain]
-            if not every(parameters, "resources"):
-                missing = SchemaViolation("'resources' is a required property", "required")
-                raise violated(missing, schema_of(known, ["resources"]), parameters)
-            refuse_unknown(parameters, known)
-            return
-        strange = {key for key, _ in parameters if key not in self._single and self._split(key) is None}
-        if strange:
-            listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
-            verb = "does" if len(strange) == 1 else "do"
-            patterns = ", ".join(repr(pattern) for pattern in self._patterns)
-            reason = f"{listed} {verb} not match any of the regexes: {patterns}"
-            schema = schema_of(self._single)
-            schema["patternProperties"] = {pattern: {"type": "string"} for pattern in self._patterns}
-            refused = violated(SchemaViolation(reason, "additionalProperties"), schema, parameters)
-            raise BadRequest(f"{refused}. Parameters of the Placement API: {self._in_words()}")
-
-    def _in_words(self) -> str:
-        """Return the parameters in words, as an alternative to regular expressions."""
-        groups, single = ", ".join(self._plain), ", ".join(self._single)
-        return f"{single}, and of each group, its suffix behind them as in resources1: {groups}"
-
-    def _split(self, key: str) -> tuple[str, str] | None:
-        """Return the keyword and the suffix of a group's parameter."""
-        for name, pattern in self._compiled:
-            found = pattern.fullmatch(key)
-            if found:
-                return name, found.group(1) or UNSUFFIXED
-        return None
-
-    def by_group(self, parameters: Parameters) -> dict[str, dict[str, list[str]]]:
-        """Return the values of each group by keyword, groups and keywords in order of first appearance."""
-        found: dict[str, dict[str, list[str]]] = {}
-        for key, value in parameters:
-            split = None if key in self._single else self._split(key)
-            if split is not None:
-                name, suffix = split
-                found.setdefault(suffix, {}).setdefault(name, []).append(value)
-        return found
-
-
-def _check_resourceless(query: CandidateQuery) -> None:
-    if not any(group.resources for group in query.groups):
-        raise BadRequest("There must be at least one resources or resources[$S] parameter.", code=_MISSING)
-    named = frozenset().union(*query.same_subtree)
-    bare = [group.suffix for group in query.groups if not group.resources and group.suffix not in named]
-    if bare:
+    Raises BadRequest naming what is not known or, before granular groups, what is missing.
+    """
+    alone, patterns = list(names_of(OF_ALL, version)), _patterns(version)
+    names = [name for name, _ in patterns]
+    if not version.offers(Feature.GRANULAR_GROUPS):
+        known = ["resources", *alone, *names]
+        if not every(parameters, "resources"):
+            missing = SchemaViolation("'resources' is a required property", "required")
+            raise violated(missing, schema_of(known, ["resources"]), parameters)
+        refuse_unknown(parameters, known)
+    found: dict[str, dict[str, list[str]]] = {}
+    strange: set[str] = set()
+    for key, value in parameters:
+        if key not in alone:
+            matches = ((name, pattern.fullmatch(key)) for name, pattern in patterns)
+            name, match = next(((name, match) for name, match in matches if match), ("", None))
+            if match is None:
+                strange.add(key)
+            else:
+                group = found.setdefault(match.group(1) or UNSUFFIXED, {})
+                group.setdefault(name, []).append(value)
+    if strange:
+        listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
+        verb = "does" if len(strange) == 1 else "do"
+        expressions = [f"^{pattern.pattern}$" for _, pattern in patterns]
+        reason = f"{listed} {verb} not match any of the regexes: {', '.join(map(repr, expressions))}"
+        schema = schema_of(alone)
+        schema["patternProperties"] = {each: {"type": "string"} for each in expressions}
+        refused = violated(SchemaViolation(reason, "additionalProperties"), schema, parameters)
+        # In words, as an alternative to regular expressions.
         raise BadRequest(
-            "Resourceless suffixed group request should be specified in `same_subtree` query param: "
-            f"bad group(s) - {bare}.",
-            code=_BAD,
+            f"{refused}. Parameters of the Placement API: {', '.join(alone)}, and of each group, its suffix "
+            f"behind them as in resources1: {', '.join(names)}"
         )
-    suffixes = [group.suffix for group in query.groups]
-    unknown = sorted(named.difference(suffixes))
-    if unknown:
-        raise BadRequest(
-            f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}.",
-            code=_BAD,
-        )
+    return found
 
 
-def _check_orphans(groups: Sequence[RequestGroup], given: Mapping[str, Mapping[str, object]]) -> None:
-    lacking = [group for group in groups if not group.resources]
-    traits = [f"required{group.suffix}" for group in lacking if group.required]
-    if traits:
-        raise BadRequest(
-            "All traits parameters must be associated with resources.  "
-            f"Found the following orphaned traits keys: {', '.join(traits)}"
-        )
-    members = [f"member_of{group.suffix}" for group in lacking if "member_of" in given[group.suffix]]
-    if members:
-        raise BadRequest(
-            "All member_of parameters must be associated with resources. "
-            f"Found the following orphaned member_of keys: {', '.join(members)}"
-        )
-    if lacking:
-        raise BadRequest("All request groups must specify resources.")
-    if not groups:
-        raise BadRequest("At least one request group (`resources` or `resources{$S}`) is required.")
-
-
-def _check_conflicts(groups: Sequence[RequestGroup]) -> None:
-    conflicts = []
-    for group in groups:
-        impossible = [any_of for any_of in group.required if any_of <= group.forbidden]
-        if impossible:
-            traits = ", ".join(sorted(frozenset().union(*impossible)))
-            conflicts.append(f"required{group.suffix}: ({traits})")
-    if conflicts:
-        raise BadRequest(
-            "Conflicting required and forbidden traits found in the following traits keys: "
-            f"{', '.join(conflicts)}"
-        )
+def _check_resourceless(
+    query: CandidateQuery, given: Mapping[str, Mapping[str, object]], version: Microversion
+) -> None:
+    """Raise BadRequest for groups that must ask for resources and do not; `given`: keywords by group."""
+    lacking = [group for group in query.groups if not group.resources]
+    if version.offers(Feature.SAME_SUBTREE):
+        if len(lacking) == len(query.groups):
+            raise BadRequest(
+                "There must be at least one resources or resources[$S] parameter.", code=_MISSING
+            )
+        named = frozenset().union(*query.same_subtree)
+        bare = [group.suffix for group in lacking if group.suffix not in named]
+        if bare:
+            raise BadRequest(
+                "Resourceless suffixed group request should be specified in `same_subtree` query param: "
+                f"bad group(s) - {bare}.",
+                code=_BAD,
+            )
+        suffixes = [group.suffix for group in query.groups]
+        unknown = sorted(named.difference(suffixes))
+        if unknown:
+            raise BadRequest(
+                f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}.",
+                code=_BAD,
+            )
+    elif version.offers(Feature.GRANULAR_GROUPS):
+        traits = [f"required{group.suffix}" for group in lacking if group.required]
+        if traits:
+            raise BadRequest(
+                "All traits parameters must be associated with resources.  "
+                f"Found the following orphaned traits keys: {', '.join(traits)}"
+            )
+        members = [f"member_of{group.suffix}" for group in lacking if "member_of" in given[group.suffix]]
+        if members:
+            raise BadRequest(
+                "All member_of parameters must be associated with resources. "
+                f"Found the following orphaned member_of keys: {', '.join(members)}"
+            )
+        if lacking:
+            raise BadRequest("All request groups must specify resources.")
+        if not query.groups:
+            raise BadRequest("At least one request group (`resources` or `resources{$S}`) is required.")
 
 
 # Split amounts, which may come from several providers, in query strings.
@@ -240,19 +221,16 @@ def taken_out(parameters: Parameters) -> tuple[Parameters, Groups]:
         if name in values.setdefault(suffix, {}):
             raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
         values[suffix][name] = value
-    return rest, {suffix: _members(suffix, **given) for suffix, given in values.items()}
-
-
-def _members(suffix: str, split: str | None = None, split_rule: str | None = None) -> Mapping[str, Any]:
-    if split is None:
-        raise BadRequest(f"split_rule{suffix}: makes no sense without split{suffix}")
-    members: dict[str, Any] = {"split": [name.strip() for name in split.split(",")]}
-    if split_rule is None:
-        return members
-    if split_rule not in list(SplitRule):
-        expected = f"must be one of {', '.join(SplitRule)}. Got: {split_rule!r}"
-        raise BadRequest(f"split_rule{suffix}: {expected}")
-    return {**members, "split_rule": split_rule}
+    members: dict[str, dict[str, Any]] = {}
+    for suffix, given in values.items():
+        if "split" not in given:
+            raise BadRequest(f"split_rule{suffix}: makes no sense without split{suffix}")
+        rule = given.get("split_rule", SplitRule.PACK)
+        if rule not in list(SplitRule):
+            expected = f"must be one of {', '.join(SplitRule)}. Got: {rule!r}"
+            raise BadRequest(f"split_rule{suffix}: {expected}")
+        members[suffix] = {**given, "split": [name.strip() for name in given["split"].split(",")]}
+    return rest, members
 
 
 def checked(query: CandidateQuery) -> CandidateQuery:
@@ -279,8 +257,6 @@ def checked(query: CandidateQuery) -> CandidateQuery:
 
 
 # The query string of our own search: the newest grammar, split, order_by, cluster, prefer and explain.
-
-
 _OWN = names_of(OWN, NEWEST)
 _HEAVIEST = 100
 _MOST_PREFERENCES = 32
@@ -292,7 +268,7 @@ def parse_extended(parameters: Parameters) -> tuple[CandidateQuery, SearchOption
     """Return the query and the options. Raises BadRequest naming the parameter."""
     is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
     asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
-    return asked.query, asked.options()
+    return asked.query, _options(*asked[1:])
 
 
 class _Asked(NamedTuple):
@@ -304,10 +280,11 @@ class _Asked(NamedTuple):
     preferences: tuple[SoftCondition, ...]
     explain: bool
 
-    def options(self) -> SearchOptions:
-        """Return the options. Raises BadRequest naming the parameter."""
-        candidates = use_cases().candidates
-        return candidates.options(self.order_by, self.cluster, self.preferences, explain=self.explain)
+
+def _options(
+    order_by: object, cluster: str | None, preferences: tuple[SoftCondition, ...], explain: object
+) -> SearchOptions:
+    return use_cases().candidates.options(order_by, cluster, preferences, explain=bool(explain))
 
 
 # Callers repeat their queries.
@@ -315,49 +292,35 @@ class _Asked(NamedTuple):
 def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
     parameters = list(given)
     rest, splits = taken_out([pair for pair in parameters if pair[0] not in _OWN])
-    return _Asked(
-        parse(rest, NEWEST, splits),
-        single(parameters, "order_by"),
-        single(parameters, "cluster"),
-        parse_preferences(every(parameters, "prefer")),
-        _flag(single(parameters, "explain")),
-    )
-
-
-def _flag(value: str | None) -> bool:
-    if value not in (None, "0", "1"):
-        raise BadRequest(f"explain: must be 0 or 1, not {value!r}")
-    return value == "1"
+    query = parse(rest, NEWEST, splits)
+    order_by, cluster = single(parameters, "order_by"), single(parameters, "cluster")
+    preferences = parse_preferences(every(parameters, "prefer"))
+    explain = single(parameters, "explain")
+    if explain not in (None, "0", "1"):
+        raise BadRequest(f"explain: must be 0 or 1, not {explain!r}")
+    return _Asked(query, order_by, cluster, preferences, explain == "1")
 
 
 def parse_preferences(values: Sequence[str], *, is_json: bool = False) -> tuple[SoftCondition, ...]:
     """Parse all `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
-    places = (f"prefer[{at}]" if is_json else "prefer" for at in range(len(values)))
-    found = tuple(soft for place, value in zip(places, values, strict=True) for soft in _parsed(value, place))
+    found = []
+    for at, value in enumerate(values):
+        place = f"prefer[{at}]" if is_json else "prefer"
+        for piece in (piece.strip() for piece in value.split(",")):
+            name, colon, weight = piece.partition(":")
+            absent, name = name.startswith("!"), name.removeprefix("!").strip()
+            if not colon:
+                weight = "1"
+            elif not re.fullmatch("[0-9]{1,3}", weight) or not 1 <= int(weight) <= _HEAVIEST:
+                raise BadRequest(f"{place}: the weight must be 1 to {_HEAVIEST}. Got: {piece!r}")
+            aggregate = normalize_uuid(name)
+            if aggregate is None and not _TRAIT.fullmatch(name):
+                raise BadRequest(f"{place}: {_FORM}. Got: {piece!r}")
+            trait = name if aggregate is None else None
+            found.append(SoftCondition(int(weight), trait=trait, aggregate=aggregate, absent=absent))
     if len(found) > _MOST_PREFERENCES:
         raise BadRequest(f"prefer: at most {_MOST_PREFERENCES} preferences are understood")
-    return found
-
-
-def _parsed(value: str, place: str) -> Iterator[SoftCondition]:
-    for piece in (piece.strip() for piece in value.split(",")):
-        name, colon, weight_text = piece.partition(":")
-        absent = name.startswith("!")
-        name = name.removeprefix("!").strip()
-        weight = _weight(weight_text, piece, place) if colon else 1
-        aggregate = normalize_uuid(name)
-        if aggregate is not None:
-            yield SoftCondition(weight, aggregate=aggregate, absent=absent)
-        elif _TRAIT.fullmatch(name):
-            yield SoftCondition(weight, trait=name, absent=absent)
-        else:
-            raise BadRequest(f"{place}: {_FORM}. Got: {piece!r}")
-
-
-def _weight(text: str, piece: str, place: str) -> int:
-    if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= _HEAVIEST:
-        raise BadRequest(f"{place}: the weight must be 1 to {_HEAVIEST}. Got: {piece!r}")
-    return int(text)
+    return tuple(found)
 
 
 # The JSON body of our own search as a query and its options; errors name the place in the body.
@@ -367,15 +330,10 @@ def _weight(text: str, piece: str, place: str) -> int:
 
 def parse_json(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     """Return the query and the options of a body that keeps to CandidatesBody. Raises BadRequest."""
-    asked = _Asked(
-        _read(body),
-        body.get("order_by"),
-        body.get("cluster"),
-        parse_preferences(body.get("prefer", ()), is_json=True),
-        body.get("explain", False),
-    )
-    options = asked.options()
-    return checked(asked.query), options
+    query = _read(body)
+    preferences = parse_preferences(body.get("prefer", ()), is_json=True)
+    options = _options(body.get("order_by"), body.get("cluster"), preferences, body.get("explain"))
+    return checked(query), options
 
 
 def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
@@ -384,16 +342,8 @@ def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
 
 
 def _read(body: Mapping[str, Any]) -> CandidateQuery:
+    """Return the query; refuse combinations that the query string refuses, too."""
     query = _query(body, is_json=True)
-    _check(query, policy=body.get("group_policy"))
-    for group in query.groups:
-        if not group.split and "split_rule" in body["groups"][group.suffix]:
-            raise BadRequest(f"{query.place(group, 'split_rule')}: makes no sense without split")
-    return query
-
-
-def _check(query: CandidateQuery, policy: str | None) -> None:
-    """Raise BadRequest for combinations that the query string refuses, too."""
     if not any(group.resources for group in query.groups):
         raise BadRequest("groups: at least one must ask for resources")
     named = frozenset().union(*query.same_subtree)
@@ -406,10 +356,6 @@ def _check(query: CandidateQuery, policy: str | None) -> None:
         if impossible:
             where = query.place(group, "required")
             raise BadRequest(f"{where}: {', '.join(impossible)} is required and forbidden")
-    _check_whole(query, policy)
-
-
-def _check_whole(query: CandidateQuery, policy: str | None) -> None:
     suffixes = {group.suffix for group in query.groups} - {UNSUFFIXED}
     for at, names in enumerate(query.same_subtree):
         unknown = sorted(names - suffixes)
@@ -418,8 +364,12 @@ def _check_whole(query: CandidateQuery, policy: str | None) -> None:
     both = sorted(query.root_required & query.root_forbidden)
     if both:
         raise BadRequest(f"root_required: {', '.join(both)} is required and forbidden")
-    if policy is None and len(suffixes) > 1:
+    if body.get("group_policy") is None and len(suffixes) > 1:
         raise BadRequest("group_policy: is required where several groups have suffixes")
+    for group in query.groups:
+        if not group.split and "split_rule" in body["groups"][group.suffix]:
+            raise BadRequest(f"{query.place(group, 'split_rule')}: makes no sense without split")
+    return query
 
 
 # What-if questions: what is to be different, from a parameter or a part of a body.
@@ -437,13 +387,8 @@ def world_of_text(text: str | None) -> WorldRequest:
 def world_of(given: Mapping[str, Any]) -> WorldRequest:
     """Return what is to be different according to a part of a body that keeps to its schema."""
     inventories = tuple(
-        InventoryOverride(
-            each["resource_class"],
-            each.get("allocation_ratio"),
-            each.get("reserved"),
-            tuple(each["hosts"]) if "hosts" in each else None,
-        )
+        InventoryOverride(**{**each, "hosts": tuple(each["hosts"]) if "hosts" in each else None})
         for each in given.get("inventories", ())
     )
-    more = tuple(AddedHosts(each["like"], each["count"]) for each in given.get("more", ()))
+    more = tuple(AddedHosts(**each) for each in given.get("more", ()))
     return WorldRequest(tuple(given.get("without", ())), inventories, more)

@@ -26,8 +26,6 @@ from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 
 # What-if questions: what is to be different. Nothing of it is written.
-
-
 _MOST_HOSTS = 100_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -36,7 +36,6 @@ from placement.engine.search.search import FoundCandidates, search, shuffled, tr
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.providers import view as scoping
 from placement.providers.statements import clusters, providers
-from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import SHARING_TRAIT, Names
 from placement.providers.view import (
     ForestKeeper,
@@ -85,15 +84,6 @@ class SearchOptions:
     explain: bool = False
     remarks: tuple[str, ...] = ()
 
-    @property
-    def aggregates(self) -> Iterator[str]:
-        """Yield the aggregates that are mentioned."""
-        if self.cluster_aggregate is not None:
-            yield self.cluster_aggregate
-        for soft in self.preferences:
-            if soft.aggregate is not None:
-                yield soft.aggregate
-
 
 NO_OPTIONS = SearchOptions()
 
@@ -112,41 +102,28 @@ def resolve_order(
     if order is None and not options.preferences:
         return None
     order = order or Order(())
-    unknown = sorted(_listed(order) - known.class_ids.keys())
+    listed = {name for strategy in order.strategies for name, _ in strategy.resources}
+    unknown = sorted(listed - known.class_ids.keys())
     if unknown and options.strict:
         raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
     if is_for_pods(asked, has_nodes=options.has_nodes):
         order = order.for_trees(node_class_of)
-    listed = _listed(order)
+        listed = {name for strategy in order.strategies for name, _ in strategy.resources}
+    preferences = []
+    for soft in options.preferences:
+        traits, members = frozenset[int](), frozenset[int]()
+        if soft.trait is not None:
+            if soft.trait not in known.trait_ids:
+                raise BadRequest(f"prefer: No such trait {soft.trait}.")
+            traits = frozenset((known.trait_ids[soft.trait],))
+        elif soft.aggregate is not None and soft.aggregate in aggregates:
+            members = frozenset((aggregates[soft.aggregate],))
+        preferences.append(Preference(soft.weight, traits=traits, aggregates=members, absent=soft.absent))
     return ForestOrder(
         order,
         {name: known.class_ids[name] for name in sorted(listed) if name in known.class_ids},
-        tuple(_preference(soft, known, aggregates) for soft in options.preferences),
+        tuple(preferences),
     )
-
-
-def _listed(order: Order) -> Set[str]:
-    return {name for strategy in order.strategies for name, _ in strategy.resources}
-
-
-def _preference(soft: SoftCondition, known: Names, aggregates: Mapping[str, int]) -> Preference:
-    if soft.trait is None:
-        uuid = soft.aggregate or ""
-        ids = frozenset((aggregates[uuid],)) if uuid in aggregates else frozenset[int]()
-        return Preference(soft.weight, aggregates=ids, absent=soft.absent)
-    if soft.trait not in known.trait_ids:
-        raise BadRequest(f"prefer: No such trait {soft.trait}.")
-    return Preference(soft.weight, traits=frozenset((known.trait_ids[soft.trait],)), absent=soft.absent)
-
-
-# Names in the JSON body of a search that do not exist, refused by their place.
-
-
-class _Mention(NamedTuple):
-    place: str
-    what: str
-    names: Collection[str]
-    known: Collection[str]
 
 
 def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
@@ -154,21 +131,24 @@ def refuse_unknown_names(known: Names, query: CandidateQuery) -> None:
 
     Source: placement-api.md, "Candidates by JSON".
     """
-    for mention in _mentions(known, query):
-        unknown = sorted(name for name in mention.names if name not in mention.known)
-        if unknown:
-            raise BadRequest(f"{mention.place}: No such {mention.what} {', '.join(unknown)}.")
-
-
-def _mentions(known: Names, query: CandidateQuery) -> Iterator[_Mention]:
-    classes, traits = known.class_ids, known.trait_ids
+    mentions: list[tuple[str, Collection[str], bool]] = []
     for group in query.groups:
         required = frozenset[str]().union(*group.required)
-        yield _Mention(query.place(group, "resources"), "resource class", group.resources, classes)
-        yield _Mention(query.place(group, "required"), "trait", required, traits)
-        yield _Mention(query.place(group, "forbidden"), "trait", group.forbidden, traits)
-    yield _Mention("root_required", "trait", query.root_required, traits)
-    yield _Mention("root_forbidden", "trait", query.root_forbidden, traits)
+        mentions += [
+            (query.place(group, "resources"), group.resources, True),
+            (query.place(group, "required"), required, False),
+            (query.place(group, "forbidden"), group.forbidden, False),
+        ]
+    mentions += [
+        ("root_required", query.root_required, False),
+        ("root_forbidden", query.root_forbidden, False),
+    ]
+    for place, names, is_class in mentions:
+        ids = known.class_ids if is_class else known.trait_ids
+        unknown = sorted(name for name in names if name not in ids)
+        if unknown:
+            what = "resource class" if is_class else "trait"
+            raise BadRequest(f"{place}: No such {what} {', '.join(unknown)}.")
 
 
 LOG = logging.getLogger(__name__)
@@ -228,15 +208,21 @@ class CandidateSearch:
         """Search a view from before; `among`: the rows that may be roots, None for all. Raises as `find`."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(view, query, options)
-        wanted = self._resolve(view.names, query, options, aggregates)
+        wanted = self.wanted(view, query, options, aggregates)
         if among is not None:
-            wanted = replace(wanted, among=among)
-        _refuse_shared_splits(view, wanted, query)
-        if query.on_core_trees is not None and _has_core_trees(view, wanted):
-            found = self._find_jointly(view, query, wanted, options, aggregates)
-        else:
-            candidates, why = self._search(view, query, wanted, options, aggregates)
-            found = SearchResult(Answer(view.forest, candidates), view.names, why)
+            wanted = tuple(replace(each, among=among) for each in wanted)
+        (candidates, why), *on_cores = (
+            self._search(view, query.limit, each, options, aggregates) for each in wanted
+        )
+        answer = Answer(view.forest, candidates)
+        for cored, core_why in on_cores:
+            # In the order of `queries_of`.
+            most = min(wanted[0].maximum, query.limit or wanted[0].maximum)
+            answer = JointAnswer(view.forest, (candidates, cored), most)
+            # The explanation is that of the core trees, unless only the others have candidates.
+            if not len(candidates.candidates) or len(cored.candidates):
+                why = core_why
+        found = SearchResult(answer, view.names, why)
         count = len(found.answer)
         SEARCHES.labels("found" if count else "empty").inc()
         CANDIDATES.observe(count)
@@ -248,20 +234,33 @@ class CandidateSearch:
         """Return the budget of one search from now on, which ends early if the caller goes away."""
         return Budget(request_scope.remaining(self._settings.seconds), request_scope.caller_is_gone)
 
-    def wanted(self, view: View, query: CandidateQuery, options: SearchOptions) -> tuple[ForestQuery, ...]:
+    def wanted(
+        self,
+        view: View,
+        query: CandidateQuery,
+        options: SearchOptions,
+        aggregates: Mapping[str, int] | None = None,
+    ) -> tuple[ForestQuery, ...]:
         """Return the query by ids; two if it asks core trees something else, theirs last.
 
-        Raises BadRequest for unknown names.
+        `aggregates`: the ids of all that are mentioned, if known. Raises BadRequest for unknown names.
         """
-        aggregates = self._aggregates(view, query, options)
+        if aggregates is None:
+            aggregates = self._aggregates(view, query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
-        if query.on_core_trees is None or not _has_core_trees(view, wanted):
+        if query.on_core_trees is None:
             return (wanted,)
-        is_core = _is_core_tree(view)
-        on_cores = self._resolve(view.names, query.on_core_trees, options, aggregates)
+        is_core, forest = _is_core_tree(view), view.forest
+        roots = forest.providers.root[forest.roots]
+        roots = roots[IsIn(wanted.root_member_of).among(forest, roots)]
+        if not is_core.among(forest, roots).any():
+            # There are no core trees where the query looks.
+            return (wanted,)
+        on_cores = replace(query.on_core_trees, limit=query.limit)
+        cores = self._resolve(view.names, on_cores, options, aggregates)
         others = replace(wanted, tree_kind=replace(is_core, wanted=False))
-        return others, replace(on_cores, tree_kind=is_core)
+        return others, replace(cores, tree_kind=is_core)
 
     def is_cut(self, search: SearchResult, query: CandidateQuery) -> bool:
         """Return whether a search may have left out candidates."""
@@ -277,68 +276,46 @@ class CandidateSearch:
         roots = view.forest.providers.root[rows]
         return query.on_core_trees if _is_core_tree(view).among(view.forest, roots).any() else query
 
-    def _find_jointly(
-        self,
-        view: View,
-        query: CandidateQuery,
-        wanted: ForestQuery,
-        options: SearchOptions,
-        aggregates: Mapping[str, int],
-    ) -> SearchResult:
-        """Search trees without cores and core trees, and join the answers.
-
-        The explanation is that of the core trees, unless only the others have candidates.
-        """
-        assert query.on_core_trees is not None
-        is_core = _is_core_tree(view)
-        others = replace(wanted, tree_kind=replace(is_core, wanted=False))
-        on_cores = replace(query.on_core_trees, limit=query.limit)
-        resolved = self._resolve(view.names, on_cores, options, aggregates)
-        cores = replace(resolved, tree_kind=is_core, among=wanted.among)
-        flat, why = self._search(view, query, others, options, aggregates)
-        cored, core_why = self._search(view, on_cores, cores, options, aggregates)
-        # In the order of `queries_of`.
-        answer = JointAnswer(view.forest, (flat, cored), min(wanted.maximum, query.limit or wanted.maximum))
-        only_flat = len(flat.candidates) and not len(cored.candidates)
-        return SearchResult(answer, view.names, why if only_flat else core_why)
-
     def _search(
         self,
         view: View,
-        query: CandidateQuery,
+        limit: int | None,
         wanted: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
     ) -> tuple[FoundCandidates, Explanation | None]:
-        called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
+        called = {
+            id_: f"of cluster {options.cluster}" if uuid == options.cluster_aggregate else uuid
+            for uuid, id_ in aggregates.items()
+        }
         words = Vocabulary(view.names.classes, view.names.traits, called)
+
+        def explained(asked: ForestQuery, trace: Trace, most: int) -> Explanation:
+            sharing = view.sharing.of(view.forest, asked.sharing_trait)
+            return explain(view.forest, sharing, asked, trace, words, most)
+
         trace = Trace(one_by_one=True) if options.explain else None
         explanation = None
         try:
             found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
             if trace is not None:
-                explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
+                explanation = explained(wanted, trace, MOST_MISSES)
         except SearchEnded as ended:
             SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(wanted, ended) from ended
+        if explanation is not None and explanation.providers:
+            with self._database.read() as connection:
+                names = providers.names_by_uuid(connection, list(explanation.providers))
+            explanation = replace(explanation, names=names)
         for stage, seconds in wanted.budget.stage_seconds.items():
             STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
-            found = shuffled(found, query.limit, random.getrandbits(32))
+            found = shuffled(found, limit, random.getrandbits(32))
         if trace is None and not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, request_scope.caller_is_gone))
-                explanation = _explained(
-                    view, brief, trace_of_nothing(view.forest, view.sharing, brief), words, 1
-                )
+                explanation = explained(brief, trace_of_nothing(view.forest, view.sharing, brief), 1)
         return found, explanation
-
-    def _with_names(self, explanation: Explanation) -> Explanation:
-        if not explanation.providers:
-            return explanation
-        with self._database.read() as connection:
-            names = providers.names_by_uuid(connection, list(explanation.providers))
-        return replace(explanation, names=names)
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
@@ -346,15 +323,22 @@ class CandidateSearch:
         if request_scope.is_over() and not wanted.budget.dead_ends:
             # A slow database may leave the search no time, which says nothing about the query.
             return RequestTimeout("the search")
+        # The groups that found no place most often; all groups if none stood out.
+        dead_ends = wanted.budget.dead_ends
+        hard = _HARD * max(dead_ends.values(), default=0)
+        slots = enumerate(slots_of(wanted))
+        hardest = dict.fromkeys(slot.suffix for number, slot in slots if dead_ends[number] >= hard)
+        called = [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in hardest]
         return SearchTimeout(
             f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
-            f"ended. Hard to place: {', '.join(_hardest(wanted))}. Ask for fewer groups at once, or narrow "
+            f"ended. Hard to place: {', '.join(called)}. Ask for fewer groups at once, or narrow "
             "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
         )
 
     def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """Return the ids of all aggregates that are mentioned."""
-        sets = [frozenset(options.aggregates), *query.root_member_of]
+        mentioned = [options.cluster_aggregate, *(soft.aggregate for soft in options.preferences)]
+        sets = [frozenset(uuid for uuid in mentioned if uuid is not None), *query.root_member_of]
         sets += [any_of for group in query.groups for any_of in aggregates_of(group)]
         return scoping.aggregates(view.forest, aggregate_ids(self._database, sets))
 
@@ -400,7 +384,12 @@ class CandidateSearch:
 
         Raises BadRequest naming the parameter.
         """
-        found = None if cluster is None else self._cluster(cluster)
+        found = None
+        if cluster is not None:
+            with self._database.read() as connection:
+                found = clusters.find(connection, cluster)
+            if found is None:
+                raise BadRequest(f"cluster: No cluster {cluster} found")
         if order_by is not None:
             order, is_given = order_of(order_by, "order_by"), True
         else:
@@ -416,13 +405,6 @@ class CandidateSearch:
             explain=explain,
             remarks=() if order_by is None else order_remarks(order_by, "order_by"),
         )
-
-    def _cluster(self, name: str) -> Cluster:
-        with self._database.read() as connection:
-            found = clusters.find(connection, name)
-        if found is None:
-            raise BadRequest(f"cluster: No cluster {name} found")
-        return found
 
     def inside_cluster(self, options: SearchOptions, uuids: Collection[str]) -> Collection[str]:
         """Return the providers that belong to the cluster of the options; all if these name no cluster."""
@@ -444,33 +426,6 @@ def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:
 def _is_core_tree(view: View) -> IsCoreTree:
     classes, traits = view.names.class_ids, view.names.trait_ids
     return IsCoreTree(classes["MEMORY_MB"], classes["PCPU"], traits[NUMA_ROOT])
-
-
-def _has_core_trees(view: View, wanted: ForestQuery) -> bool:
-    """Return whether there are core trees where the query looks."""
-    roots = view.forest.providers.root[view.forest.roots]
-    roots = roots[IsIn(wanted.root_member_of).among(view.forest, roots)]
-    return bool(_is_core_tree(view).among(view.forest, roots).any())
-
-
-def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary, most: int) -> Explanation:
-    sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-    return explain(view.forest, sharing, wanted, trace, words, most)
-
-
-def _hardest(wanted: ForestQuery) -> list[str]:
-    """Return the names of the groups that found no place most often; of all groups if none stood out."""
-    dead_ends = wanted.budget.dead_ends
-    most = max(dead_ends.values(), default=0)
-    suffixes = [
-        slot.suffix for number, slot in enumerate(slots_of(wanted)) if dead_ends[number] >= _HARD * most
-    ]
-    return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
-
-
-def _called(aggregate: str, options: SearchOptions) -> str:
-    """Return the name of an aggregate in explanations."""
-    return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
 
 def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery) -> None:

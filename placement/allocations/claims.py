@@ -10,43 +10,29 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from math import gcd
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from placement.allocations.coalescing import RequestCoalescer
 from placement.allocations.group_rules import ConsumersSnapshot
-from placement.allocations.statements import allocations, consumers
-from placement.allocations.statements.allocations import (
+from placement.allocations.statements import consumers
+from placement.allocations.statements.consumers import (
+    Attribute,
+    AttributeRegistry,
+    ConsumerAttributes,
     HeldAllocation,
-    InventoryAmount,
-    Rise,
     UsageChange,
-    claim_at_once,
 )
-from placement.allocations.statements.consumers import Attribute, AttributeRegistry, ConsumerAttributes
 from placement.engine.domain import errors, request_scope
 from placement.engine.domain.audit import Action, TargetKind
-from placement.engine.domain.errors import (
-    BadRequest,
-    CapacityExceeded,
-    ConcurrentUpdate,
-    NotFound,
-    Unavailable,
-)
 from placement.engine.domain.inventories import AnyGeneration, ConsumerClaim
 from placement.engine.domain.request_scope import Initiator, initiator
 from placement.metrics.catalog import CLAIMS
 from placement.providers.statements import contents, providers
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Database, Transaction, retry, run_in_transaction
+from placement.storage.audit import described, document
+from placement.storage.database import Database, Transaction, retry, run_in_transaction, utcnow
 from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
-
-# Replacing what consumers hold, inside a transaction that a use case has opened.
-#
-# The steps are separate so that a use case can put its own between them. Every use case runs them in the
-# order of `Claims.replace`, so that all lock in the same order: consumers, then providers, both ascending.
-
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be distinguished.
 LARGEST_AMOUNT = 2**40
@@ -55,7 +41,11 @@ ClassNames = Callable[[Transaction, Collection[int]], Mapping[int, str]]
 
 @dataclass(slots=True)
 class Replacement:
-    """The state of one replacement between its steps."""
+    """The state of one replacement between its steps, inside a transaction that a use case has opened.
+
+    The steps are separate so that a use case can put its own between them. Every use case runs them in the
+    order of `Claims.replace`, so that all lock in the same order: consumers, then providers, both ascending.
+    """
 
     transaction: Transaction
     claims: Sequence[ConsumerClaim]
@@ -64,7 +54,7 @@ class Replacement:
     class_ids: Mapping[str, int] = field(default_factory=dict)
     held: list[HeldAllocation] = field(default_factory=list)
     fresh: list[HeldAllocation] = field(default_factory=list)
-    _conflict: ConcurrentUpdate | None = None
+    _conflict: errors.ConcurrentUpdate | None = None
 
     # -- consumers ----------------------------------------------------------------------------------
 
@@ -85,7 +75,7 @@ class Replacement:
             # Another writer created them between our look and our insert, and has committed since.
             generations |= self._lock(lost)
         self.existing = frozenset(generations)
-        self.held = allocations.held_by(self.transaction, self.existing) if generations else []
+        self.held = consumers.held_by(self.transaction, self.existing) if generations else []
 
     def check_generations(self) -> None:
         """Raise ConcurrentUpdate unless the generation sent for each consumer is its present one."""
@@ -100,16 +90,13 @@ class Replacement:
     def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
         generations = consumers.lock_generations(self.transaction, [claim.consumer_uuid for claim in claims])
         for claim in claims:
-            self._compare(claim, generations.get(claim.consumer_uuid))
+            actual = generations.get(claim.consumer_uuid)
+            if not isinstance(claim.generation, AnyGeneration) and claim.generation != actual:
+                expected = "null" if actual is None else actual
+                self._conflict = self._conflict or errors.ConcurrentUpdate(
+                    f"consumer generation conflict - expected {expected} but got {claim.generation}"
+                )
         return generations
-
-    def _compare(self, claim: ConsumerClaim, actual: int | None) -> None:
-        if isinstance(claim.generation, AnyGeneration) or claim.generation == actual:
-            return
-        expected = "null" if actual is None else actual
-        self._conflict = self._conflict or ConcurrentUpdate(
-            f"consumer generation conflict - expected {expected} but got {claim.generation}"
-        )
 
     # -- providers and classes ----------------------------------------------------------------------
 
@@ -126,7 +113,7 @@ class Replacement:
         for claim in self.claims:
             for uuid in claim.resources:
                 if uuid not in self.provider_ids:
-                    raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
+                    raise errors.BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
 
     def class_names(self) -> set[str]:
         """Return the resource classes that are claimed."""
@@ -149,18 +136,64 @@ class Replacement:
     def apply(self) -> None:
         """Change what is used. Raises CapacityExceeded."""
         changes = changes_of(self.held, self.fresh)
-        allowed = allocations.apply_changes(self.transaction, changes)
+        allowed = consumers.apply_changes(self.transaction, changes)
         refused = [change for change in changes if (change.provider_id, change.class_id) not in allowed]
         if refused:
-            uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
-            classes = {id_: name for name, id_ in self.class_ids.items()}
-            raise explain_refusal(self.transaction, refused, self.fresh, uuids, classes)
+            raise self._refusal(refused)
+
+    def _refusal(self, refused: Sequence[UsageChange]) -> errors.CapacityExceeded:
+        """Return why an inventory did not take its change: no record, units, or capacity, in this order."""
+        uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
+        classes = {id_: name for name, id_ in self.class_ids.items()}
+        prefix = "Unable to allocate inventory: "
+        stored = contents.stored(self.transaction, {change.provider_id for change in refused})
+        missing = sorted(c for c in refused if c.class_id not in stored.get(c.provider_id, {}))
+        if missing:
+            provider_id = missing[0].provider_id
+            listed = ", ".join(
+                classes[change.class_id] for change in missing if change.provider_id == provider_id
+            )
+            return errors.CapacityExceeded(
+                f"{prefix}Inventory for '{listed}' on resource provider '{uuids[provider_id]}' invalid."
+                f" It has no inventory of {listed}."
+            )
+        change = min(refused)
+        record = stored[change.provider_id][change.class_id]
+        units = record.inventory
+        prefix += "Unable to create allocation for "
+        prefix += f"'{record.class_name}' on resource provider '{uuids[change.provider_id]}'. "
+        for row in self.fresh:
+            is_here = (row.provider_id, row.class_id) == (change.provider_id, change.class_id)
+            if is_here and not units.admits(row.amount):
+                return errors.CapacityExceeded(
+                    f"{prefix}The requested amount would violate inventory constraints. {row.amount} breaks "
+                    f"min_unit {units.min_unit}, max_unit {units.max_unit} or step_size {units.step_size}."
+                )
+        return errors.CapacityExceeded(
+            f"{prefix}The requested amount would exceed the capacity. "
+            f"{change.delta} more with {record.used} of {units.capacity} used."
+        )
 
     def store(self, class_names: ClassNames) -> None:
         """Write and record the allocations and the consumers' attributes and generations."""
-        self._record(class_names)
+        known = {id_: name for name, id_ in self.class_ids.items()}
+        others = {row.class_id for row in self.held} - known.keys()
+        uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
+        before = holdings(self.held, uuids, {**known, **class_names(self.transaction, others)})
+        for claim in self.claims:
+            uuid, is_old = claim.consumer_uuid, claim.consumer_uuid in self.existing
+            if claim.resources or is_old:
+                kept = Action.UPDATE if is_old else Action.CREATE
+                self.transaction.record(
+                    kept if claim.resources else Action.DELETE,
+                    TargetKind.ALLOCATIONS,
+                    uuid,
+                    before={"allocations": before.get(uuid, {})} if is_old else None,
+                    after=claim_document(claim) if claim.resources else None,
+                    consumer=uuid,
+                )
         holders = {row.consumer_uuid for row in self.held}
-        allocations.replace(self.transaction, holders, self.fresh)
+        consumers.replace_held(self.transaction, holders, self.fresh)
         consumers.advance(
             self.transaction,
             [
@@ -170,34 +203,10 @@ class Replacement:
             ],
             {claim.consumer_uuid for claim in self.claims if claim.is_move},
         )
-        kept = {claim.consumer_uuid: claim.request for claim in self.claims if claim.request is not None}
-        consumers.keep_requests(self.transaction, kept)
+        requests = {claim.consumer_uuid: claim.request for claim in self.claims if claim.request is not None}
+        consumers.keep(self.transaction, "request", requests)
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         consumers.delete(self.transaction, emptied & self.existing)
-
-    def _record(self, class_names: ClassNames) -> None:
-        known = {id_: name for name, id_ in self.class_ids.items()}
-        others = {row.class_id for row in self.held} - known.keys()
-        classes = {**known, **class_names(self.transaction, others)}
-        uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
-        before = holdings(self.held, uuids, classes)
-        for claim in self.claims:
-            uuid = claim.consumer_uuid
-            if claim.resources or uuid in self.existing:
-                self.transaction.record(
-                    _action(claim, self.existing),
-                    TargetKind.ALLOCATIONS,
-                    uuid,
-                    before={"allocations": before.get(uuid, {})} if uuid in self.existing else None,
-                    after=claim_document(claim) if claim.resources else None,
-                    consumer=uuid,
-                )
-
-
-def _action(claim: ConsumerClaim, existing: Collection[str]) -> Action:
-    if not claim.resources:
-        return Action.DELETE
-    return Action.UPDATE if claim.consumer_uuid in existing else Action.CREATE
 
 
 def claim_document(claim: ConsumerClaim) -> dict[str, object]:
@@ -248,55 +257,7 @@ def changes_of(held: Sequence[HeldAllocation], fresh: Sequence[HeldAllocation]) 
     ]
 
 
-def explain_refusal(
-    transaction: Transaction,
-    refused: Sequence[UsageChange],
-    fresh: Sequence[HeldAllocation],
-    uuids: Mapping[int, str],
-    classes: Mapping[int, str],
-) -> CapacityExceeded:
-    """Return why an inventory did not take its change: no record, units, or capacity, in this order.
-
-    `uuids` and `classes` are the names of providers and resource classes by their ids.
-    """
-    prefix = "Unable to allocate inventory: "
-    stored = contents.stored(transaction, {change.provider_id for change in refused})
-    missing = sorted(c for c in refused if c.class_id not in stored.get(c.provider_id, {}))
-    if missing:
-        provider_id = missing[0].provider_id
-        listed = ", ".join(
-            classes[change.class_id] for change in missing if change.provider_id == provider_id
-        )
-        return CapacityExceeded(
-            f"{prefix}Inventory for '{listed}' on resource provider '{uuids[provider_id]}' invalid."
-            f" It has no inventory of {listed}."
-        )
-    change = min(refused)
-    record = stored[change.provider_id][change.class_id]
-    where = f"'{record.class_name}' on resource provider '{uuids[change.provider_id]}'."
-    amounts = [
-        row.amount
-        for row in fresh
-        if (row.provider_id, row.class_id) == (change.provider_id, change.class_id)
-    ]
-    units = record.inventory
-    for amount in amounts:
-        if not units.admits(amount):
-            return CapacityExceeded(
-                f"{prefix}Unable to create allocation for {where} "
-                f"The requested amount would violate inventory constraints. {amount} breaks "
-                f"min_unit {units.min_unit}, max_unit {units.max_unit} or step_size {units.step_size}."
-            )
-    return CapacityExceeded(
-        f"{prefix}Unable to create allocation for {where} The requested amount would exceed the capacity. "
-        f"{change.delta} more with {record.used} of {units.capacity} used."
-    )
-
-
 # Counters of attempts to get something for a consumer: won, repeated, or refused by reason.
-
-
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 # Of the classes that an error is an instance of, the first counts.
 _OUTCOMES = {
@@ -307,19 +268,6 @@ _OUTCOMES = {
     errors.NotFound: "not_found",
     errors.Unavailable: "unavailable",
 }
-
-
-def counted(kind: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Count the calls of a function that gets something for a consumer of this kind."""
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        @wraps(function)
-        def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-            return attempted(kind, lambda: function(*arguments, **named))
-
-        return call
-
-    return decorate
 
 
 def attempted(
@@ -390,14 +338,15 @@ class Claims:
         Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
-        run_in_transaction(
-            self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus)
-        )
+        def work(transaction: Transaction) -> None:
+            if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
+                _record_update(transaction, consumer_uuid, {"dedicated_cpus": cpus})
 
-    @counted("consumer")
+        run_in_transaction(self._database, work)
+
     def put(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Replace what consumers hold, and count the outcome. Raises as `replace`."""
-        self.replace(claims, of_one_consumer=of_one_consumer)
+        attempted("consumer", lambda: self.replace(claims, of_one_consumer=of_one_consumer))
 
     def replace(
         self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True, terms: Terms | None = None
@@ -420,15 +369,21 @@ class Claims:
             replacement.check_generations()
             replacement.lock_providers()
             ids = self._class_ids(transaction, replacement.class_names())
-            _check_classes(claims, ids, of_one_consumer=of_one_consumer)
+            for claim in claims:
+                for name in (name for amounts in claim.resources.values() for name in amounts):
+                    if name not in ids:
+                        whom = f"for consumer {claim.consumer_uuid}: " if of_one_consumer else ""
+                        raise errors.BadRequest(
+                            f"Unable to allocate inventory {whom}No such resource class {name}."
+                        )
             replacement.resolve(ids)
             replacement.apply()
             replacement.store(self._class_ids.names)
             if terms is not None:
                 consumers.join(transaction, terms.groups)
-                consumers.keep_dedicated_cpus(transaction, terms.dedicated_cpus)
+                consumers.keep(transaction, "dedicated_cpus", terms.dedicated_cpus)
                 for uuid, cpus in terms.dedicated_cpus.items():
-                    _record_cpus(transaction, uuid, cpus)
+                    _record_update(transaction, uuid, {"dedicated_cpus": cpus})
 
         run_in_transaction(self._database, work, before=lambda: self._attributes.register(attributes))
 
@@ -451,7 +406,7 @@ class Claims:
                 taken = self._claim_at_once([claim for claim, _ in asked], [actor for _, actor in asked])
         except OutcomeUnknown as error:
             return [OutcomeUnknown(str(error)) for _ in asked]
-        except Unavailable:
+        except errors.Unavailable:
             # With a slow disk the statement ends after its second; each request has 30 s of its own.
             return [None] * len(asked)
         return [taken or None] * len(asked)
@@ -483,28 +438,34 @@ class Claims:
         """Claim in one statement for new consumers, the usual case; False if any is not new or does not fit.
 
         Unless they are `of_one_request`, each of the claims raises the generations of its providers.
+        Source: placement-api.md, "Provider generation".
         """
-        if not self.can_batch or not claims or not all(_is_fresh(claim) for claim in claims):
+        if not self.can_batch or not claims or not all(map(_is_fresh, claims)):
             return False
         amounts = [
-            InventoryAmount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
+            (claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
             for claim in claims
             for provider, resources in claim.resources.items()
             for name, amount in resources.items()
         ]
-        described = [consumer_attributes(claim) for claim in claims]
+        of_inventories: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for _, provider, name, amount in amounts:
+            of_inventories[provider, name].append(amount)
+        # By how much the use of each inventory rises: see storage.tables.
+        rises = [(*key, sum(all_), min(all_), max(all_), gcd(*all_)) for key, all_ in of_inventories.items()]
+        # The generation of a provider rises by 1 for each request that names it.
+        steps: Mapping[str, int] = Counter(provider for claim in claims for provider in claim.resources)
+        if of_one_request:
+            steps = dict.fromkeys(steps, 1)
+        database, attributes = self._database, [consumer_attributes(claim) for claim in claims]
+        columns = [list(each) for rows in (attributes, rises, amounts) for each in zip(*rows, strict=True)]
+        records = [document(claim_document(claim)) for claim in claims] if database.audits else []
+        actors = [list(column) for column in zip(*map(described, initiators), strict=True)]
+        requests = [claim.request for claim in claims]
         try:
-            documents = [claim_document(claim) for claim in claims]
-            requests = [claim.request for claim in claims]
-            return claim_at_once(
-                self._database,
-                described,
-                _rises(amounts),
-                amounts,
-                documents,
-                requests,
-                initiators,
-                _steps(claims, of_one_request=of_one_request),
+            return database.backend.claim_at_once(
+                database.single_write,
+                (utcnow(), *columns, records, *actors, requests, list(steps), list(steps.values())),
             )
         except Unreachable:
             raise
@@ -525,9 +486,7 @@ class Claims:
             }
             consumers.join(transaction, joining)
             for uuid, group in joining.items():
-                transaction.record(
-                    Action.UPDATE, TargetKind.ALLOCATIONS, uuid, after={"group": group}, consumer=uuid
-                )
+                _record_update(transaction, uuid, {"group": group})
 
         run_in_transaction(self._database, work)
 
@@ -539,16 +498,16 @@ class Claims:
 
         def work(transaction: Transaction) -> None:
             consumers.lock_generations(transaction, [consumer_uuid])
-            held = allocations.held_by(transaction, [consumer_uuid])
+            held = consumers.held_by(transaction, [consumer_uuid])
             if not held:
-                raise NotFound(f"No allocations for consumer '{consumer_uuid}'")
+                raise errors.NotFound(f"No allocations for consumer '{consumer_uuid}'")
             touched = {row.provider_id for row in held}
             ids = providers.lock_and_stamp(transaction, (), (), touched)
-            allocations.apply_changes(
+            consumers.apply_changes(
                 transaction,
                 [UsageChange(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held],
             )
-            allocations.replace(transaction, [consumer_uuid], ())
+            consumers.replace_held(transaction, [consumer_uuid], ())
             consumers.delete(transaction, [consumer_uuid])
             uuids = {id_: uuid for uuid, id_ in ids.items()}
             classes = self._class_ids.names(transaction, {row.class_id for row in held})
@@ -563,53 +522,10 @@ class Claims:
         run_in_transaction(self._database, work)
 
 
-def generation_after(claim: ConsumerClaim) -> int:
-    """Return the generation of a consumer once it holds what it claims, if it had the one of the claim."""
-    return claim.generation + 1 if isinstance(claim.generation, int) else 1
-
-
-def _note_cpus(transaction: Transaction, consumer_uuid: str, generation: int, cpus: str | None) -> None:
-    if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
-        _record_cpus(transaction, consumer_uuid, cpus)
-
-
-def _record_cpus(transaction: Transaction, consumer_uuid: str, cpus: str | None) -> None:
-    transaction.record(
-        Action.UPDATE,
-        TargetKind.ALLOCATIONS,
-        consumer_uuid,
-        after={"dedicated_cpus": cpus},
-        consumer=consumer_uuid,
-    )
+def _record_update(transaction: Transaction, consumer_uuid: str, after: Mapping[str, object]) -> None:
+    kind = TargetKind.ALLOCATIONS
+    transaction.record(Action.UPDATE, kind, consumer_uuid, after=after, consumer=consumer_uuid)
 
 
 def _is_fresh(claim: ConsumerClaim) -> bool:
     return claim.generation is None and bool(claim.resources) and all(claim.resources.values())
-
-
-def _steps(claims: Sequence[ConsumerClaim], *, of_one_request: bool) -> Mapping[str, int]:
-    """Return by how much the generation of each provider rises, by uuid: by 1 for each request that names it.
-
-    Source: placement-api.md, "Provider generation".
-    """
-    named = Counter(provider for claim in claims for provider in claim.resources)
-    return dict.fromkeys(named, 1) if of_one_request else named
-
-
-def _rises(amounts: Sequence[InventoryAmount]) -> list[Rise]:
-    """Return by how much the use of each inventory rises."""
-    together: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for given in amounts:
-        together[given.provider_uuid, given.class_name].append(given.amount)
-    return [Rise(*key, sum(all_), min(all_), max(all_), gcd(*all_)) for key, all_ in together.items()]
-
-
-def _check_classes(
-    claims: Sequence[ConsumerClaim], known: Mapping[str, int], *, of_one_consumer: bool
-) -> None:
-    for claim in claims:
-        for amounts in claim.resources.values():
-            for name in amounts:
-                if name not in known:
-                    whom = f"for consumer {claim.consumer_uuid}: " if of_one_consumer else ""
-                    raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}.")

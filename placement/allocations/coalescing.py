@@ -61,7 +61,13 @@ class RequestCoalescer(Generic[Asked, Given]):
             else:
                 self._begin(key, [caller], [])
         if not caller.is_called.wait(self._patience_seconds):
-            self._take_turn(key, caller)
+            with self._lock:
+                waiting = self._waiting.get(key, [])
+                # It begins for all that wait, unless it was called or taken along meanwhile.
+                if caller in waiting:
+                    waiting.remove(caller)
+                    crowd = [caller, *waiting[: self._most - 1]]
+                    self._begin(key, crowd, waiting[len(crowd) - 1 :])
         # A caller that was taken along is called when it is served.
         caller.is_called.wait()
         if caller.crowd:
@@ -83,15 +89,6 @@ class RequestCoalescer(Generic[Asked, Given]):
         self._waiting[key] = crowd[0].later = later
         crowd[0].crowd = crowd
         crowd[0].is_called.set()
-
-    def _take_turn(self, key: Hashable, caller: _Caller[Asked, Given]) -> None:
-        """Let a caller begin for all that wait, unless it was called or taken along meanwhile."""
-        with self._lock:
-            waiting = self._waiting.get(key, [])
-            if caller in waiting:
-                waiting.remove(caller)
-                crowd = [caller, *waiting[: self._most - 1]]
-                self._begin(key, crowd, waiting[len(crowd) - 1 :])
 
     def _end(self, key: Hashable, caller: _Caller[Asked, Given]) -> None:
         """Call the next caller, unless one that had to wait too long has begun already."""

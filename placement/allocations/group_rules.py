@@ -7,26 +7,26 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
+from placement.allocations.applications import (
+    ClaimApplication,
+    ClaimQuery,
+    NoCandidate,
+    Proposal,
+    proposal_of,
+    reason_of,
+)
 from placement.allocations.candidates import CandidateSearch
 from placement.allocations.holdings import Holdings, held_by
-from placement.allocations.shortlists import ClaimQuery, NoCandidate, Proposal, proposal_of, reason_of
 from placement.allocations.statements import consumers
-from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, imagined
-from placement.engine.domain import request_scope
-from placement.engine.domain.errors import (
-    BadRequest,
-    ConcurrentUpdate,
-    PlacementError,
-    RequestTimeout,
-    SearchTimeout,
-)
+from placement.allocations.world import WorldRequest, imagined, timeout
+from placement.engine.domain import errors, request_scope
 from placement.engine.domain.groups import MemberRule, Per, RuleKind
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.engine.search.members.board import AssignedCandidate, MemberKind, PlacementState, room_below
+from placement.engine.search.members.board import MemberKind, PlacementState, room_below
 from placement.engine.search.members.places import (
     AggregatePlaces,
     HostPlaces,
@@ -49,8 +49,6 @@ from placement.storage.database import Database, Transaction
 #
 # Groups are locked first, then consumers: of two claims into a group the second decides again, and sees the
 # first. Consumers that do not exist yet cannot be locked, so callers that add some at a time name a group.
-
-
 Held = Mapping[str, Mapping[str, int]]
 
 
@@ -70,138 +68,26 @@ class ConsumersSnapshot:
         consumers.lock_groups(transaction, {*self.groups, *joined})
         present = consumers.members(transaction, self.groups)
         if any(present.get(name, set()) != set(uuids) for name, uuids in self.groups.items()):
-            raise ConcurrentUpdate("another claim changed a group meanwhile")
+            raise errors.ConcurrentUpdate("another claim changed a group meanwhile")
         locked = consumers.lock(transaction, self.generations) if self.generations else {}
         for uuid, generation in self.generations.items():
             now = locked[uuid].generation if uuid in locked else None
             if now != generation:
-                raise ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
+                raise errors.ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
         # A consumer that was deleted and has claimed again may have the generation it had before.
         held = held_by(transaction, locked)
         for uuid in locked:
             if held.get(uuid, {}) != self.held.get(uuid, {}):
-                raise ConcurrentUpdate(f"consumer {uuid} holds something else than before")
-
-
-def standing_of(
-    database: Database,
-    holdings: Holdings,
-    candidates: CandidateSearch,
-    named: Collection[str],
-    groups: Collection[str],
-) -> ConsumersSnapshot:
-    """Return the present standing of consumers, and of all in some groups, as far as they may be seen."""
-    with database.read() as connection:
-        found = consumers.members(connection, groups)
-    counted = {name: frozenset(found.get(name, ())) for name in groups}
-    uuids = sorted({*named, *(uuid for each in counted.values() for uuid in each)})
-    known = holdings.of_consumers(uuids) if uuids else {}
-    hidden = scoping.hidden(
-        {uuid: each.resources for uuid, each in known.items()}, lambda: candidates.view().forest
-    )
-    known = {uuid: each for uuid, each in known.items() if uuid not in hidden}
-    generations = {
-        uuid: known[uuid].consumer.generation if uuid in known else None
-        for uuid in uuids
-        if uuid not in hidden
-    }
-    return ConsumersSnapshot(counted, generations, {uuid: each.resources for uuid, each in known.items()})
+                raise errors.ConcurrentUpdate(f"consumer {uuid} holds something else than before")
 
 
 # Rules between members by ids: their places in a forest, and the consumers that count in them already.
 
 
-@dataclass(frozen=True, slots=True)
-class CountedConsumers:
-    """Consumers that are placed already: others by their standing, members by name with what they hold.
-
-    `own` are the uuids of these members, which do not count a second time.
-    """
-
-    standing: ConsumersSnapshot
-    own: Collection[str]
-    members: Sequence[tuple[str | None, Held]]
-
-    def others_in(self, rule: MemberRule) -> Iterable[Held]:
-        """Return what the consumers hold that count in a rule without being members."""
-        standing = self.standing
-        others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
-        return (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
-
-    def members_in(self, rule: MemberRule) -> Iterable[Held]:
-        """Return what the members hold that a rule concerns."""
-        return (held for name, held in self.members if rule.members is None or name in rule.members)
-
-
-class RuleReader:
-    """A reader of rules for one view of the forest."""
-
-    def __init__(self, database: Database, view: View, counted: CountedConsumers) -> None:
-        self._database = database
-        self._view = view
-        self._counted = counted
-        self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-
-    def rule(self, rule: MemberRule) -> ResolvedRule:
-        """Return the rule by ids. Raises BadRequest naming what does not exist."""
-        places = self._places(rule.place, rule)
-        held = [self._rows(each) for each in self._counted.members_in(rule)]
-        counted = [self._rows(each) for each in self._counted.others_in(rule)] + held
-        limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
-        on_hosts = rule.per is not Per.PROVIDER
-        return ResolvedRule(
-            rule.kind,
-            places,
-            limit,
-            places_of_each(places, counted),
-            on_hosts,
-            rule.weight,
-            places_of_each(places, held),
-        )
-
-    def _rows(self, held: Mapping[str, object]) -> list[int]:
-        rows = (self._view.forest.row_of_uuid(uuid) for uuid in held)
-        return [row for row in rows if row >= 0]
-
-    def _places(self, where: str, rule: MemberRule) -> Places:
-        forest = self._view.forest
-        if rule.per is Per.HOST:
-            return HostPlaces(forest, self.sharers)
-        if rule.per is Per.AGGREGATE:
-            return AggregatePlaces(forest, self.sharers, self._aggregates(rule))
-        return ProviderPlaces(forest, self._marker(where, rule))
-
-    def _aggregates(self, rule: MemberRule) -> list[int]:
-        """Return the ids of a rule's aggregates, negative for one that no provider was ever in."""
-        if not rule.aggregates:
-            return []
-        with self._database.read() as connection:
-            known = scoping.aggregates(self._view.forest, names.aggregate_ids(connection, rule.aggregates))
-        return [known.get(uuid, -at) for at, uuid in enumerate(rule.aggregates, start=1)]
-
-    def _marker(self, where: str, rule: MemberRule) -> Marker:
-        known = self._view.names
-        if rule.resource_class is not None:
-            if rule.resource_class not in known.class_ids:
-                raise BadRequest(f"{where}.resource_class: No such resource class {rule.resource_class}.")
-            return Marker(class_id=known.class_ids[rule.resource_class])
-        if rule.trait is not None:
-            if rule.trait not in known.trait_ids:
-                raise BadRequest(f"{where}.trait: No such trait {rule.trait}.")
-            return Marker(trait_id=known.trait_ids[rule.trait])
-        return Marker(depth=rule.depth)
-
-
 # Candidates that split an amount are built one by one.
 _MOST_SPLIT = 1000
 _SECONDS = 5.0
-
-
-class Wanted(NamedTuple):
-    """The wish of a member, and its name in rules, if it has one."""
-
-    wish: ClaimQuery
-    name: str | None
+_GONE = "The caller went away, so the search was ended."
 
 
 class MemberHolding(NamedTuple):
@@ -230,7 +116,7 @@ class Decision(NamedTuple):
     """
 
     proposals: dict[int, Proposal]
-    refused: dict[int, PlacementError]
+    refused: dict[int, errors.PlacementError]
     standing: ConsumersSnapshot
     proven: bool
     rules: tuple[RuleKept, ...]
@@ -250,13 +136,11 @@ class GroupPlacer:
         Raises BadRequest naming the member, SearchTimeout.
         """
         view = self._candidates.view()
-        if world == NOTHING_DIFFERENT:
-            return view
-        return imagined(self._database, view, world, None, self._candidates.budget()).view
+        return imagined(self._database, view, world, None, self._candidates.budget())[0]
 
     def decide(
         self,
-        waiting: Mapping[int, Wanted],
+        waiting: Mapping[int, ClaimApplication],
         holding: Sequence[MemberHolding],
         rules: Sequence[MemberRule],
         view: View | None = None,
@@ -268,30 +152,36 @@ class GroupPlacer:
         own = {each.consumer_uuid for each in holding}
         named = {uuid for rule in rules for uuid in rule.consumers} | own
         groups = {name for rule in rules for name in rule.groups}
-        standing = standing_of(self._database, self._holdings, self._candidates, named, groups)
-        view = _with_promised(self._candidates.view() if view is None else view, holding)
-        # This is where members are now; what was seen of them before may be older.
-        counted = CountedConsumers(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
-        reader = RuleReader(self._database, view, counted)
-        resolved = [reader.rule(rule) for rule in rules]
-        return _Deciding(self._candidates, view, rules, resolved, reader).decide(waiting, standing)
+        standing = self._standing(named, groups)
+        view = self._candidates.view() if view is None else view
+        promised = [each.promised for each in holding if each.promised]
+        if promised:
+            forest = SimulatedForest(view.forest)
+            for amounts in promised:
+                for uuid, held in amounts.items():
+                    row, ids = forest.row_of_uuid(uuid), view.names.class_ids
+                    forest.take([Draw(row, ids[name], amount) for name, amount in held.items()])
+            view = replace(view, forest=forest, score_cache=ScoreCache())
+        deciding = _Deciding(self._database, self._candidates, view, rules, standing, holding)
+        return deciding.decide(waiting)
 
-
-def _held_by(member: MemberHolding, standing: ConsumersSnapshot) -> Held:
-    return standing.held.get(member.consumer_uuid, {}) if member.promised is None else member.promised
-
-
-def _with_promised(view: View, holding: Sequence[MemberHolding]) -> View:
-    """Return the view in which members have what they were promised."""
-    promised = [each.promised for each in holding if each.promised]
-    if not promised:
-        return view
-    forest = SimulatedForest(view.forest)
-    for held in promised:
-        for uuid, amounts in held.items():
-            row = forest.row_of_uuid(uuid)
-            forest.take([Draw(row, view.names.class_ids[name], amount) for name, amount in amounts.items()])
-    return replace(view, forest=forest, score_cache=ScoreCache())
+    def _standing(self, named: Collection[str], groups: Collection[str]) -> ConsumersSnapshot:
+        """Return the present standing of consumers, and of all in some groups, as far as they may be seen."""
+        with self._database.read() as connection:
+            found = consumers.members(connection, groups)
+        counted = {name: frozenset(found.get(name, ())) for name in groups}
+        uuids = sorted({*named, *(uuid for each in counted.values() for uuid in each)})
+        known = self._holdings.of_consumers(uuids) if uuids else {}
+        held = {uuid: each.resources for uuid, each in known.items()}
+        hidden = scoping.hidden(held, lambda: self._candidates.view().forest)
+        generations = {
+            uuid: known[uuid].consumer.generation if uuid in known else None
+            for uuid in uuids
+            if uuid not in hidden
+        }
+        return ConsumersSnapshot(
+            counted, generations, {uuid: each for uuid, each in held.items() if uuid not in hidden}
+        )
 
 
 def kind_of(
@@ -327,31 +217,99 @@ def placed_together(
 
 
 class _Deciding:
+    """A decision for one view of the forest, and for consumers that are placed already.
+
+    These are others by their standing, and the members in `holding`, which do not count a second time.
+    """
+
     def __init__(
         self,
+        database: Database,
         candidates: CandidateSearch,
         view: View,
         rules: Sequence[MemberRule],
-        resolved: Sequence[ResolvedRule],
-        reader: RuleReader,
+        standing: ConsumersSnapshot,
+        holding: Sequence[MemberHolding],
     ) -> None:
-        self._candidates = candidates
-        self._base = view
+        self._database, self._candidates, self._rules, self._base = database, candidates, rules, view
+        self._standing, self._holding = standing, holding
+        self._sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         # Scores of what is only promised are kept apart.
         forest = SimulatedForest(view.forest)
         self._view = replace(view, forest=forest, score_cache=ScoreCache())
-        self._rules = rules
-        self._board = PlacementState(forest, reader.sharers, resolved)
+        self._board = PlacementState(forest, self._sharers, [self._resolved(rule) for rule in rules])
         self._kinds: dict[tuple[ClaimQuery, tuple[int, ...]], MemberKind] = {}
         self._wishes: dict[MemberKind, ClaimQuery] = {}
-        self._reasons: dict[MemberKind, PlacementError] = {}
+        self._reasons: dict[MemberKind, errors.PlacementError] = {}
 
-    def decide(self, waiting: Mapping[int, Wanted], standing: ConsumersSnapshot) -> Decision:
-        refused: dict[int, PlacementError] = {}
+    # -- rules by ids -------------------------------------------------------------------------------
+
+    def _resolved(self, rule: MemberRule) -> ResolvedRule:
+        """Return the rule by ids. Raises BadRequest naming what does not exist."""
+        standing, places = self._standing, self._places(rule)
+        others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
+        others -= {each.consumer_uuid for each in self._holding}
+        # This is where members are now; what was seen of them before may be older.
+        held = [
+            self._rows(standing.held.get(uuid, {}) if promised is None else promised)
+            for name, uuid, promised in self._holding
+            if rule.members is None or name in rule.members
+        ]
+        counted = [self._rows(standing.held[uuid]) for uuid in sorted(others) if uuid in standing.held]
+        return ResolvedRule(
+            rule.kind,
+            places,
+            rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count,
+            places_of_each(places, counted + held),
+            rule.per is not Per.PROVIDER,
+            rule.weight,
+            places_of_each(places, held),
+        )
+
+    def _rows(self, held: Mapping[str, object]) -> list[int]:
+        rows = (self._base.forest.row_of_uuid(uuid) for uuid in held)
+        return [row for row in rows if row >= 0]
+
+    def _places(self, rule: MemberRule) -> Places:
+        forest, known = self._base.forest, self._base.names
+        if rule.per is Per.HOST:
+            return HostPlaces(forest, self._sharers)
+        if rule.per is Per.AGGREGATE:
+            ids: list[int] = []
+            if rule.aggregates:
+                with self._database.read() as connection:
+                    found = scoping.aggregates(forest, names.aggregate_ids(connection, rule.aggregates))
+                # Negative for one that no provider was ever in.
+                ids = [found.get(uuid, -at) for at, uuid in enumerate(rule.aggregates, start=1)]
+            return AggregatePlaces(forest, self._sharers, ids)
+        marker = Marker(depth=rule.depth)
+        if rule.resource_class is not None:
+            if rule.resource_class not in known.class_ids:
+                where, name = f"{rule.place}.resource_class", rule.resource_class
+                raise errors.BadRequest(f"{where}: No such resource class {name}.")
+            marker = Marker(class_id=known.class_ids[rule.resource_class])
+        elif rule.trait is not None:
+            if rule.trait not in known.trait_ids:
+                raise errors.BadRequest(f"{rule.place}.trait: No such trait {rule.trait}.")
+            marker = Marker(trait_id=known.trait_ids[rule.trait])
+        return ProviderPlaces(forest, marker)
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def decide(self, waiting: Mapping[int, ClaimApplication]) -> Decision:
+        refused: dict[int, errors.PlacementError] = {}
         kinds: dict[int, MemberKind] = {}
-        wrong: dict[ClaimQuery, PlacementError | None] = {}
+        # What is wrong with a wish, None if nothing is.
+        wrong: dict[ClaimQuery, errors.PlacementError | None] = {}
         for place, wanted in waiting.items():
-            error = self._wrong(wanted.wish, wrong)
+            wish = wanted.wish
+            if wish not in wrong:
+                wrong[wish] = None
+                try:
+                    self._candidates.wanted(self._base, wish.query, wish.options)
+                except errors.BadRequest as problem:
+                    wrong[wish] = problem
+            error = wrong[wish]
             if error is None:
                 kinds[place] = self._kind(wanted)
             else:
@@ -363,23 +321,12 @@ class _Deciding:
             if given is None:
                 refused[place] = self._refusal(kinds[place], placed, explaining)
             else:
-                proposals[place] = self._proposal(given)
+                element, wish = given.table.answer.element(given.at), self._wishes[given.kind]
+                proposals[place] = proposal_of(element, self._view.names, wish.query)
         kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
-        return Decision(proposals, dict(sorted(refused.items())), standing, placed.proven, kept)
+        return Decision(proposals, dict(sorted(refused.items())), self._standing, placed.proven, kept)
 
-    def _wrong(
-        self, wish: ClaimQuery, known: dict[ClaimQuery, PlacementError | None]
-    ) -> PlacementError | None:
-        """Return what is wrong with a wish, None if nothing is."""
-        if wish not in known:
-            known[wish] = None
-            try:
-                self._candidates.wanted(self._base, wish.query, wish.options)
-            except BadRequest as error:
-                known[wish] = error
-        return known[wish]
-
-    def _kind(self, wanted: Wanted) -> MemberKind:
+    def _kind(self, wanted: ClaimApplication) -> MemberKind:
         concerned = tuple(
             number
             for number, rule in enumerate(self._rules)
@@ -395,30 +342,24 @@ class _Deciding:
         try:
             return MemberPlacing(self._board, members, _budget()).run()
         except SearchEnded as ended:
-            if ended.abandoned:
-                raise _gone() from ended
-            if request_scope.is_over():
-                raise RequestTimeout("placing the members") from ended
-            raise SearchTimeout(
+            raise timeout(
+                ended,
+                _GONE,
+                "placing the members",
                 f"Placing {len(members)} members took longer than {_SECONDS:g} s and was ended. Ask for "
-                "fewer at once, or with fewer rules."
+                "fewer at once, or with fewer rules.",
             ) from ended
-
-    def _proposal(self, given: AssignedCandidate) -> Proposal:
-        return proposal_of(
-            given.table.answer.element(given.at), self._view.names, self._wishes[given.kind].query
-        )
 
     # -- why not ------------------------------------------------------------------------------------
 
-    def _refusal(self, kind: MemberKind, placed: PlacedMembers, explaining: Budget) -> PlacementError:
+    def _refusal(self, kind: MemberKind, placed: PlacedMembers, explaining: Budget) -> errors.PlacementError:
         if kind not in self._reasons:
             try:
                 explaining.look()
                 reason = self._reason(kind, placed)
             except SearchEnded as ended:
                 if ended.abandoned:
-                    raise _gone() from ended
+                    raise errors.SearchTimeout(_GONE) from ended
                 reason = f"{_share(placed)}; there was no time to find out what stops the next"
             self._reasons[kind] = NoCandidate(f"no candidate: {reason}")
         return self._reasons[kind]
@@ -447,10 +388,6 @@ class _Deciding:
 
 def _budget() -> Budget:
     return Budget(request_scope.remaining(_SECONDS), request_scope.caller_is_gone)
-
-
-def _gone() -> SearchTimeout:
-    return SearchTimeout("The caller went away, so the search was ended.")
 
 
 def _share(placed: PlacedMembers) -> str:

@@ -5,15 +5,15 @@ Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usage
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple, TypeVar
 
-from placement.allocations.statements import allocations, consumers, lists
-from placement.allocations.statements.allocations import ConsumerHolding, ProviderHolding
+from placement.allocations.statements import consumers, lists
 from placement.allocations.statements.consumers import Consumer
-from placement.allocations.statements.lists import ConsumerSum, ListedAllocation
+from placement.allocations.statements.lists import ConsumerSum, ListedAllocation, NamedHolding
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.engine.domain.identifiers import portions
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
@@ -27,12 +27,8 @@ ALL_TYPES = "all"
 _AT_ONCE = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class TypeUse:
-    """The use of the consumers of one type: class -> amount, and the number of consumers."""
-
-    resources: dict[str, int]
-    consumers: int
+TypeUse = tuple[dict[str, int], int]
+"""The use of the consumers of one type: class -> amount, and the number of consumers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,8 @@ def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str,
     """Return what each consumer that holds anything holds: provider uuid -> class -> amount."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for some in portions(uuids, _AT_ONCE):
-        for uuid, held in allocations.named(connection, some):
-            found.setdefault(uuid, {}).setdefault(held.provider_uuid, {})[held.class_name] = held.amount
+        for uuid, held in lists.named(connection, some):
+            found.setdefault(uuid, {}).setdefault(held.uuid, {})[held.class_name] = held.amount
     return found
 
 
@@ -59,10 +55,10 @@ class Holdings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def of_consumer(self, uuid: str) -> tuple[Consumer, list[ConsumerHolding]] | None:
+    def of_consumer(self, uuid: str) -> tuple[Consumer, list[NamedHolding]] | None:
         """Return a consumer and all it holds; None if it holds nothing."""
         with self._database.read() as connection:
-            held = allocations.of_consumer(connection, uuid)
+            held = [row for _, row in lists.named(connection, [uuid])]
             consumer = consumers.find(connection, uuid) if held else None
         return (consumer, held) if consumer is not None else None
 
@@ -77,10 +73,10 @@ class Holdings:
                     found[uuid].resources.update(resources)
         return found
 
-    def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
+    def on_provider(self, uuid: str) -> tuple[int, list[NamedHolding]]:
         """Return a provider's generation and all allocations on it. Raises NotFound."""
         with self._database.read() as connection:
-            found = allocations.on_provider(connection, uuid)
+            found = lists.on_provider(connection, uuid)
         if found is None:
             raise NotFound(
                 f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found"
@@ -89,9 +85,9 @@ class Holdings:
 
     def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
         """Return the sum of what a project (and user) uses, by class."""
-        total: dict[str, int] = defaultdict(int)
+        total: Counter[str] = Counter()
         with self._database.read() as connection:
-            for use in allocations.used_by_project(connection, project_id, user_id):
+            for use in lists.used_by_project(connection, project_id, user_id):
                 total[use.class_name] += use.amount
         return dict(total)
 
@@ -103,28 +99,23 @@ class Holdings:
         `consumer_type` narrows to one type, "unknown" to consumers without type; "all" sums over all types.
         """
         with self._database.read() as connection:
-            uses = allocations.used_by_project(connection, project_id, user_id)
-            counts = allocations.consumers_of_project(connection, project_id, user_id)
+            uses = lists.used_by_project(connection, project_id, user_id)
+            counts = lists.consumers_of_project(connection, project_id, user_id)
         found: dict[str, TypeUse] = {}
         for type_name, count in counts.items():
             shown_type = UNKNOWN_CONSUMER_TYPE if type_name is None else type_name
-            if consumer_type == ALL_TYPES:
-                shown_type = ALL_TYPES
-            elif consumer_type is not None and shown_type != consumer_type:
+            if consumer_type not in (None, ALL_TYPES, shown_type):
                 continue
-            entry = found.get(shown_type, TypeUse({}, 0))
-            resources = dict(entry.resources)
+            shown_type = ALL_TYPES if consumer_type == ALL_TYPES else shown_type
+            resources, consumers_before = found.get(shown_type, ({}, 0))
             for use in uses:
                 if use.consumer_type == type_name:
                     resources[use.class_name] = resources.get(use.class_name, 0) + use.amount
-            found[shown_type] = TypeUse(resources, entry.consumers + count)
+            found[shown_type] = (resources, consumers_before + count)
         return found
 
 
 # Long lists in pages: all allocations, and providers with their inventories, usages, traits, aggregates.
-
-
-__all__ = ["AllocationPage", "ConsumerSum", "Include", "Listings", "ProviderPage"]
 
 
 class Include(StrEnum):
@@ -136,23 +127,28 @@ class Include(StrEnum):
     AGGREGATES = "aggregates"
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationPage:
-    """Allocations of whole consumers; `next` is the cursor of the following page, None on the last one."""
-
-    allocations: list[ListedAllocation]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderPage:
+class ProviderPage(NamedTuple):
     """Providers, what was asked to be included by provider id, and the cursor of the following page."""
 
     providers: list[ListedProvider]
     next: int | None
-    records: Mapping[int, Mapping[int, Stored]] = field(default_factory=dict)
-    traits: Mapping[int, list[str]] = field(default_factory=dict)
-    aggregates: Mapping[int, list[str]] = field(default_factory=dict)
+    records: Mapping[int, Mapping[int, Stored]]
+    traits: Mapping[int, list[str]]
+    aggregates: Mapping[int, list[str]]
+
+
+OfConsumer = TypeVar("OfConsumer", ListedAllocation, ConsumerSum)
+
+
+def _page_of(rows: list[OfConsumer], count: int) -> tuple[list[OfConsumer], str | None]:
+    """Return the rows of at most `count` consumers, and the cursor of the following page.
+
+    There may be rows of one consumer more, which tell that there is another page; None if there is none.
+    """
+    keys = list(dict.fromkeys(row.consumer_uuid for row in rows))
+    if len(keys) <= count:
+        return rows, None
+    return [row for row in rows if row.consumer_uuid != keys[-1]], keys[-2]
 
 
 class Listings:
@@ -161,16 +157,16 @@ class Listings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def allocations(self, wanted: AllocationFilter, after: str | None, consumers: int) -> AllocationPage:
-        """Return the allocations of the next consumers. Raises BadRequest for an unknown cluster."""
+    def allocations(
+        self, wanted: AllocationFilter, after: str | None, count: int
+    ) -> tuple[list[ListedAllocation], str | None]:
+        """Return the allocations of the next consumers, and the cursor of the following page.
+
+        Raises BadRequest for an unknown cluster.
+        """
         with self._database.snapshot() as connection:
             _check_cluster(connection, wanted.cluster)
-            # One consumer more tells whether there is another page.
-            found = lists.page(connection, wanted, after, consumers + 1)
-        keys = list(dict.fromkeys(row.consumer_uuid for row in found))
-        if len(keys) <= consumers:
-            return AllocationPage(found, None)
-        return AllocationPage([row for row in found if row.consumer_uuid != keys[-1]], keys[-2])
+            return _page_of(lists.page(connection, wanted, after, count + 1), count)
 
     def consumers(
         self, wanted: AllocationFilter, after: str | None, count: int
@@ -181,11 +177,7 @@ class Listings:
         """
         with self._database.read() as connection:
             _check_cluster(connection, wanted.cluster)
-            found = lists.sums(connection, wanted, after, count + 1)
-        keys = list(dict.fromkeys(row.consumer_uuid for row in found))
-        if len(keys) <= count:
-            return found, None
-        return [row for row in found if row.consumer_uuid != keys[-1]], keys[-2]
+            return _page_of(lists.sums(connection, wanted, after, count + 1), count)
 
     def providers(
         self, cluster: str | None, include: Collection[Include], after: int, count: int
@@ -200,14 +192,13 @@ class Listings:
             shown = found[:count]
             ids = [provider.id for provider in shown]
             with_records = {Include.INVENTORIES, Include.USAGES} & set(include)
+            traits, aggregates = Include.TRAITS in include, Include.AGGREGATES in include
             return ProviderPage(
                 providers=shown,
                 next=shown[-1].id if len(found) > count else None,
                 records=contents.stored(connection, ids) if with_records else {},
-                traits=contents.traits_by_provider(connection, ids) if Include.TRAITS in include else {},
-                aggregates=(
-                    contents.aggregates_by_provider(connection, ids) if Include.AGGREGATES in include else {}
-                ),
+                traits=contents.traits_by_provider(connection, ids) if traits else {},
+                aggregates=contents.aggregates_by_provider(connection, ids) if aggregates else {},
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
+from contextlib import suppress
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -74,18 +75,14 @@ def numa_class(resource: str) -> ResourceClass:
 
 
 def _common_class(resource: str) -> ResourceClass:
-    known = _ANYWHERE.get(resource)
-    return known or ResourceClass(f"CUSTOM_{_OTHER.sub('_', resource.upper())}", _page_size(resource))
-
-
-def _page_size(resource: str) -> int:
-    """Return the bytes of a page of `hugepages-<size>`, 1 for every other resource."""
-    if not resource.startswith(_HUGEPAGES):
-        return 1
-    try:
-        return max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
-    except QuantityError:
-        return 1
+    if resource in _ANYWHERE:
+        return _ANYWHERE[resource]
+    unit = 1
+    if resource.startswith(_HUGEPAGES):
+        # The bytes of a page of `hugepages-<size>`.
+        with suppress(QuantityError):
+            unit = max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
+    return ResourceClass(f"CUSTOM_{_OTHER.sub('_', resource.upper())}", unit)
 
 
 def is_numa_only(resource_class: str) -> bool:

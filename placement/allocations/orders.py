@@ -33,7 +33,6 @@ from placement.engine.scoring.rule import ScoringRefused
 # and the arguments of a single plugin. Whatever is not about resources is ignored.
 # Source: scoring.md, "Parameters"; the scheduler configuration of Kubernetes 1.16 to 1.31.
 
-
 _RATIO = "RequestedToCapacityRatio"
 _RATIO_ARGUMENTS = "requestedToCapacityRatioArguments"
 _PRIORITIES = {
@@ -57,13 +56,9 @@ def strategies_from(document: Any) -> list[dict[str, Any]] | None:
 
     Raises BadRequest if it is one but scores nothing by resources.
     """
-    if not isinstance(document, Mapping):
-        return None
-    found = _read(document)
-    if found is None:
-        return None
-    strategies = list(found)
-    if not strategies:
+    found = _read(document) if isinstance(document, Mapping) else None
+    strategies = None if found is None else list(found)
+    if strategies == []:
         raise BadRequest("the scheduler configuration has no score of resources")
     return strategies
 
@@ -108,7 +103,7 @@ def _read(document: Object) -> Iterator[dict[str, Any]] | None:
     if isinstance(document.get("scoringStrategy"), Mapping):
         return iter([_of_fit(document, {})])
     kind = str(document.get("kind", "")).removesuffix("Args")
-    return iter([_of_plugin(kind, document, {})]) if kind in _PLUGINS else None
+    return iter([{"type": _PLUGINS[kind], **_shared(document)}]) if kind in _PLUGINS else None
 
 
 def _of_policy(priorities: list[Any]) -> Iterator[dict[str, Any]]:
@@ -122,7 +117,10 @@ def _of_policy(priorities: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _of_profile(profile: Object) -> Iterator[dict[str, Any]]:
-    weights = _plugin_weights(profile)
+    plugins = profile.get("plugins")
+    score = plugins.get("score") if isinstance(plugins, Mapping) else None
+    enabled = _objects(score.get("enabled")) if isinstance(score, Mapping) else []
+    weights = {str(plugin.get("name")): plugin["weight"] for plugin in enabled if "weight" in plugin}
     for plugin in _objects(profile.get("pluginConfig")):
         name, arguments = str(plugin.get("name")), plugin.get("args")
         if not isinstance(arguments, Mapping):
@@ -131,14 +129,7 @@ def _of_profile(profile: Object) -> Iterator[dict[str, Any]]:
         if name == _FIT and isinstance(arguments.get("scoringStrategy"), Mapping):
             yield _of_fit(arguments, weight)
         elif name in _PLUGINS:
-            yield _of_plugin(name, arguments, weight)
-
-
-def _plugin_weights(profile: Object) -> dict[str, Any]:
-    plugins = profile.get("plugins")
-    score = plugins.get("score") if isinstance(plugins, Mapping) else None
-    enabled = score.get("enabled") if isinstance(score, Mapping) else None
-    return {str(plugin.get("name")): plugin["weight"] for plugin in _objects(enabled) if "weight" in plugin}
+            yield {"type": _PLUGINS[name], **_shared(arguments), **weight}
 
 
 def _of_fit(arguments: Object, weight: Object) -> dict[str, Any]:
@@ -146,10 +137,6 @@ def _of_fit(arguments: Object, weight: Object) -> dict[str, Any]:
     ratio = strategy.get("requestedToCapacityRatio")
     shape = {"shape": ratio["shape"]} if isinstance(ratio, Mapping) and "shape" in ratio else {}
     return {"type": strategy.get("type"), **_shared(strategy), **shape, **weight}
-
-
-def _of_plugin(name: str, arguments: Object, weight: Object) -> dict[str, Any]:
-    return {"type": _PLUGINS[name], **_shared(arguments), **weight}
 
 
 def _shared(arguments: Object) -> dict[str, Any]:
@@ -183,19 +170,23 @@ def order_of(
     """
     if not isinstance(given, str):
         return _order_of_value(given, where, name_of, stored)
-    kept = len(given) <= _LONGEST_KEPT
-    return (_order_of_text_once if kept else _order_of_text)(given.strip(), where, name_of, stored)
-
-
-def _order_of_text(text: str, where: str, name_of: Callable[[str], str], stored: bool) -> Order | None:
-    if text[:1] in ("[", "{"):
-        return _order_of_value(_parsed(text, where), where, name_of, stored)
-    order = _named(text, where)
-    return None if order is None else order.with_names(name_of, where, stored=stored)
+    is_kept = len(given) <= _LONGEST_KEPT
+    order_of_text = _order_of_text if is_kept else _order_of_text.__wrapped__
+    return order_of_text(given.strip(), where, name_of, stored)
 
 
 # Callers repeat a few texts.
-_order_of_text_once = lru_cache(maxsize=256)(_order_of_text)
+@lru_cache(maxsize=256)
+def _order_of_text(text: str, where: str, name_of: Callable[[str], str], stored: bool) -> Order | None:
+    if text[:1] in ("[", "{"):
+        return _order_of_value(_parsed(text, where), where, name_of, stored)
+    if text and text not in NAMED:
+        raise BadRequest(
+            f"{where}: {text!r} is no known order; use JSON or one of {', '.join(NAMED)}",
+            code="strategy_unknown",
+        )
+    order = NAMED.get(text)
+    return None if order is None else order.with_names(name_of, where, stored=stored)
 
 
 def _order_of_value(given: Any, where: str, name_of: Callable[[str], str], stored: bool) -> Order | None:
@@ -205,15 +196,6 @@ def _order_of_value(given: Any, where: str, name_of: Callable[[str], str], store
         raise BadRequest(f"{where}: {error}") from None
     order = parse_order(given if strategies is None else strategies, where)
     return order.with_names(name_of, where, stored=stored)
-
-
-def _named(text: str, where: str) -> Order | None:
-    if text and text not in NAMED:
-        raise BadRequest(
-            f"{where}: {text!r} is no known order; use JSON or one of {', '.join(NAMED)}",
-            code="strategy_unknown",
-        )
-    return NAMED.get(text)
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -296,18 +278,13 @@ def _scoring_by(settings: Settings, use: str) -> Order:
     if use == NUMA and len(strategies) != 1:
         raise ScoringRefused("strategy_invalid", where, "must be one strategy")
     places = [where] if len(strategies) == 1 else [f"{where}[{at}]" for at in range(len(strategies))]
-    for strategy, place in zip(strategies, places, strict=True):
-        _refuse_classes(strategy, place)
-    pairs = zip(strategies, places, strict=True)
+    pairs = list(zip(strategies, places, strict=True))
+    for strategy, place in pairs:
+        for at, (name, _) in enumerate(strategy.resources):
+            if is_class(name):
+                field = f"{place}.resources[{at}].name"
+                raise ScoringRefused("resource_invalid", field, f"{name} is nothing that pods request")
     return Order(tuple(_for_pods(each, place, keeps_scale=keeps_scale) for each, place in pairs)).plain
-
-
-def _refuse_classes(strategy: Strategy, where: str) -> None:
-    for at, (name, _) in enumerate(strategy.resources):
-        if is_class(name):
-            raise ScoringRefused(
-                "resource_invalid", f"{where}.resources[{at}].name", f"{name} is nothing that pods request"
-            )
 
 
 def _of_pods(settings: Settings) -> Any:
@@ -378,14 +355,12 @@ def _former(given: Any, where: str) -> Strategy:
     if resources == []:
         raise ScoringRefused("resource_invalid", f"{where}.resources", "there must be at least one resource")
     if isinstance(resources, list):
-        resources = [_former_entry(entry, f"{where}.resources[{at}]") for at, entry in enumerate(resources)]
+        resources = list(resources)
+        for at, entry in enumerate(resources):
+            if isinstance(entry, Mapping):
+                weight = entry.get("weight")
+                if weight == 0:
+                    field = f"{where}.resources[{at}].weight"
+                    raise ScoringRefused("weight_invalid", field, "must be an integer from 1 to 100")
+                resources[at] = {"name": entry.get("name"), "weight": 1 if weight is None else weight}
     return _for_pods(parse_strategy({**given, "resources": resources}, where), where)
-
-
-def _former_entry(given: Any, where: str) -> Any:
-    if not isinstance(given, Mapping):
-        return given
-    weight = given.get("weight")
-    if weight == 0:
-        raise ScoringRefused("weight_invalid", f"{where}.weight", "must be an integer from 1 to 100")
-    return {"name": given.get("name"), "weight": 1 if weight is None else weight}

@@ -7,7 +7,7 @@ as long as nothing in the tree changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -21,7 +21,6 @@ from placement.engine.domain.explanation import (
     Explanation,
     Miss,
     Names,
-    Shortage,
     Stage,
     describe,
     lacks,
@@ -42,10 +41,9 @@ from placement.engine.forest.arrays import (
     objects,
     table,
 )
-from placement.engine.scoring.order import ClassParts
 from placement.engine.scoring.rule import ScoreFigure
-from placement.engine.search.answer import Answer, Batch, ProviderSummary, SlotUse, SummaryCache
-from placement.engine.search.ranking import ScoreTable, StrategyScores
+from placement.engine.search.answer import Batch, ProviderSummary, SlotUse, SummaryCache
+from placement.engine.search.ranking import ScoreTable
 from placement.http.context import note_candidates
 
 _CACHE_BYTES = 32 * 2**20
@@ -81,10 +79,19 @@ class CandidatesRenderer:
         yield b'{"allocation_requests":['
         yield from _elements(search, version, scores)
         yield b'],"provider_summaries":{'
-        if version.offers(Feature.NESTED_CANDIDATES):
-            yield from _listed(self._whole_trees(search))
-        else:
-            yield b",".join(_contributors(search, version))
+        summary = _summary_writer(search, version)
+        if not version.offers(Feature.NESTED_CANDIDATES):
+            # Only providers in use.
+            yield summary(search.answer.contributor_summaries() if len(search.answer) else ())
+        elif len(search.answer):
+            names, kept = self._kept
+            if names is not search.names:
+                kept = SummaryCache(_CACHE_BYTES)
+                self._kept = (search.names, kept)
+            comma = b""
+            for texts in search.answer.tree_texts(kept, summary, _AT_ONCE):
+                yield comma + b",".join(texts)
+                comma = b","
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
     def elements(self, search: SearchResult, version: Microversion, scores: Pieces | None = None) -> bytes:
@@ -92,33 +99,13 @@ class CandidatesRenderer:
         note_candidates(len(search.answer))
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
 
-    def _whole_trees(self, search: SearchResult) -> Iterator[list[bytes]]:
-        names, kept = self._kept
-        if names is not search.names:
-            kept = SummaryCache(_CACHE_BYTES)
-            self._kept = (search.names, kept)
-        if len(search.answer):
-            yield from search.answer.tree_texts(
-                kept, lambda members: b",".join(_summary(member, search) for member in members), _AT_ONCE
-            )
-
-
-def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Yield the texts with commas between them, part by part."""
-    comma = b""
-    for part in parts:
-        yield comma + b",".join(part)
-        comma = b","
-
 
 def _elements(search: SearchResult, version: Microversion, scores: Pieces | None) -> Iterator[bytes]:
     """Yield all candidates, separated by commas."""
     if search.answer.splits:
         yield from _split_elements(search, scores)
         return
-    writer = _ElementWriter(search, version)
-    count = len(search.answer)
-    done = 0
+    writer, count, done = _ElementWriter(search, version), len(search.answer), 0
     for batch in search.answer.batches(_AT_ONCE):
         text = writer.written(batch, None if scores is None else scores.at(slice(done, done + len(batch))))
         done += len(batch)
@@ -239,42 +226,32 @@ class _ElementWriter:
             yield after
 
 
-def _contributors(search: SearchResult, version: Microversion) -> Iterable[bytes]:
-    """Yield the summaries before 1.29: only providers in use, in the fields of the version."""
-    answer: Answer = search.answer
-    if not len(answer):
-        return
-    asked = {class_id for slot in answer.slots for class_id, _ in slot.resources}
-    for member in answer.contributor_summaries():
-        offered = [
-            resource
-            for resource in member.resources
-            if version.offers(Feature.ALL_CLASSES_IN_SUMMARIES) or resource[0] in asked
-        ]
-        summary: dict[str, object] = {"resources": _resources(offered, search)}
-        if version.offers(Feature.CANDIDATES_TRAITS):
-            summary["traits"] = _traits(member, search)
-        yield orjson.dumps(member.uuid) + b":" + orjson.dumps(summary)
+def _summary_writer(
+    search: SearchResult, version: Microversion
+) -> Callable[[Iterable[ProviderSummary]], bytes]:
+    """Return a function that writes the summaries of providers in the fields of the version."""
+    classes, traits = search.names.classes, search.names.traits
+    asked = {class_id for slot in search.answer.slots for class_id, _ in slot.resources}
+    shows_all = version.offers(Feature.ALL_CLASSES_IN_SUMMARIES)
+    with_traits, nested = map(version.offers, (Feature.CANDIDATES_TRAITS, Feature.NESTED_CANDIDATES))
 
+    def summary(member: ProviderSummary) -> bytes:
+        body: dict[str, object] = {
+            "resources": {
+                classes[id_]: {"capacity": capacity, "used": used}
+                for id_, capacity, used in member.resources
+                if shows_all or id_ in asked
+            }
+        }
+        if with_traits:
+            # By id, so standard ones come first and custom ones in the order of their creation.
+            body["traits"] = [traits[trait] for trait in sorted(member.trait_ids)]
+        if nested:
+            body["parent_provider_uuid"] = member.parent_uuid
+            body["root_provider_uuid"] = member.root_uuid
+        return b'"%b":%b' % (member.uuid.encode(), orjson.dumps(body))
 
-def _summary(member: ProviderSummary, search: SearchResult) -> bytes:
-    summary = {
-        "resources": _resources(member.resources, search),
-        "traits": _traits(member, search),
-        "parent_provider_uuid": member.parent_uuid,
-        "root_provider_uuid": member.root_uuid,
-    }
-    return b'"%b":%b' % (member.uuid.encode(), orjson.dumps(summary))
-
-
-def _resources(offered: Iterable[tuple[int, int, int]], search: SearchResult) -> dict[str, dict[str, int]]:
-    classes = search.names.classes
-    return {classes[id_]: {"capacity": capacity, "used": used} for id_, capacity, used in offered}
-
-
-def _traits(member: ProviderSummary, search: SearchResult) -> list[str]:
-    # By id, so standard ones come first and custom ones in the order of their creation.
-    return [search.names.traits[trait] for trait in sorted(member.trait_ids)]
+    return lambda members: b",".join([summary(member) for member in members])
 
 
 # Scores of candidates, as members of bodies.
@@ -299,44 +276,33 @@ def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Row
     """Return the texts of the candidates at these places, which are alike."""
     at = int(places[0])
     figures = [ScoreFigure("score", table.scores)]
-    members = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
+    members = []
+    for each in table.strategies:
+        figures.append(ScoreFigure("score", each.scores))
+        classes = []
+        for part in each.parts:
+            if part.counted[at]:
+                figures.extend(part.figures)
+                parts = [b'"%b":\0' % figure.name.encode() for figure in part.figures]
+                if part.weight is not None:
+                    parts.append(b'"weight":%d' % part.weight)
+            else:
+                parts = [b'"skipped":"%b"' % part.skipped(at).encode()]
+            classes.append(b"%b:{%b}" % (orjson.dumps(part.name), b",".join(parts)))
+        strategy, name = each.strategy, each.strategy.type.encode()
+        members.append(
+            b'{"type":"%b","weight":%d,"score":\0,"max_score":%d,"resources":{%b}}'
+            % (name, strategy.weight, strategy.max_score, b",".join(classes))
+        )
     for soft, met in zip(preferences, table.preferences, strict=True):
         members.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
     text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(members))
     first, *others = text.split(_FIGURE)
-    parts: list[bytes | Texts] = [first]
+    found: list[bytes | Texts] = [first]
     for figure, behind in zip(figures, others, strict=True):
-        parts += (_written(figure, places), behind)
-    return Pieces(tuple(parts))
-
-
-def _written(figure: ScoreFigure, places: Rows) -> Texts:
-    if figure.below is None:
-        return numbers(figure.amounts[places])
-    return fractions(figure.amounts[places], figure.below[places])
-
-
-def _strategy_template(scores: StrategyScores, at: int, figures: list[ScoreFigure]) -> bytes:
-    figures.append(ScoreFigure("score", scores.scores))
-    classes = b",".join(_class_template(part, at, figures) for part in scores.parts)
-    strategy = scores.strategy
-    return b'{"type":"%b","weight":%d,"score":\0,"max_score":%d,"resources":{%b}}' % (
-        strategy.type.encode(),
-        strategy.weight,
-        strategy.max_score,
-        classes,
-    )
-
-
-def _class_template(part: ClassParts, at: int, figures: list[ScoreFigure]) -> bytes:
-    name = orjson.dumps(part.name)
-    if not part.counted[at]:
-        return b'%b:{"skipped":"%b"}' % (name, part.skipped(at).encode())
-    figures.extend(part.figures)
-    members = [b'"%b":\0' % figure.name.encode() for figure in part.figures]
-    if part.weight is not None:
-        members.append(b'"weight":%d' % part.weight)
-    return b"%b:{%b}" % (name, b",".join(members))
+        amounts, below = figure.amounts[places], figure.below
+        found += (numbers(amounts) if below is None else fractions(amounts, below[places]), behind)
+    return Pieces(tuple(found))
 
 
 # Explanations as members of bodies: of candidates, of flavors and of pods alike.
@@ -350,20 +316,16 @@ def explanation_member(search: SearchResult) -> dict[str, Any]:
 
 def explanation_body(explanation: Explanation) -> dict[str, Any]:
     """Return every stage with its figures, the first empty one, the near misses, and all in sentences."""
+    stages, empty, names = explanation.stages, explanation.first_empty, explanation.names
     return {
-        "stages": [_stage(stage, explanation) for stage in explanation.stages],
-        "first_empty": explanation.first_empty,
-        "nearest": list(_nearest(explanation)),
+        "stages": [_stage(stage, explanation) for stage in stages],
+        "first_empty": empty,
+        "nearest": []
+        if empty is None
+        else [_miss(each, stages[empty], names) for each in explanation.misses],
         "complete": explanation.complete,
         "sentences": sentences(explanation),
     }
-
-
-def _nearest(explanation: Explanation) -> Iterator[dict[str, Any]]:
-    empty = explanation.first_empty
-    if empty is not None:
-        stage = explanation.stages[empty]
-        yield from (_miss(miss, stage, explanation.names) for miss in explanation.misses)
 
 
 def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
@@ -381,20 +343,18 @@ def _stage(stage: Stage, explanation: Explanation) -> dict[str, Any]:
 
 def _condition(condition: Condition) -> dict[str, Any]:
     """Return a condition as data, without members that it says nothing about."""
-    body: dict[str, Any] = {"kind": str(condition.kind)}
-    if condition.resource_class is not None:
-        body["resource_class"] = condition.resource_class
-    if condition.wanted is not None:
-        body["wanted"] = condition.wanted
-    if condition.required:
-        body["required"] = condition.required
-    if condition.forbidden:
-        body["forbidden"] = condition.forbidden
-    return body
+    body = {
+        "kind": str(condition.kind),
+        "resource_class": condition.resource_class,
+        "wanted": condition.wanted,
+        "required": condition.required or None,
+        "forbidden": condition.forbidden or None,
+    }
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _miss(miss: Miss, stage: Stage, names: Names) -> dict[str, Any]:
-    body: dict[str, Any] = {"resource_provider": _provider(miss.provider, names)}
+    body: dict[str, Any] = {"resource_provider": {"uuid": miss.provider, "name": names.get(miss.provider)}}
     if stage.counted is not CountedUnit.TREES and miss.shortages:
         # A near miss that is one provider or node has its first shortage outside of the list, too.
         first = miss.shortages[0]
@@ -403,24 +363,21 @@ def _miss(miss: Miss, stage: Stage, names: Names) -> dict[str, Any]:
     given = {"lacking_groups": miss.lacking_groups, "lacking": miss.lacking, "unwanted": miss.unwanted}
     body |= {name: texts for name, texts in given.items() if texts}
     if miss.shortages:
-        body["shortages"] = [_shortage(shortage, names) for shortage in miss.shortages]
+        body["shortages"] = []
+        for shortage in miss.shortages:
+            shown: dict[str, Any] = {"reason": str(shortage.reason), "groups": shortage.groups}
+            if shortage.provider is not None:
+                shown["resource_provider"] = {
+                    "uuid": shortage.provider,
+                    "name": names.get(shortage.provider),
+                }
+            if shortage.resource_class is not None:
+                shown["resource_class"] = shortage.resource_class
+            if shortage.missing:
+                shown |= {"wanted": shortage.wanted, "free": shortage.free, "missing": shortage.missing}
+            if shortage.condition is not None:
+                shown["condition"] = _condition(shortage.condition)
+            body["shortages"].append(shown)
     if miss.words:
         body["reasons"] = miss.words
     return {**body, "sentences": lacks(miss, stage, names)}
-
-
-def _shortage(shortage: Shortage, names: Names) -> dict[str, Any]:
-    body: dict[str, Any] = {"reason": str(shortage.reason), "groups": shortage.groups}
-    if shortage.provider is not None:
-        body["resource_provider"] = _provider(shortage.provider, names)
-    if shortage.resource_class is not None:
-        body["resource_class"] = shortage.resource_class
-    if shortage.missing:
-        body |= {"wanted": shortage.wanted, "free": shortage.free, "missing": shortage.missing}
-    if shortage.condition is not None:
-        body["condition"] = _condition(shortage.condition)
-    return body
-
-
-def _provider(uuid: str, names: Names) -> dict[str, str | None]:
-    return {"uuid": uuid, "name": names.get(uuid)}

@@ -7,7 +7,7 @@ inventories that are not wanted any more are deleted. Source: placement-api.md, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from placement.allocations.claims import Replacement, attributes_of
 from placement.allocations.statements.consumers import AttributeRegistry
@@ -15,10 +15,7 @@ from placement.engine.domain.errors import BadRequest, ConcurrentUpdate, Invento
 from placement.engine.domain.inventories import ConsumerClaim, Inventory, ProviderInventories
 from placement.providers.inventories import check_capacity, in_use, record_inventories
 from placement.providers.statements import contents, names, providers
-from placement.providers.statements.providers import LockedProvider
 from placement.storage.database import Database, Transaction, run_in_transaction
-
-Key = tuple[int, int]
 
 
 class Reshaper:
@@ -38,118 +35,82 @@ class Reshaper:
         claims = [replace(claim, is_move=True) for claim in claims]
 
         def work(transaction: Transaction) -> None:
-            _Reshape(transaction, wanted, Replacement(transaction, claims)).run()
+            _reshape(transaction, wanted, Replacement(transaction, claims))
 
         run_in_transaction(self._database, work, before=lambda: self._attributes.register(attributes))
 
 
-@dataclass(slots=True)
-class _Reshape:
-    transaction: Transaction
-    wanted: Sequence[ProviderInventories]
-    replacement: Replacement
-    locked: dict[str, LockedProvider] = field(default_factory=dict)
-    gone: set[Key] = field(default_factory=set)
-
-    def run(self) -> None:
-        replacement = self.replacement
-        replacement.settle_consumers()
-        self._lock_providers()
-        # Locks first, for their order prevents deadlocks; then the checks in the order that callers see.
-        self._check_providers()
-        replacement.check_generations()
-        replacement.lock_providers()
-        class_ids = self._class_ids()
-        self._check_capacities()
-        self._extend(class_ids)
-        replacement.resolve(class_ids)
-        replacement.apply()
-        self._shrink()
-        replacement.store(names.class_names)
-        providers.advance(self.transaction, self._steps())
-
-    def _lock_providers(self) -> None:
-        """Lock all providers of the inventories and the allocations at once, in ascending order of ids."""
-        uuids = {provider.provider_uuid for provider in self.wanted}
-        uuids.update(*(claim.resources for claim in self.replacement.claims))
-        held = {row.provider_id for row in self.replacement.held}
-        self.locked = {row.uuid: row for row in providers.lock_all(self.transaction, uuids, held)}
-
-    def _check_providers(self) -> None:
-        for provider in self.wanted:
-            locked = self.locked.get(provider.provider_uuid)
-            if locked is None:
-                raise BadRequest(
-                    f"Resource provider {provider.provider_uuid} in inventories not found: "
-                    f"No resource provider with uuid {provider.provider_uuid} found",
-                    code="placement.resource_provider.not_found",
-                )
-            if locked.generation != provider.generation:
-                raise ConcurrentUpdate(
-                    f"resource provider generation conflict for provider {provider.provider_uuid}: "
-                    f"actual: {locked.generation}, given: {provider.generation}"
-                )
-
-    def _class_ids(self) -> Mapping[str, int]:
-        asked = self.replacement.class_names().union(*(provider.inventories for provider in self.wanted))
-        ids = names.class_ids(self.transaction, asked)
-        for name in sorted(asked):
-            if name not in ids:
-                raise BadRequest(f"malformed reshaper data: No such resource class {name}.")
-        return ids
-
-    def _check_capacities(self) -> None:
-        for provider in self.wanted:
-            prefix = f"Unable to update inventory for resource provider {provider.provider_uuid}: "
-            for name, inventory in provider.inventories.items():
-                check_capacity(name, provider.provider_uuid, inventory, prefix, zero_capacity=True)
-
-    def _id(self, provider: ProviderInventories) -> int:
-        return self.locked[provider.provider_uuid].id
-
-    def _extend(self, class_ids: Mapping[str, int]) -> None:
-        """Insert and change inventories; note inventories to delete when the allocations have moved."""
-        stored = contents.stored(self.transaction, [self._id(provider) for provider in self.wanted])
-        for provider in self.wanted:
-            record_inventories(
-                self.transaction,
-                provider.provider_uuid,
-                stored.get(self._id(provider), {}).values(),
-                provider.inventories,
+def _reshape(
+    transaction: Transaction, wanted: Sequence[ProviderInventories], replacement: Replacement
+) -> None:
+    replacement.settle_consumers()
+    # All providers of the inventories and the allocations are locked at once, in ascending order of ids.
+    uuids = {provider.provider_uuid for provider in wanted}
+    uuids.update(*(claim.resources for claim in replacement.claims))
+    held = {row.provider_id for row in replacement.held}
+    locked = {row.uuid: row for row in providers.lock_all(transaction, uuids, held)}
+    # Locks first, for their order prevents deadlocks; then the checks in the order that callers see.
+    for provider in wanted:
+        uuid = provider.provider_uuid
+        if uuid not in locked:
+            raise BadRequest(
+                f"Resource provider {uuid} in inventories not found: No resource provider with uuid {uuid} "
+                "found",
+                code="placement.resource_provider.not_found",
             )
-        added: list[tuple[int, int, Inventory]] = []
-        changed: list[tuple[int, int, Inventory]] = []
-        for provider in self.wanted:
-            records = stored.get(self._id(provider), {})
-            asked = {class_ids[name]: inventory for name, inventory in provider.inventories.items()}
-            for class_id, inventory in asked.items():
-                if class_id not in records:
-                    added.append((self._id(provider), class_id, inventory))
-                elif records[class_id].inventory != inventory:
-                    changed.append((self._id(provider), class_id, inventory))
-            self.gone |= {(self._id(provider), class_id) for class_id in records.keys() - asked.keys()}
-        contents.insert(self.transaction, added)
-        contents.update(self.transaction, changed)
-
-    def _shrink(self) -> None:
-        """Delete the inventories that are not wanted any more. Raises InventoryInUse."""
-        if not self.gone:
-            return
-        left = contents.stored(self.transaction, {provider_id for provider_id, _ in self.gone})
-        for provider in self.wanted:
-            records = left.get(self._id(provider), {})
-            blocking = [
-                record
-                for class_id, record in records.items()
-                if record.used and (self._id(provider), class_id) in self.gone
-            ]
+        if locked[uuid].generation != provider.generation:
+            raise ConcurrentUpdate(
+                f"resource provider generation conflict for provider {uuid}: "
+                f"actual: {locked[uuid].generation}, given: {provider.generation}"
+            )
+    replacement.check_generations()
+    replacement.lock_providers()
+    asked = replacement.class_names().union(*(provider.inventories for provider in wanted))
+    class_ids = names.class_ids(transaction, asked)
+    for name in sorted(asked - class_ids.keys()):
+        raise BadRequest(f"malformed reshaper data: No such resource class {name}.")
+    for provider in wanted:
+        prefix = f"Unable to update inventory for resource provider {provider.provider_uuid}: "
+        for name, inventory in provider.inventories.items():
+            check_capacity(name, provider.provider_uuid, inventory, prefix, zero_capacity=True)
+    by_id = {locked[provider.provider_uuid].id: provider for provider in wanted}
+    gone = _extend(transaction, by_id, class_ids)
+    replacement.resolve(class_ids)
+    replacement.apply()
+    if gone:
+        left = contents.stored(transaction, {provider_id for provider_id, _ in gone})
+        for provider_id, provider in by_id.items():
+            records = left.get(provider_id, {}).items()
+            blocking = [each for id_, each in records if each.used and (provider_id, id_) in gone]
             if blocking:
                 raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
-        contents.delete(self.transaction, self.gone)
+        contents.delete(transaction, gone)
+    replacement.store(names.class_names)
+    # Clients compare generations, so the incumbent's steps are kept. One step is for the records, one more
+    # if there are any; the allocations have added theirs.
+    providers.advance(transaction, {id_: 2 if each.inventories else 1 for id_, each in by_id.items()})
 
-    def _steps(self) -> dict[int, int]:
-        """Return how generations rise. Clients compare them, so the incumbent's steps are kept.
 
-        One step is for the records, one more if there are any; the allocations have added theirs.
-        """
-        return {self._id(provider): 2 if provider.inventories else 1 for provider in self.wanted}
+def _extend(
+    transaction: Transaction, wanted: Mapping[int, ProviderInventories], class_ids: Mapping[str, int]
+) -> set[tuple[int, int]]:
+    """Insert and change inventories; return the ones to delete when the allocations have moved."""
+    stored = contents.stored(transaction, list(wanted))
+    for provider_id, provider in wanted.items():
+        before = stored.get(provider_id, {}).values()
+        record_inventories(transaction, provider.provider_uuid, before, provider.inventories)
+    gone: set[tuple[int, int]] = set()
+    added: list[tuple[int, int, Inventory]] = []
+    changed: list[tuple[int, int, Inventory]] = []
+    for provider_id, provider in wanted.items():
+        records = stored.get(provider_id, {})
+        asked = {class_ids[name]: inventory for name, inventory in provider.inventories.items()}
+        for class_id, inventory in asked.items():
+            if class_id not in records:
+                added.append((provider_id, class_id, inventory))
+            elif records[class_id].inventory != inventory:
+                changed.append((provider_id, class_id, inventory))
+        gone |= {(provider_id, class_id) for class_id in records.keys() - asked.keys()}
+    contents.insert(transaction, added)
+    contents.update(transaction, changed)
+    return gone

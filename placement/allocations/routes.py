@@ -1,6 +1,6 @@
-"""/allocations and /resource_providers/{uuid}/allocations.
+"""/allocation_candidates, /allocations and what belongs to them.
 
-Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
+Source: placement-api.md, "Allocation candidates", "Allocations of a provider", "Allocations of a consumer".
 """
 
 from __future__ import annotations
@@ -9,9 +9,20 @@ import dataclasses
 from collections import defaultdict
 from typing import Any
 
+import orjson
 from flask import Blueprint, Response, current_app, request
 
+from placement.allocations import candidate_query
+from placement.allocations.candidate_query import world_of, world_of_text
+from placement.allocations.candidate_schemas import (
+    CandidatesInWorldSchema,
+    CandidatesSchema,
+    ListedCandidatesSchema,
+    ScoredCandidatesSchema,
+)
+from placement.allocations.candidates import SearchOptions
 from placement.allocations.holdings import Include
+from placement.allocations.rendering import CandidatesRenderer, explanation_member, score_members
 from placement.allocations.schemas import (
     AllocationsListSchema,
     AllocationsSchema,
@@ -26,8 +37,10 @@ from placement.allocations.schemas import (
     allocations_body,
     providers_body,
 )
+from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest
 from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.groups import CandidateQuery
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import (
     ANY_GENERATION,
@@ -60,10 +73,88 @@ from placement.http.operations import (
     single,
     validated,
 )
-from placement.http.responses import empty_response, json_response, newest
+from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
+from placement.http.responses import empty_response, json_response, newest, streamed
 from placement.http.schemas import load
-from placement.http.targets import cluster_of_query
+from placement.http.targets import cluster_of_body, cluster_of_query
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
+
+allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)
+
+
+@route(
+    allocation_candidates_blueprint,
+    "/allocation_candidates",
+    "GET",
+    "placement:allocation_candidates:list",
+    since=Feature.CANDIDATES,
+    gives_json=True,
+    described=Operation(
+        {200: ByVersion({None: ListedCandidatesSchema, Feature.ALLOCATIONS_BY_PROVIDER: CandidatesSchema})},
+        query=PARAMETERS,
+    ),
+)
+def candidates() -> Response:
+    """Return the candidates of a request."""
+    query = candidate_query.parse_text(request.query_string, context.version())
+    renderer = current_app.extensions["placement_candidates_renderer"]
+    return streamed(renderer.body(use_cases().candidates.find(query), context.version()))
+
+
+# The search with orders, preferences, clusters and reasons.
+extended_candidates_blueprint = Blueprint("extended_candidates", __name__)
+
+
+@route(
+    extended_candidates_blueprint,
+    "/ext/v1/allocation_candidates",
+    "GET",
+    "placement:allocation_candidates:list",
+    gives_json=True,
+    target=cluster_of_query,
+    described=Operation({200: ScoredCandidatesSchema}, errors=[404], query=(*EXTENDED, WORLD)),
+)
+def extended_candidates() -> Response:
+    """Return candidates, best first, with scores; `explain=1` adds reasons, `world` asks what would be."""
+    given = parameters()
+    rest = [pair for pair in given if pair[0] != WORLD.name]
+    return _found(*candidate_query.parse_extended(rest), world_of_text(single(given, WORLD.name)))
+
+
+@route(
+    extended_candidates_blueprint,
+    "/ext/v1/allocation_candidates",
+    "POST",
+    "placement:allocation_candidates:list",
+    gives_json=True,
+    reads=True,
+    target=cluster_of_body,
+    described=Operation({200: ScoredCandidatesSchema}, errors=[404], body=CandidatesInWorldSchema),
+)
+def candidates_by_json() -> Response:
+    """Return the candidates of a request in JSON, which may be longer than any URL."""
+    body = validated()
+    return _found(*candidate_query.parse_json(body), world_of(body.get("world", {})))
+
+
+def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Response:
+    if world == NOTHING_DIFFERENT:
+        renderer = current_app.extensions["placement_candidates_renderer"]
+        search = use_cases().candidates.find(query, options)
+    else:
+        # The shared renderer keeps summaries of real trees, which do not hold in another world.
+        renderer = CandidatesRenderer()
+        search = use_cases().planning.candidates(query, options, world)
+    members = explanation_member(search) if options.explain else {}
+    if options.remarks:
+        members["remarks"] = options.remarks
+    appendix = orjson.dumps(members)[1:-1]
+    table = search.answer.scores()
+    scores = None if table is None else score_members(table, options.preferences)
+    return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
+
+
+# /allocations and /resource_providers/{uuid}/allocations.
 
 allocations_blueprint = Blueprint("allocations", __name__)
 _ONE = "/allocations/<consumer>"
@@ -88,9 +179,7 @@ def show(consumer: str) -> Response:
     owner, held = found
     entries: dict[str, Any] = {}
     for row in held:
-        entry = entries.setdefault(
-            row.provider_uuid, {"resources": {}, "generation": row.provider_generation}
-        )
+        entry = entries.setdefault(row.uuid, {"resources": {}, "generation": row.generation})
         entry["resources"][row.class_name] = row.amount
     body: dict[str, Any] = {"allocations": entries}
     if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
@@ -204,15 +293,14 @@ def on_provider(uuid: str) -> Response:
     generation, held = use_cases().holdings.on_provider(uuid)
     entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
     for row in held:
-        entries[row.consumer_uuid]["resources"][row.class_name] = row.amount
+        entries[row.uuid]["resources"][row.class_name] = row.amount
         if context.offers(Feature.CONSUMER_GENERATIONS):
-            entries[row.consumer_uuid]["consumer_generation"] = row.consumer_generation
+            entries[row.uuid]["consumer_generation"] = row.generation
     body = {"allocations": entries, "resource_provider_generation": generation}
     return json_response(body, modified=newest(row.created_at for row in held))
 
 
 # /usages. Source: placement-api.md, "Usages by project".
-
 
 usages_blueprint = Blueprint("usages", __name__)
 _PARAMETERS = described_by(UsagesQuerySchema)
@@ -246,13 +334,12 @@ def usages() -> Response:
         return json_response({"usages": holdings.used_by_project(project_id, user_id)})
     found = holdings.used_by_type(project_id, user_id, query.get("consumer_type"))
     body: dict[str, Any] = {
-        name: {**use.resources, "consumer_count": use.consumers} for name, use in found.items()
+        name: {**amounts, "consumer_count": count} for name, (amounts, count) in found.items()
     }
     return json_response({"usages": body})
 
 
 # /reshaper. Source: placement-api.md, "Reshaper".
-
 
 reshaper_blueprint = Blueprint("reshaper", __name__)
 
@@ -267,22 +354,15 @@ reshaper_blueprint = Blueprint("reshaper", __name__)
 )
 def reshape() -> Response:
     """Move inventories and allocations together."""
-    body = validated()
-    wanted = [
-        ProviderInventories(
-            uuid,
-            entry["resource_provider_generation"],
-            {name: inventory_from(record) for name, record in entry["inventories"].items()},
-        )
-        for uuid, entry in by_uuid(body["inventories"]).items()
-    ]
+    body, wanted = validated(), []
+    for uuid, entry in by_uuid(body["inventories"]).items():
+        records = {name: inventory_from(record) for name, record in entry["inventories"].items()}
+        wanted.append(ProviderInventories(uuid, entry["resource_provider_generation"], records))
     use_cases().reshaper.reshape(wanted, claims_from(body["allocations"]))
     return empty_response()
 
 
 # /ext/v1/allocations and /ext/v1/resource_providers: long lists in pages.
-
-
 listings_blueprint = Blueprint("listings", __name__)
 _UUID = {"type": "string", "format": "uuid"}
 _CLUSTER = Parameter("cluster", "The name of a cluster.")
@@ -344,18 +424,14 @@ def resource_providers() -> Response:
     """Return providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()
     refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
-    include = _include(given)
-    cluster, after = single(given, "cluster"), page_start(given, "after")
-    page = use_cases().listings.providers(cluster, include, after, page_size(given))
-    return json_response(providers_body(page, include))
-
-
-def _include(given: Parameters) -> frozenset[Include]:
     names = [name.strip() for name in (single(given, "include") or "").split(",") if name.strip()]
     unknown: list[Any] = sorted(set(names) - set(Include))
     if unknown:
         raise BadRequest(f"include: {', '.join(unknown)} is none of {', '.join(Include)}")
-    return frozenset(Include(name) for name in names)
+    include = frozenset(Include(name) for name in names)
+    cluster, after = single(given, "cluster"), page_start(given, "after")
+    page = use_cases().listings.providers(cluster, include, after, page_size(given))
+    return json_response(providers_body(page, include))
 
 
 def _uuid(given: Parameters, key: str) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from marshmallow import fields, missing
 
-from placement.allocations.holdings import AllocationPage, Include
+from placement.allocations.holdings import Include
 from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
+from placement.allocations.statements.lists import ListedAllocation
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE
 from placement.http import fields as http_fields
@@ -39,7 +40,6 @@ from placement.http.schemas import (
 from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
-_LONGEST_LABEL = 255
 # Type names, and what stands for all types or for none.
 _CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
 
@@ -66,7 +66,7 @@ class Mappings(Mapping):
 
 
 def _label(**options: Any) -> fields.Field[Any]:
-    return String(1, _LONGEST_LABEL, required=True, **options)
+    return String(1, 255, required=True, **options)
 
 
 class _ProviderReferenceSchema(VersionedSchema):
@@ -127,8 +127,6 @@ class ReshapeSchema(VersionedSchema):
 
 
 # Answers about allocations and usages.
-
-
 _USAGE = r"^[A-Z0-9_]+$|^consumer_count$"
 _TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
 
@@ -285,10 +283,11 @@ class ProviderPageSchema(AnswerSchema):
 # Bodies of long lists; `next` is given as `after` to get the following page, null on the last one.
 
 
-def allocations_body(page: AllocationPage) -> dict[str, Any]:
+def allocations_body(page: tuple[Iterable[ListedAllocation], str | None]) -> dict[str, Any]:
     """Return consumers in order, each with what it holds of the providers that were asked for."""
     consumers: dict[str, dict[str, Any]] = {}
-    for row in page.allocations:
+    allocations, following = page
+    for row in allocations:
         consumer = consumers.setdefault(
             row.consumer_uuid,
             {
@@ -305,7 +304,7 @@ def allocations_body(page: AllocationPage) -> dict[str, Any]:
             row.provider_uuid, {"name": row.provider_name, "cluster": row.cluster, "resources": {}}
         )
         held["resources"][row.class_name] = row.amount
-    return {"consumers": list(consumers.values()), "next": page.next}
+    return {"consumers": list(consumers.values()), "next": following}
 
 
 def providers_body(page: HoldingsProviderPage, include: Collection[Include]) -> dict[str, Any]:

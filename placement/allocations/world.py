@@ -55,12 +55,8 @@ class WorldRequest:
 NOTHING_DIFFERENT = WorldRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class ImaginedForest:
-    """The forest as it would be; `like[row]` is the uuid of the host that the new root in the row copies."""
-
-    view: View
-    like: Mapping[int, str]
+ImaginedForest = tuple[View, Mapping[int, str]]
+"""The view as it would be, and the uuid of the host that each new root copies, by the root's row."""
 
 
 @contextmanager
@@ -76,15 +72,18 @@ def imagining(request: WorldRequest) -> Iterator[None]:
         raise Unavailable("world: another one is looked at, and others wait already; ask again") from None
 
 
-def ended(error: SearchEnded) -> Unavailable:
+def timeout(ended: SearchEnded, gone: str, during: str, too_long: str) -> Unavailable:
+    """Return the error for work that ended early: the caller went away, or which time was up."""
+    if ended.abandoned:
+        return SearchTimeout(gone)
+    return RequestTimeout(during) if request_scope.is_over() else SearchTimeout(too_long)
+
+
+def not_imagined(ended: SearchEnded) -> Unavailable:
     """Return the error for a world that was not made in time."""
-    if error.abandoned:
-        return SearchTimeout("world: The caller went away before the hosts were imagined.")
-    if request_scope.is_over():
-        return RequestTimeout("imagining the hosts")
-    return SearchTimeout(
-        "world: The time was up ([placement] search_timeout) before the hosts were imagined."
-    )
+    before = "before the hosts were imagined."
+    too_long = f"world: The time was up ([placement] search_timeout) {before}"
+    return timeout(ended, f"world: The caller went away {before}", "imagining the hosts", too_long)
 
 
 def most_imagined(forest: Forest) -> int:
@@ -99,85 +98,66 @@ def imagined(
 
     Raises BadRequest naming the member, SearchTimeout, RequestTimeout.
     """
-    try:
-        return _WorldReading(database, view, request, aggregate).imagined(request, budget)
-    except SearchEnded as error:
-        raise ended(error) from error
+    if request == NOTHING_DIFFERENT:
+        return view, {}
+    forest, home = view.forest, None
+    if aggregate is not None:
+        with database.read() as connection:
+            home = frozenset(names.aggregate_ids(connection, [aggregate]).values())
+    called = {*request.without, *(each.like for each in request.more)}
+    uuids = host_uuids(database, called | {name for each in request.inventories for name in each.hosts or ()})
 
+    def row_of(place: str, name: str) -> int:
+        return _row(view, home, uuids.get(name), f"{place}: there is no host {name!r} here")
 
-class _WorldReading:
-    def __init__(self, database: Database, view: View, request: WorldRequest, aggregate: str | None) -> None:
-        self._view = view
-        self._home: frozenset[int] | None = None
-        if aggregate is not None:
-            with database.read() as connection:
-                self._home = frozenset(names.aggregate_ids(connection, [aggregate]).values())
-        called = {*request.without, *(each.like for each in request.more)}
-        called |= {name for each in request.inventories for name in each.hosts or ()}
-        self._uuids = host_uuids(database, called)
+    def rows_of(place: str, called: Sequence[str]) -> list[int]:
+        return [row_of(f"{place}[{at}]", name) for at, name in enumerate(called)]
 
-    def imagined(self, request: WorldRequest, budget: Budget) -> ImaginedForest:
-        # All that is wrong is told before anything is changed.
-        reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
-        added = [
-            (self._row(f"world.more[{at}].like", each.like), each) for at, each in enumerate(request.more)
-        ]
-        self._refuse_too_many(added)
-        without = self._rows("world.without", request.without)
-        budget.look()
-        forest, like = SimulatedForest(self._view.forest), dict[int, str]()
-        for (class_id, roots), override in zip(reoffered, request.inventories, strict=True):
-            budget.look()
-            forest.reoffer(class_id, roots, override.allocation_ratio, override.reserved)
-        for root, hosts in added:
-            new = forest.repeat(root, hosts.count, budget.look)
-            like |= dict.fromkeys(new, self._uuids[hosts.like])
-        if without:
-            forest.cut(without)
-        return ImaginedForest(View(forest, SharingMap(), ScoreCache(), self._view.names), like)
-
-    def _refuse_too_many(self, added: Sequence[tuple[int, AddedHosts]]) -> None:
-        forest = self._view.forest
-        most, rows = most_imagined(forest), 0
-        for at, (root, each) in enumerate(added):
-            rows += each.count * int(forest.providers.tree_size[root])
-            if rows > most:
-                raise BadRequest(
-                    f"world.more[{at}].count: makes {rows} providers, at most {most} are imagined here"
-                )
-
-    def _reoffered(self, at: int, each: InventoryOverride) -> tuple[int, list[int]]:
-        """Return the class and the roots of the hosts with other inventories."""
+    # All that is wrong is told before anything is changed.
+    reoffered = []
+    for at, other in enumerate(request.inventories):
         place = f"world.inventories[{at}]"
-        class_id = self._view.names.class_ids.get(each.resource_class)
+        class_id = view.names.class_ids.get(other.resource_class)
         if class_id is None:
-            raise BadRequest(f"{place}.resource_class: No such resource class {each.resource_class}.")
-        if each.allocation_ratio is None and each.reserved is None:
+            raise BadRequest(f"{place}.resource_class: No such resource class {other.resource_class}.")
+        if other.allocation_ratio is None and other.reserved is None:
             raise BadRequest(f"{place}: must have allocation_ratio or reserved")
-        roots = self._view.forest.roots.tolist()
-        if each.hosts is not None:
-            roots = self._rows(f"{place}.hosts", each.hosts)
-        return class_id, roots
-
-    def _rows(self, place: str, called: Sequence[str]) -> list[int]:
-        return [self._row(f"{place}[{at}]", name) for at, name in enumerate(called)]
-
-    def _known(self, name: str) -> int:
-        uuid = self._uuids.get(name)
-        row = -1 if uuid is None else self._view.forest.row_of_uuid(uuid)
-        forest = self._view.forest
-        if row < 0 or forest.providers.root[row] != row:
-            return -1
-        # A caller that may see one cluster only must not learn what there is elsewhere.
-        return -1 if self._home is not None and not self._home & forest.aggregates.of(row) else row
-
-    def _row(self, place: str, name: str) -> int:
-        row = self._known(name)
-        if row < 0:
+        roots = forest.roots.tolist() if other.hosts is None else rows_of(f"{place}.hosts", other.hosts)
+        reoffered.append((class_id, roots, other))
+    added = [(row_of(f"world.more[{at}].like", each.like), each) for at, each in enumerate(request.more)]
+    most, rows = most_imagined(forest), 0
+    for at, (root, each) in enumerate(added):
+        rows += each.count * int(forest.providers.tree_size[root])
+        if rows > most:
             raise BadRequest(
-                f"{place}: there is no host {name!r} here: no provider without parent is called so"
+                f"world.more[{at}].count: makes {rows} providers, at most {most} are imagined here"
             )
-        return row
+    without = rows_of("world.without", request.without)
+    try:
+        budget.look()
+        altered, like = SimulatedForest(forest), dict[int, str]()
+        for class_id, roots, other in reoffered:
+            budget.look()
+            altered.reoffer(class_id, roots, other.allocation_ratio, other.reserved)
+        for root, each in added:
+            new = altered.repeat(root, each.count, budget.look)
+            like |= dict.fromkeys(new, uuids[each.like])
+    except SearchEnded as error:
+        raise not_imagined(error) from error
+    if without:
+        altered.cut(without)
+    return View(altered, SharingMap(), ScoreCache(), view.names), like
+
+
+def _row(view: View, home: frozenset[int] | None, uuid: str | None, refusal: str) -> int:
+    """Return the row of a host. Raises BadRequest if it is none, or none of the aggregates `home`."""
+    forest = view.forest
+    row = -1 if uuid is None else forest.row_of_uuid(uuid)
+    is_host = row >= 0 and forest.providers.root[row] == row
+    # A caller that may see one cluster only must not learn what there is elsewhere.
+    if not is_host or (home is not None and not home & forest.aggregates.of(row)):
+        raise BadRequest(f"{refusal}: no provider without parent is called so")
+    return row
 
 
 def host_uuids(database: Database, called: Collection[str]) -> dict[str, str]:

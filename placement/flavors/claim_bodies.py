@@ -10,7 +10,7 @@ from uuid import uuid4
 import orjson
 
 from placement.allocations import candidate_query
-from placement.allocations.applications import Claimant, ClaimApplication
+from placement.allocations.applications import Claimant, ClaimApplication, ClaimQuery
 from placement.allocations.best_fit import MemberOptions
 from placement.allocations.candidate_query import world_of
 from placement.allocations.candidate_schemas import (
@@ -20,7 +20,6 @@ from placement.allocations.candidate_schemas import (
     NewClaimSchema,
     NewJsonClaimSchema,
 )
-from placement.allocations.shortlists import ClaimQuery
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import MemberRule, Per, RuleKind

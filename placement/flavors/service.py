@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate
+from placement.allocations.applications import Claimant, ClaimApplication, ClaimedCandidate, ClaimQuery
 from placement.allocations.best_fit import BestFit
 from placement.allocations.candidates import CandidateSearch, SearchOptions, SearchResult
 from placement.allocations.claims import Claims
-from placement.allocations.shortlists import ClaimQuery
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.engine.domain.groups import CandidateQuery
 from placement.flavors.nova import Translation, translate_document

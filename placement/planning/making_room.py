@@ -9,17 +9,59 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from placement.engine.search.budget import Budget
-from placement.planning.board import MoveSimulation, PlacedConsumer, Spot
-from placement.planning.plan import PlanDemand, PlanLimits
+from placement.planning.board import MoveSimulation, PlacedConsumer, PlanDemand, Relocation, Spot
 
 NEVER = 1_000_000
 """More moves than any plan has."""
 
 _InTheWay = tuple[tuple[PlacedConsumer, ...], Spot]
 """Consumers that have to leave for a spot, and that spot."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A limit on the moves of consumers that match all given fields; `label` is one of pods, KEY=VALUE."""
+
+    moves: int
+    project_id: str | None = None
+    consumer_type: str | None = None
+    label: str | None = None
+
+    def means(self, consumer: PlacedConsumer) -> bool:
+        """Return whether the limit applies to a consumer."""
+        if self.project_id not in (None, consumer.project_id):
+            return False
+        if self.consumer_type not in (None, consumer.consumer_type):
+            return False
+        if self.label is None:
+            return True
+        key, _, value = self.label.partition("=")
+        return consumer.labels.get(key) == value
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """The limits of a plan. `never`: uuids of consumers that stay; `clusters`: only their hosts take part."""
+
+    moves: int
+    never: frozenset[str] = frozenset()
+    clusters: tuple[str, ...] | None = None
+    at_most: Sequence[AtMost] = ()
+
+    def why_not(self, consumer: PlacedConsumer, moved: Sequence[Relocation]) -> str:
+        """Return why a consumer may not be moved after these moves; empty if it may."""
+        if consumer.fixed:
+            return consumer.fixed
+        if consumer.uuid in self.never:
+            return "is never moved"
+        for bound in self.at_most:
+            if bound.means(consumer) and sum(bound.means(each.consumer) for each in moved) >= bound.moves:
+                return f"at most {bound.moves} moves of its kind are allowed"
+        return ""
 
 
 class EvictionPlanner:
@@ -30,7 +72,7 @@ class EvictionPlanner:
         self.choose: Callable[[Iterable[Spot]], Iterable[Spot]] = lambda spots: spots
         """Which spots consumers are moved to, and in which order."""
         self._limits = limits
-        self._budget = budget
+        self.budget = budget
         self._moving: set[str] = set()
         self._needed: dict[Hashable, tuple[int, float]] = {}
         self._ways: dict[Hashable, list[_InTheWay]] = {}
@@ -46,10 +88,6 @@ class EvictionPlanner:
     def forget(self) -> None:
         """Start anew after the time ran out in the middle of a search."""
         self._moving.clear()
-
-    def look(self) -> None:
-        """Check whether there is time left. Raises SearchEnded."""
-        self._budget.look()
 
     def state(self) -> Hashable:
         """Return a key that is equal if equal requests were placed and like consumers went to like spots."""
@@ -114,20 +152,15 @@ class EvictionPlanner:
                 here = board.mark()
                 board.leave(consumer)
                 board.settle(consumer, spot)
-                if self._is_within(spot):
+                # A kept spot must be free by now, and not only once further consumers have left. For pods it
+                # always is: nothing comes to a node while a spot is kept on it.
+                free = board.ground.free
+                if spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws):
                     self._moving.discard(consumer.uuid)
                     yield moves
                     self._moving.add(consumer.uuid)
                 board.back(here)
             self._moving.discard(consumer.uuid)
-
-    def _is_within(self, spot: Spot) -> bool:
-        """Return whether a kept spot is free by now, and not only once further consumers have left.
-
-        For pods it is always true: nothing comes to a node while a spot is kept on it.
-        """
-        free = self._board.ground.free
-        return spot.node is not None or all(free(draw.row, draw.class_id) >= 0 for draw in spot.draws)
 
     def _is_elsewhere(self, consumer: PlacedConsumer, spot: Spot) -> bool:
         """Return whether going there is a move: a pod cannot get other CPUs on its own node."""
@@ -145,7 +178,7 @@ class EvictionPlanner:
         """
         board = self._board
         for order in permutations(evicted):
-            self._budget.spend()
+            self.budget.spend()
             mark = board.mark()
             board.reserve(spot, evicted, mover)
             if spot.node is not None:
@@ -188,7 +221,7 @@ class EvictionPlanner:
         fullest = max(map(len, board.on.values()), default=0)
         for size in range(1, min(spare, fullest) + 1):
             for root in self._hosts(wish, size, mover):
-                self._budget.look()
+                self.budget.look()
                 mark = board.mark()
                 if mover is not None:
                     board.leave(mover)
@@ -201,9 +234,9 @@ class EvictionPlanner:
     def _hosts(self, wish: PlanDemand, size: int, mover: PlacedConsumer | None) -> list[int]:
         """Return the hosts where `size` moves may make room, by moves needed and then by what they lack."""
         ranked = []
-        self._budget.look()
+        self.budget.look()
         for root in wish.hosts(self._board):
-            self._budget.spend()
+            self.budget.spend()
             if self._board.closed[root] > 0 or (mover is not None and mover.pod and root == mover.root):
                 continue
             # Without the mover its host has more left than sums tell.
@@ -218,22 +251,18 @@ class EvictionPlanner:
         board = self._board
         key = (wish.key, root, board.ground.state(root), board.who[root])
         if key not in self._needed:
-            self._needed[key] = self._worked_out(wish, root)
+            here = [wish.freed(board, each) for each in board.on.get(root, {}).values()]
+            needed, lacks = 1, 0.0
+            for name, amount in wish.lacking(board, root).items():
+                largest = sorted((each.get(name, 0) for each in here), reverse=True)
+                count, left = 0, amount
+                while left > 0 and count < len(largest) and largest[count] > 0:
+                    left -= largest[count]
+                    count += 1
+                needed = max(needed, NEVER if left > 0 else count)
+                lacks = max(lacks, amount / (sum(largest) or 1))
+            self._needed[key] = needed, lacks
         return self._needed[key]
-
-    def _worked_out(self, wish: PlanDemand, root: int) -> tuple[int, float]:
-        lacking = wish.lacking(self._board, root)
-        here = [wish.freed(self._board, each) for each in self._board.on.get(root, {}).values()]
-        needed, lacks = 1, 0.0
-        for name, amount in lacking.items():
-            largest = sorted((each.get(name, 0) for each in here), reverse=True)
-            count, left = 0, amount
-            while left > 0 and count < len(largest) and largest[count] > 0:
-                left -= largest[count]
-                count += 1
-            needed = max(needed, NEVER if left > 0 else count)
-            lacks = max(lacks, amount / (sum(largest) or 1))
-        return needed, lacks
 
     def bound(self, wish: PlanDemand) -> int:
         """Return how many moves are needed at least, by sums, where a request does not fit as it is."""
@@ -246,34 +275,28 @@ class EvictionPlanner:
         Nothing is remembered of nodes with pods.
         """
         board = self._board
-        here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
         if root in board.nodes:
-            return list(self._in_the_way(wish, root, here, size))
-        movable = frozenset(each.uuid for each in here)
+            return list(self.in_the_way(wish, root, size))
+        movable = frozenset(uuid for uuid, each in board.on.get(root, {}).items() if self.may_move(each))
         key = (wish.key, root, size, board.ground.state(root), movable)
         if key not in self._ways:
-            self._ways[key] = list(self._in_the_way(wish, root, here, size))
+            self._ways[key] = list(self.in_the_way(wish, root, size))
         return self._ways[key]
 
     def in_the_way(self, wish: PlanDemand, root: int, size: int) -> Iterator[_InTheWay]:
         """Yield sets of `size` consumers of a host that all have to leave for a spot, and that spot."""
-        here = [each for each in self._board.on.get(root, {}).values() if self.may_move(each)]
-        return self._in_the_way(wish, root, here, size)
-
-    def _in_the_way(
-        self, wish: PlanDemand, root: int, here: list[PlacedConsumer], size: int
-    ) -> Iterator[_InTheWay]:
         board = self._board
+        here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
         here.sort(key=lambda each: (sum(draw.amount for draw in each.spot.draws), each.uuid))
         lacking = wish.lacking(board, root).items()
         freed = {each.uuid: wish.freed(board, each) for each in here}
         known = set()
         for some in combinations(here, size):
-            self._budget.spend()
+            self.budget.spend()
             gone = [freed[each.uuid] for each in some]
             if any(sum(each.get(name, 0) for each in gone) < least for name, least in lacking):
                 continue
-            look = tuple(sorted(self._look(each) for each in some))
+            look = tuple(sorted(map(self._look, some)))
             if look in known:
                 continue
             known.add(look)
@@ -285,13 +308,13 @@ class EvictionPlanner:
             for spot in spots:
                 yield some, spot
 
-    def _look(self, consumer: PlacedConsumer) -> tuple[int, ...]:
+    def _look(self, consumer: PlacedConsumer) -> int:
         """Return a key that is equal for consumers of a host that can stand for each other."""
         assert consumer.wish is not None
         if consumer.pod is not None and consumer.pod.holding.cpus:
-            return (hash(consumer.uuid),)
-        tags = tuple(self._limits.tags(consumer).items())
-        return (hash((consumer.wish.key, consumer.spot.draws, tags)),)
+            return hash(consumer.uuid)
+        tags = tuple(bound.means(consumer) for bound in self._limits.at_most)
+        return hash((consumer.wish.key, consumer.spot.draws, tags))
 
     def _all_needed(self, some: Sequence[PlacedConsumer], spot: Spot) -> bool:
         """Return whether none of these consumers could come back beside the spot; always true for pods."""

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from typing import NamedTuple
 
+from placement.allocations.candidate_query import parse_newest
 from placement.allocations.candidates import CandidateSearch, SearchOptions
 from placement.allocations.world import host_uuids
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, SearchTimeout
+from placement.engine.forest.inventories import Draw
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws, SearchedForest
-from placement.flavors.service import Flavors, ParseQuery, query_of
-from placement.planning.board import MoveSimulation, Relocation, Spot
+from placement.flavors.service import Flavors, query_of
+from placement.planning.board import MoveSimulation, PlacedConsumer, PlanDemand, QueryWish, Relocation, Spot
 from placement.planning.capacity import RequestKind
-from placement.planning.checking import Checked, Checking, resources_of
-from placement.planning.consumers import Roster, Wishes
-from placement.planning.goals import SUMS, TIME_UP, Goals, Reached, fewest_hosts
-from placement.planning.making_room import EvictionPlanner
-from placement.planning.plan import (
-    EVICTION,
-    REWRITING,
-    Bound,
-    ClassUse,
-    Left,
-    Move,
-    Plan,
-    PlanDemand,
-    PlanLimits,
-    PlannedHost,
-    PodMove,
-    QueryWish,
-    Resources,
-)
+from placement.planning.consumers import Roster
+from placement.planning.goals import Bound, Defragmenting, Goals, Reached
+from placement.planning.making_room import EvictionPlanner, PlanLimits
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import found
@@ -45,137 +30,100 @@ from placement.providers.statements.names import SHARING_TRAIT
 from placement.providers.view import ForestKeeper, View
 from placement.storage.database import Database
 
-# Moves after which more of what is free can be used; the moves that regain most come first.
-
-
-# Bounds of a step: consumers that leave a host together, the best spots of each, ways, and sets tried.
-_MOST_TOGETHER, _MOST_SPOTS, _MOST_WAYS, _MOST_SETS = 4, 4, 4, 6
-
-
-class Defragmenting:
-    """A planner that reduces what is stranded of a class for a request: free where no more of it fits."""
-
-    def __init__(
-        self,
-        board: MoveSimulation,
-        maker: EvictionPlanner,
-        wish: QueryWish,
-        class_id: int,
-        roots: Collection[int],
-    ) -> None:
-        """Look at the hosts with these roots. Raises SearchEnded."""
-        self._board, self._maker, self._wish = board, maker, wish
-        self._queries, self._class_id = wish.queries, class_id
-        self._roots = frozenset(roots)
-        everywhere = board.ground.stranded(wish.queries, class_id)
-        self._stranded = {root: everywhere[root] for root in roots if root in everywhere}
-        self._at_first = dict(self._stranded)
-        self._offers: dict[int, bool] = {}
-        maker.choose = self._chosen
-
-    @property
-    def total(self) -> int:
-        """Return how much is stranded now."""
-        return sum(self._stranded.values())
-
-    def run(self, most: int) -> Reached:
-        """Make at most `most` moves."""
-        reached = Reached(self.total)
-        try:
-            worth = max(self._stranded.values(), default=0)
-            while worth:
-                if not self._pass(worth, most):
-                    worth //= 2
-        except SearchEnded as ended:
-            if ended.abandoned:
-                raise
-            self._maker.forget()
-            reached.why = TIME_UP
-        reached.achieved = reached.wanted - self.total
-        if self.total:
-            reached.complete = False
-            reached.why = reached.why or "the moves that regain most were made first, not all ways were tried"
-        least = fewest_hosts(list(self._at_first.values()), reached.achieved)
-        reached.bound = Bound(least, SUMS)
-        return reached
-
-    def _pass(self, worth: int, most: int) -> bool:
-        """Make moves that regain at least `worth` each; return whether there were any."""
-        found = False
-        hosts = sorted(self._stranded, key=lambda root: (-self._stranded[root], root))
-        for root in hosts:
-            for size in range(1, _MOST_TOGETHER + 1):
-                here = self._stranded.get(root, 0)
-                if here < size * worth or len(self._board.moved) + size > most:
-                    break
-                if self._improved(root, size, worth):
-                    found = True
-                    break
-        return found
-
-    def _improved(self, root: int, size: int, worth: int) -> bool:
-        """Let `size` consumers leave a host if that is worth it; return whether they left."""
-        board = self._board
-        sets = list(islice(self._maker.in_the_way(self._wish, root, size), _MOST_SETS))
-        for some, spot in sets:
-            mark = board.mark()
-            try:
-                for _ in islice(self._maker.replacing(some, spot, size), _MOST_WAYS):
-                    if self._accepted(spot, size * worth):
-                        return True
-            except SearchEnded:
-                board.back(mark)
-                raise
-            board.back(mark)
-        return False
-
-    def _accepted(self, spot: Spot, worth: int) -> bool:
-        """Keep the moves made for a spot if they regain at least `worth`; return whether they do."""
-        board = self._board
-        mark = board.mark()
-        board.release(spot)
-        touched = self._touched(spot, board.moved[-_MOST_TOGETHER:])
-        now = board.ground.stranded(self._queries, self._class_id, touched)
-        gain = sum(self._stranded.get(each, 0) - now.get(each, 0) for each in touched)
-        if gain < worth:
-            board.back(mark)
-            return False
-        for each in touched:
-            self._stranded.pop(each, None)
-        self._stranded.update(now)
-        return True
-
-    def _touched(self, spot: Spot, moved: Sequence[Relocation]) -> set[int]:
-        """Return the hosts where another amount may be stranded after these moves for a spot."""
-        touched, left = {spot.root}, Counter[tuple[int, int]]()
-        for each in moved:
-            touched |= {each.consumer.root, each.to.root}
-            left.update({(row, name): amount for row, name, amount in each.consumer.spot.draws})
-            left.subtract({(row, name): amount for row, name, amount in each.to.draws})
-        if any(amount and self._board.ground.is_shared(row) for (row, _), amount in left.items()):
-            # What a sharing provider has left also affects hosts that nothing came to or left.
-            touched |= self._roots
-        return touched
-
-    def _chosen(self, spots: Iterable[Spot]) -> list[Spot]:
-        """Return the spots that harm least: on hosts without the class, then where it is stranded anyway."""
-        return sorted(spots, key=self._harm)[:_MOST_SPOTS]
-
-    def _harm(self, spot: Spot) -> tuple[int, int]:
-        if not self._has_class(spot.root):
-            return 0, 0
-        return (1, -self._stranded[spot.root]) if spot.root in self._stranded else (2, 0)
-
-    def _has_class(self, root: int) -> bool:
-        if root not in self._offers:
-            self._offers[root] = self._board.ground.offers(root, self._class_id)
-        return self._offers[root]
-
-
 FIT, EMPTY, FREE, DEFRAGMENT = "fit", "empty", "free", "defragment"
+REWRITING, EVICTION = "rewriting", "eviction"
+POSSIBLE, DONE, IMPOSSIBLE = "possible", "done", "impossible"
+# The classes of which less shall be stranded where a goal names none.
 _CORES, _SHARED_CPUS = "PCPU", "VCPU"
 # What is left of the time of a request for telling what was found.
 _TELLING_SECONDS = 1.0
+
+Resources = Mapping[str, Mapping[str, int]]
+"""Provider uuid -> resource class -> amount."""
+
+REWRITING, EVICTION = "rewriting", "eviction"
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """The pod of a move, and the CPUs it would get; the node decides anew when the pod comes."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    from_node: str
+    to_node: str
+    cpuset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of one consumer from what it holds to something else.
+
+    `kind`: the request it was moved by: query, pod or guessed. `by`: rewriting allocations, or eviction.
+    """
+
+    consumer: str
+    generation: int
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    kind: str
+    by: str
+    from_host: str
+    to_host: str
+    before: Resources
+    after: Resources
+    pod: PodMove | None = None
+
+
+class ClassUse(NamedTuple):
+    """The capacity of a host for a class, and what of it is in use before and after."""
+
+    capacity: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """A host that the plan concerns."""
+
+    uuid: str
+    name: str | None
+    consumers: tuple[int, int]
+    classes: Mapping[str, ClassUse]
+
+
+class Left(NamedTuple):
+    """A consumer that should have been moved and was not, and why."""
+
+    consumer: str
+    host: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan. `wanted` and `achieved` count requests, hosts or stranded units (`wanted`: units at first).
+    `complete`: the goal is reached, or proven to be out of reach within the limits. `why`: the reason it was
+    not reached, empty if it was. `placements`: where requests would go.
+    """
+
+    goal: str
+    cluster: str | None
+    wanted: int
+    achieved: int
+    complete: bool
+    moves: Sequence[Move]
+    bound: Bound
+    why: str
+    hosts: Sequence[PlannedHost]
+    placements: Sequence[Resources] = ()
+    left: Sequence[Left] = ()
+    emptied: Sequence[str] = ()
+    stranded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +159,23 @@ class Plans:
     _candidates: CandidateSearch
     _seconds: float
 
-    def make(self, request: PlanRequest, parse: ParseQuery) -> Plan:
-        """Look for moves; `parse` reads the query string of a flavor.
+    def make(self, request: PlanRequest) -> Plan:
+        """Look for moves.
 
         Raises NotFound for a cluster, BadRequest naming the field, FlavorRefused, ManifestError,
         SearchTimeout if the caller went away, or the time was up before anything was known, Unavailable.
         """
+        allowed = request.limits.clusters
+        chosen = None if allowed is None else sorted(set(allowed))
+        if request.cluster is not None:
+            if allowed is not None and request.cluster not in allowed:
+                raise BadRequest(
+                    f"limits.clusters: {request.cluster}, the cluster of the plan, is not among these"
+                )
+            chosen = [request.cluster]
         try:
-            scene = self._scene(_scope(request), request.seconds)
-            return _Making(self._database, self._candidates, scene, request, parse).plan()
+            scene = self._scene(chosen, request.seconds)
+            return _Making(self._database, self._candidates, scene, request).plan()
         except SearchEnded as ended:
             raise _timeout(ended, "there was a plan") from ended
 
@@ -232,7 +188,7 @@ class Plans:
         try:
             hosts = {host for each in moves for host in (each.from_host, each.to_host)}
             scene = self._scene(chosen, None, hosts)
-            return Checking(scene.view, scene.ground, scene.board).checked(moves)
+            return list(_MoveCheck(scene).checked(moves))
         except SearchEnded as ended:
             raise _timeout(ended, "all moves were checked") from ended
 
@@ -255,15 +211,14 @@ class Plans:
         view = self._keeper.current()
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
         ground = SearchedForest(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
-        wishes = Wishes(view, self._candidates, ground, budget)
-        roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()), budget)
+        roster = Roster(view, self._candidates, ground, snapshots, frozenset(homes.values()), budget)
+        inside = ground.roots_in_order()
         outside: set[int] = set()
         if chosen is not None:
             mine = frozenset(homes[name] for name in chosen)
-            aggregates = view.forest.aggregates
-            outside = {root for root in ground.roots_in_order() if not mine & aggregates.of(root)}
-        inside = [root for root in ground.roots_in_order() if root not in outside]
-        read = None if hosts is None and not outside else inside
+            outside = {root for root in inside if not mine & view.forest.aggregates.of(root)}
+            inside = [root for root in inside if root not in outside]
+        read = inside if outside else None
         if hosts is not None:
             rows = {ground.row_of_uuid(uuid) for uuid in hosts}
             read = [root for root in inside if root in rows]
@@ -275,7 +230,12 @@ class Plans:
         board = MoveSimulation(ground, nodes, here, view.names.class_ids)
         for root in outside:
             board.close(root)
-        return Scene(view, ground, board, wishes, roster, snapshots, inside, budget)
+        return Scene(view, ground, board, roster, snapshots, inside, budget)
+
+
+def _timeout(ended: SearchEnded, before: str) -> SearchTimeout:
+    why = "The caller went away" if ended.abandoned else f"The time was up before {before}"
+    return SearchTimeout(f"{why}, so planning was ended.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,26 +245,21 @@ class Scene:
     view: View
     ground: SearchedForest
     board: MoveSimulation
-    wishes: Wishes
     roster: Roster
     snapshots: Sequence[ClusterSnapshot]
     inside: Sequence[int]
     budget: Budget
 
+    def uuid(self, row: int) -> str:
+        """Return the uuid of a provider."""
+        return self.ground.uuids([row])[0]
 
-def _timeout(ended: SearchEnded, before: str) -> SearchTimeout:
-    why = "The caller went away" if ended.abandoned else f"The time was up before {before}"
-    return SearchTimeout(f"{why}, so planning was ended.")
-
-
-def _scope(request: PlanRequest) -> list[str] | None:
-    """Return the clusters that may take part, or None for all hosts."""
-    allowed = request.limits.clusters
-    if request.cluster is None:
-        return None if allowed is None else sorted(set(allowed))
-    if allowed is not None and request.cluster not in allowed:
-        raise BadRequest(f"limits.clusters: {request.cluster}, the cluster of the plan, is not among these")
-    return [request.cluster]
+    def resources(self, draws: Draws) -> dict[str, dict[str, int]]:
+        """Return the amounts of draws by provider uuid and class name."""
+        resources: dict[str, dict[str, int]] = {}
+        for uuid, draw in zip(self.ground.uuids([draw.row for draw in draws]), draws, strict=True):
+            resources.setdefault(uuid, {})[self.view.names.classes[draw.class_id]] = draw.amount
+        return resources
 
 
 class _Making:
@@ -314,15 +269,14 @@ class _Making:
         candidates: CandidateSearch,
         scene: Scene,
         request: PlanRequest,
-        parse: ParseQuery,
     ) -> None:
         self._database, self._candidates = database, candidates
-        self._scene, self._request, self._parse = scene, request, parse
-        self._maker = EvictionPlanner(scene.board, request.limits, scene.budget)
+        self._scene, self._request = scene, request
 
     def plan(self) -> Plan:
-        scene, goal = self._scene, self._request.goal
-        goals = Goals(scene.board, self._maker, self._request.limits.moves)
+        scene, goal, most = self._scene, self._request.goal, self._request.limits.moves
+        maker = EvictionPlanner(scene.board, self._request.limits, scene.budget)
+        goals = Goals(scene.board, maker, most)
         stranded: dict[str, tuple[int, int]] = {}
         if goal.name == FIT:
             wish = self._wish(goal.kind)
@@ -333,72 +287,62 @@ class _Making:
             hosts = [root for root in scene.inside if not scene.ground.shares(root)]
             reached = goals.free(goal.count, hosts)
         else:
-            reached, stranded = self._defragmented(goal)
+            if goal.kind.pod is not None:
+                raise BadRequest("goal.defragment: is for queries and flavors, not for pods")
+            query = scene.roster.of_queries(self._queries(goal.kind))
+            asked = [scene.view.names.classes[class_id] for class_id in query.classes]
+            usual = next((name for name in (_CORES, _SHARED_CPUS) if name in asked), min(asked))
+            name = goal.resource_class or usual
+            if name not in asked:
+                raise BadRequest(f"goal.defragment.resource_class: {name} is not asked for")
+            class_id = scene.view.names.class_ids[name]
+            reached = Defragmenting(scene.board, maker, query, class_id, scene.inside).run(most)
+            stranded = {name: (reached.wanted, reached.wanted - reached.achieved)}
         return self._told(reached, stranded)
 
     # -- requests -----------------------------------------------------------------------------------
 
     def _wish(self, kind: RequestKind) -> PlanDemand:
         if kind.pod is None:
-            return self._scene.wishes.of_queries(self._queries(kind))
+            return self._scene.roster.of_queries(self._queries(kind))
         if self._request.cluster is None:
             raise BadRequest("goal.fit: a pod is for a cluster: cluster is missing")
         (snapshot,) = self._scene.snapshots
-        roots = self._scene.roster.roots[snapshot.facts.id]
-        return self._scene.wishes.of_pod(snapshot, kind.pod, roots, is_one=False)
+        return self._scene.roster.of_pod(snapshot, kind.pod, is_one=False)
 
     def _queries(self, kind: RequestKind) -> Sequence[ForestQuery]:
-        query = kind.query or query_of(Flavors.translate(kind.flavor), self._parse)
-        options = SearchOptions(default_order=False)
-        return self._candidates.wanted(self._scene.view, query, options)
+        query = kind.query or query_of(Flavors.translate(kind.flavor), parse_newest)
+        return self._candidates.wanted(self._scene.view, query, SearchOptions(default_order=False))
 
     def _may_fit(self, wish: PlanDemand, count: int) -> bool:
         """Return whether `count` requests may fit as things are; False if it is known that they do not."""
-        if not isinstance(wish, QueryWish) or self._scene.view.forest.count == 0:
-            return True
         view = self._scene.view
+        if not isinstance(wish, QueryWish) or view.forest.count == 0:
+            return True
         try:
             counted = [Capacity(view.forest, view.sharing, query) for query in wish.queries]
         except SearchEnded:
             return True
         open_ = set(self._scene.inside)
-        most = sum(host.upper for each in counted for host in each.hosts() if host.row in open_)
-        return most >= count
+        return sum(host.upper for each in counted for host in each.hosts() if host.row in open_) >= count
 
     def _roots(self, called: Sequence[str]) -> list[int]:
         uuids = host_uuids(self._database, called)
-        inside, roots = set(self._scene.inside), []
+        ground, inside, roots = self._scene.ground, set(self._scene.inside), []
         for at, name in enumerate(called):
-            row = self._scene.ground.row_of_uuid(uuids[name]) if name in uuids else -1
+            row = ground.row_of_uuid(uuids[name]) if name in uuids else -1
             if row not in inside:
                 raise BadRequest(f"goal.empty[{at}]: there is no host {name!r} here")
-            if self._scene.ground.shares(row):
+            if ground.shares(row):
                 raise BadRequest(f"goal.empty[{at}]: {name!r} shares what it has with hosts; it is none")
             roots.append(row)
         return list(dict.fromkeys(roots))
 
-    def _defragmented(self, goal: Goal) -> tuple[Reached, dict[str, tuple[int, int]]]:
-        if goal.kind.pod is not None:
-            raise BadRequest("goal.defragment: is for queries and flavors, not for pods")
-        wish = self._scene.wishes.of_queries(self._queries(goal.kind))
-        name = goal.resource_class or self._cores_of(wish)
-        class_id = self._scene.view.names.class_ids.get(name)
-        if class_id is None or class_id not in wish.classes:
-            raise BadRequest(f"goal.defragment.resource_class: {name} is not asked for")
-        work = Defragmenting(self._scene.board, self._maker, wish, class_id, self._scene.inside)
-        reached = work.run(self._request.limits.moves)
-        return reached, {name: (reached.wanted, reached.wanted - reached.achieved)}
-
-    def _cores_of(self, wish: QueryWish) -> str:
-        names = self._scene.view.names.classes
-        asked = [names[class_id] for class_id in wish.classes]
-        return next((name for name in (_CORES, _SHARED_CPUS) if name in asked), min(asked))
-
     # -- telling ------------------------------------------------------------------------------------
 
     def _told(self, reached: Reached, stranded: Mapping[str, tuple[int, int]]) -> Plan:
-        board = self._scene.board
-        moves = [self._move(each) for each in board.moved]
+        scene = self._scene
+        board = scene.board
         roots = [root for each in board.moved for root in (each.consumer.root, each.to.root)]
         roots += [spot.root for spot in board.placed]
         with self._database.read() as connection:
@@ -409,18 +353,24 @@ class _Making:
             wanted=reached.wanted,
             achieved=reached.achieved,
             complete=reached.complete,
-            moves=moves,
+            moves=[self._move(each) for each in board.moved],
             bound=reached.bound,
             why=reached.why,
             hosts=self._hosts(list(dict.fromkeys(roots)), called),
-            placements=[self._resources(spot.draws) for spot in board.placed],
-            left=[Left(each.uuid, self._uuid(each.root), why) for each, why in reached.left],
-            emptied=[self._uuid(root) for root in reached.emptied],
+            placements=[scene.resources(spot.draws) for spot in board.placed],
+            left=[Left(each.uuid, scene.uuid(each.root), why) for each, why in reached.left],
+            emptied=[scene.uuid(root) for root in reached.emptied],
             stranded=stranded,
         )
 
     def _move(self, moved: Relocation) -> Move:
-        consumer = moved.consumer
+        scene, consumer, pod, to = self._scene, moved.consumer, moved.consumer.pod, moved.to
+        pod_move = None
+        if pod is not None and to.node is not None and to.recorded is not None:
+            source = scene.board.nodes[consumer.root].name
+            cpus = format_cpu_list(to.recorded.holding.cpus)
+            cluster = to.node.identity.cluster
+            pod_move = PodMove(cluster, pod.namespace, pod.name, pod.uid, source, to.node.name, cpus)
         return Move(
             consumer=consumer.uuid,
             generation=consumer.generation,
@@ -428,22 +378,13 @@ class _Making:
             user_id=consumer.user_id,
             consumer_type=consumer.consumer_type,
             kind=consumer.kind,
-            by=REWRITING if consumer.pod is None else EVICTION,
-            from_host=self._uuid(consumer.root),
-            to_host=self._uuid(moved.to.root),
-            before=self._resources(consumer.spot.draws),
-            after=self._resources(moved.to.draws),
-            pod=self._pod(moved),
+            by=REWRITING if pod is None else EVICTION,
+            from_host=scene.uuid(consumer.root),
+            to_host=scene.uuid(to.root),
+            before=scene.resources(consumer.spot.draws),
+            after=scene.resources(to.draws),
+            pod=pod_move,
         )
-
-    def _pod(self, moved: Relocation) -> PodMove | None:
-        pod, to = moved.consumer.pod, moved.to
-        if pod is None or to.node is None or to.recorded is None:
-            return None
-        source = self._scene.board.nodes[moved.consumer.root]
-        cpus = format_cpu_list(to.recorded.holding.cpus)
-        cluster = to.node.identity.cluster
-        return PodMove(cluster, pod.namespace, pod.name, pod.uid, source.name, to.node.name, cpus)
 
     def _hosts(self, roots: Sequence[int], called: Mapping[int, str]) -> list[PlannedHost]:
         """Return the hosts that are concerned, as they were and as they will be with the requests."""
@@ -461,11 +402,89 @@ class _Making:
             count = len(board.on.get(root, ()))
             counts = (count - came.count(root) + went.count(root), count)
             name = called.get(int(view.forest.providers.id[root]))
-            hosts.append(PlannedHost(self._uuid(root), name, counts, uses))
+            hosts.append(PlannedHost(self._scene.uuid(root), name, counts, uses))
         return hosts
 
-    def _uuid(self, row: int) -> str:
-        return self._scene.ground.uuids([row])[0]
 
-    def _resources(self, draws: Draws) -> Resources:
-        return resources_of(self._scene.view, self._scene.ground, draws)
+# The check whether the moves of a plan are still possible, one after the other.
+
+
+class Checked(NamedTuple):
+    """The state of a move; `why` it is impossible, else empty."""
+
+    consumer: str
+    state: str
+    why: str = ""
+
+
+class _MoveCheck:
+    """A check that makes moves on a board; a move that is impossible is left out."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene, self._ground, self._board = scene, scene.ground, scene.board
+        self._known = {uuid: each for here in self._board.on.values() for uuid, each in here.items()}
+
+    def checked(self, moves: Sequence[Move]) -> Iterator[Checked]:
+        """Yield the state of each move after the moves before it. Raises SearchEnded."""
+        for move in moves:
+            consumer = self._known.get(move.consumer)
+            why = "holds nothing here any more"
+            if consumer is not None:
+                held = self._scene.resources(consumer.spot.draws)
+                if move.after == held:
+                    yield Checked(move.consumer, DONE)
+                    continue
+                why = consumer.fixed or self._refusal(move, consumer, held)
+            yield Checked(move.consumer, IMPOSSIBLE if why else POSSIBLE, why)
+
+    def _refusal(self, move: Move, consumer: PlacedConsumer, held: Resources) -> str:
+        """Return why a move is impossible; empty if it was made on the board."""
+        if move.before != held:
+            return "holds something else by now"
+        if move.generation != consumer.generation:
+            return f"has generation {consumer.generation} by now, not {move.generation}"
+        mark = self._board.mark()
+        self._board.leave(consumer)
+        spot = self._pod_spot(move, consumer) if move.pod is not None else self._spot(move, consumer)
+        if isinstance(spot, str):
+            self._board.back(mark)
+            return spot
+        self._board.arrive(consumer, spot)
+        # It does not move again.
+        self._known[consumer.uuid] = self._board.on[spot.root][consumer.uuid]
+        return ""
+
+    def _spot(self, move: Move, consumer: PlacedConsumer) -> Spot | str:
+        """Return the spot of a consumer that has left its old one, or why it cannot be there."""
+        ground, names, given = self._ground, self._scene.view.names, []
+        for uuid, amounts in move.after.items():
+            row = ground.row_of_uuid(uuid)
+            if row < 0:
+                return f"there is no provider {uuid} any more"
+            for name, amount in amounts.items():
+                if name not in names.class_ids:
+                    return f"there is no resource class {name} any more"
+                given.append(Draw(row, names.class_ids[name], amount))
+        roots = [ground.root_of(draw.row) for draw in given if not ground.is_shared(draw.row)]
+        if not roots:
+            return "holds nothing of a host"
+        spot = Spot(roots[0], tuple(sorted(given)))
+        if self._board.closed[spot.root] > 0:
+            return f"host {self._scene.uuid(spot.root)} does not take part"
+        for draw in spot.draws:
+            if not ground.admits(draw):
+                name, uuid = names.classes[draw.class_id], self._scene.uuid(draw.row)
+                return f"{draw.amount} {name} of provider {uuid} are not free"
+        if not isinstance(consumer.wish, QueryWish) or not consumer.wish.admits(self._board, spot):
+            return "is no candidate of its request there any more"
+        return spot
+
+    def _pod_spot(self, move: Move, consumer: PlacedConsumer) -> Spot | str:
+        """Return the pod's spot on the plan's node, or why it has none; Kubernetes decides what it gets."""
+        if consumer.wish is None:
+            return consumer.fixed
+        row = self._ground.row_of_uuid(move.to_host)
+        if row >= 0 and self._board.closed[row] > 0:
+            return f"host {move.to_host} does not take part"
+        spots = consumer.wish.spots_on(self._board, row) if row >= 0 else ()
+        return spots[0] if spots else "does not fit there any more"

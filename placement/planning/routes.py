@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -22,8 +22,8 @@ from placement.http.responses import json_response
 from placement.http.schemas import dump, load
 from placement.http.targets import cluster_of_body, cluster_of_query
 from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
-from placement.planning.plan import AtMost, Move, PlanLimits, PodMove
-from placement.planning.plans import EMPTY, FIT, FREE, Goal, PlanRequest
+from placement.planning.making_room import AtMost, PlanLimits
+from placement.planning.plans import EMPTY, FIT, FREE, Goal, Move, PlanRequest, PodMove
 from placement.planning.schemas import (
     CapacitiesSchema,
     CapacityBodySchema,
@@ -34,23 +34,24 @@ from placement.planning.schemas import (
 )
 
 # Questions of how many more fit, from a query string or a body.
-
-
-ONLY = "query"
-"""The name of the only kind of a query string."""
 _OWN = ("by", "cluster")
 _KINDS = {"query", "querystring", "flavor", "pod"}
 
 
 def of_parameters(parameters: Parameters) -> Question:
-    """Return a question of one query, everywhere or in a cluster. Raises BadRequest naming the parameter."""
+    """Return a question of one query, called so, everywhere or in a cluster.
+
+    Raises BadRequest naming the parameter.
+    """
     query = _query([pair for pair in parameters if pair[0] not in _OWN])
     given = single(parameters, "by")
     by = [BY_CLUSTER] if given is None else given.split(",")
     unknown = sorted(set(by) - set(BY))
     if unknown:
         raise BadRequest(f"by: must be some of {', '.join(BY)}, by commas, not {', '.join(unknown)!r}")
-    return Question({ONLY: RequestKind(query=query)}, single(parameters, "cluster"), by, place=lambda _: "")
+    return Question(
+        {"query": RequestKind(query=query)}, single(parameters, "cluster"), by, place=lambda _: ""
+    )
 
 
 def _query(parameters: Parameters) -> CandidateQuery:
@@ -62,9 +63,7 @@ def _query(parameters: Parameters) -> CandidateQuery:
 
 def of_body(body: Mapping[str, Any]) -> Question:
     """Return the question in a body that keeps to its schema. Raises BadRequest naming the place."""
-    kinds = {}
-    for name, given in body["kinds"].items():
-        kinds[name] = kind_of(given, f"kinds[{name!r}]")
+    kinds = {name: kind_of(given, f"kinds[{name!r}]") for name, given in body["kinds"].items()}
     by = tuple(body.get("by", (BY_CLUSTER,)))
     return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
 
@@ -76,10 +75,20 @@ def kind_of(given: Mapping[str, Any], place: str) -> RequestKind:
     beside = sorted(given.keys() - _KINDS)
     if beside and "flavor" not in given:
         raise BadRequest(f"{place}.{beside[0]}: is for flavors")
+    part, found = "", RequestKind(flavor=given)
     try:
-        return _kind(given)
+        if "pod" in given:
+            part = "pod: "
+            found = RequestKind(pod=pod_manifest([given["pod"]]))
+        elif "querystring" in given:
+            part = "querystring: "
+            found = RequestKind(query=_query(read(given["querystring"])))
+        elif "query" in given:
+            part = "query."
+            found = RequestKind(query=candidate_query.parse_query(given["query"]))
     except BadRequest as error:
-        raise BadRequest(f"{place}.{error}") from None
+        raise BadRequest(f"{place}.{part}{error}") from None
+    return found
 
 
 def of_setting(text: str) -> Question:
@@ -99,25 +108,6 @@ def of_setting(text: str) -> Question:
         cluster = kind.pop("cluster", None)
     body = {"kinds": {name: kind}} | ({} if cluster is None else {"cluster": cluster})
     return of_body(load(CapacityBodySchema, NEWEST, body, ""))
-
-
-def _kind(given: Mapping[str, Any]) -> RequestKind:
-    if "pod" in given:
-        try:
-            return RequestKind(pod=pod_manifest([given["pod"]]))
-        except BadRequest as error:
-            raise BadRequest(f"pod: {error}") from None
-    if "querystring" in given:
-        try:
-            return RequestKind(query=_query(read(given["querystring"])))
-        except BadRequest as error:
-            raise BadRequest(f"querystring: {error}") from None
-    if "flavor" in given:
-        return RequestKind(flavor=given)
-    try:
-        return RequestKind(query=candidate_query.parse_query(given["query"]))
-    except BadRequest as error:
-        raise BadRequest(f"query.{error}") from None
 
 
 capacity_blueprint = Blueprint("capacity", __name__)
@@ -157,89 +147,63 @@ def capacity_of_kinds() -> Response:
 
 
 def _answered(question: Question) -> Response:
-    rooms = use_cases().planning.capacity(question, candidate_query.parse_newest)
+    rooms = use_cases().planning.capacity(question)
     return json_response(dump(CapacitiesSchema, rooms.items()))
 
 
 # Requests for plans, as read from bodies.
-
-
 _MOVES = 100
 
 
 def plan_of_body(body: Mapping[str, Any]) -> PlanRequest:
     """Return the plan request in a body that keeps to its schema. Raises BadRequest naming the place."""
     limits = body.get("limits", {})
+    if len(body["goal"]) != 1:
+        raise BadRequest("goal: must have one of fit, empty, free and defragment")
+    ((name, stated),) = body["goal"].items()
+    if name == EMPTY:
+        goal = Goal(EMPTY, hosts=stated)
+    elif name == FREE:
+        goal = Goal(FREE, count=stated)
+    else:
+        kind = {key: part for key, part in stated.items() if key not in ("count", "resource_class")}
+        count = stated.get("count", 1) if name == FIT else 1
+        goal = Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=stated.get("resource_class"))
+    for at, given in enumerate(limits.get("at_most", ())):
+        if "label" in given and "=" not in given["label"]:
+            raise BadRequest(f"limits.at_most[{at}].label: must be KEY=VALUE, not {given['label']!r}")
+        if len(given) < 2:
+            raise BadRequest(f"limits.at_most[{at}]: must have project_id, consumer_type or label")
     return PlanRequest(
-        _goal(body["goal"]),
+        goal,
         PlanLimits(
             limits.get("moves", _MOVES),
             frozenset(limits.get("never", ())),
             tuple(limits["clusters"]) if "clusters" in limits else None,
-            [_at_most(at, each) for at, each in enumerate(limits.get("at_most", ()))],
+            [AtMost(**given) for given in limits.get("at_most", ())],
         ),
         body.get("cluster"),
         limits.get("seconds"),
     )
 
 
-def _at_most(at: int, given: Mapping[str, Any]) -> AtMost:
-    if "label" in given and "=" not in given["label"]:
-        raise BadRequest(f"limits.at_most[{at}].label: must be KEY=VALUE, not {given['label']!r}")
-    if len(given) < 2:
-        raise BadRequest(f"limits.at_most[{at}]: must have project_id, consumer_type or label")
-    return AtMost(**given)
+def move_of(given: Mapping[str, Any]) -> Move:
+    """Return a move of a plan that was written as JSON and keeps to its schema."""
 
+    def resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        return {uuid.lower(): dict(each["resources"]) for uuid, each in allocations.items()}
 
-def _goal(given: Mapping[str, Any]) -> Goal:
-    if len(given) != 1:
-        raise BadRequest("goal: must have one of fit, empty, free and defragment")
-    ((name, stated),) = given.items()
-    if name == EMPTY:
-        return Goal(EMPTY, hosts=stated)
-    if name == FREE:
-        return Goal(FREE, count=stated)
-    kind = {key: part for key, part in stated.items() if key not in ("count", "resource_class")}
-    count = stated.get("count", 1) if name == FIT else 1
-    return Goal(name, kind_of(kind, f"goal.{name}"), count, resource_class=stated.get("resource_class"))
-
-
-def moves_of(given: Sequence[Mapping[str, Any]]) -> list[Move]:
-    """Return the moves of a plan that was written as JSON and keeps to its schema."""
-    return [_move(each) for each in given]
-
-
-def _move(given: Mapping[str, Any]) -> Move:
-    pod = given.get("pod")
-    rest = {
-        name: given[name]
-        for name in (
-            "consumer",
-            "project_id",
-            "user_id",
-            "consumer_type",
-            "kind",
-            "by",
-            "from_host",
-            "to_host",
-        )
-    }
+    names = ["consumer", "project_id", "user_id", "consumer_type", "kind", "by", "from_host", "to_host"]
     return Move(
-        **rest,
+        **{name: given[name] for name in names},
         generation=given["consumer_generation"],
-        before=_resources(given["from_allocations"]),
-        after=_resources(given["to_allocations"]),
-        pod=None if pod is None else PodMove(**pod),
+        before=resources(given["from_allocations"]),
+        after=resources(given["to_allocations"]),
+        pod=PodMove(**given["pod"]) if given.get("pod") is not None else None,
     )
 
 
-def _resources(allocations: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    return {uuid.lower(): dict(each["resources"]) for uuid, each in allocations.items()}
-
-
 # /ext/v1/plans: which moves would make room or leave hosts empty; nothing is written.
-
-
 plans_blueprint = Blueprint("plans", __name__)
 _PLANS_RULE = "placement:plans:make"
 
@@ -256,7 +220,7 @@ _PLANS_RULE = "placement:plans:make"
 )
 def make() -> Response:
     """Return an ordered list of moves after which requests fit, hosts are empty, or less is stranded."""
-    plan = use_cases().plans.make(plan_of_body(validated()), candidate_query.parse_newest)
+    plan = use_cases().plans.make(plan_of_body(validated()))
     return json_response(dump(PlanShownSchema, plan))
 
 
@@ -273,5 +237,5 @@ def make() -> Response:
 def check() -> Response:
     """Return whether the moves of a plan are still possible, each after the moves before it."""
     body = validated()
-    moves = moves_of(body["moves"])
+    moves = [move_of(each) for each in body["moves"]]
     return json_response(dump(PlanCheckedSchema, use_cases().plans.check(moves, body.get("cluster"))))

@@ -24,17 +24,23 @@ from placement.http.fields import (
 from placement.http.query_grammar import QueryBodySchema
 from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema
 from placement.planning.capacity import BY
-from placement.planning.checking import DONE, IMPOSSIBLE, POSSIBLE
 from placement.planning.consumers import GUESSED, POD, QUERY
 from placement.planning.goals import IMPOSSIBLE as NO_WAY
 from placement.planning.goals import SEARCH, SUMS
-from placement.planning.plan import EVICTION, REWRITING
-from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
+from placement.planning.plans import (
+    DEFRAGMENT,
+    DONE,
+    EMPTY,
+    EVICTION,
+    FIT,
+    FREE,
+    IMPOSSIBLE,
+    POSSIBLE,
+    REWRITING,
+)
 from placement.planning.room import CapacityCount, HostRoom
 
 # Bodies of questions of how many more fit.
-
-
 _KIND_NAME = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from placement.allocations.statements.allocations import InventoryAmount
+from placement.allocations.statements.consumers import InventoryAmount
 from placement.common.manifest import ManifestError
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.explanation import ConditionKind, Obstacle

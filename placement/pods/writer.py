@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from placement.allocations.claims import changes_of
-from placement.allocations.statements import allocations, consumers
-from placement.allocations.statements.allocations import HeldAllocation
-from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes
+from placement.allocations.statements import consumers
+from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes, HeldAllocation
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, NotFound
@@ -269,7 +268,7 @@ class _Writing:
         node_ids = {id_: change.node_id for (change, _), id_ in ids.items()}
         classes = class_ids(self._transaction, {place.resource_class for _, place in places})
         known = existing & set().union(*(change.consumers for change in self._changes))
-        held = allocations.held_by(self._transaction, known) if known else ()
+        held = consumers.held_by(self._transaction, known) if known else ()
         stored = [row for row in held if row.provider_id in node_ids]
         fresh = [
             HeldAllocation(consumer, ids[change, place.path], classes[place.resource_class], amount)
@@ -278,15 +277,15 @@ class _Writing:
             for place, amount in change.after.shares.get(consumer, {}).items()
         ]
         wanted = changes_of(stored, fresh)
-        allowed = allocations.apply_changes(self._transaction, wanted)
+        allowed = consumers.apply_changes(self._transaction, wanted)
         for each in wanted:
             if (each.provider_id, each.class_id) not in allowed:
                 raise NodeRefused(node_ids[each.provider_id])
-        allocations.replace_on(
+        consumers.replace_held(
             self._transaction,
             {row.consumer_uuid for row in stored},
-            {row.provider_id for row in stored},
             fresh,
+            {row.provider_id for row in stored},
         )
 
 

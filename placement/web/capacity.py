@@ -7,7 +7,6 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.allocations.candidate_query import parse_newest
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.http import operations
@@ -17,8 +16,8 @@ from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
 from placement.planning import routes
 from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
-from placement.planning.plan import Plan, PlanLimits
-from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, PlanRequest
+from placement.planning.making_room import PlanLimits
+from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, Plan, PlanRequest
 from placement.planning.room import CapacityCount, HostRoom, KindRoom
 from placement.planning.routes import kind_of
 from placement.planning.schemas import KindRoomShownSchema, PlanShownSchema
@@ -78,7 +77,7 @@ def _room() -> Response:
 def _counted(question: Question) -> KindRoom:
     """Return the answer for the only kind of the question."""
     require("capacity:show", question.cluster)
-    (found,) = use_cases().planning.capacity(question, parse_newest).values()
+    (found,) = use_cases().planning.capacity(question).values()
     return found
 
 
@@ -224,7 +223,7 @@ def _moves() -> Response:
 
 def _made(goal: str, kind: str, cluster: str | None, given: Mapping[str, str]) -> Plan:
     limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
-    return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster), parse_newest)
+    return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster))
 
 
 def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:

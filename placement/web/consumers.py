@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from flask import Blueprint, Response, request
 from markupsafe import Markup
 
-from placement.allocations.holdings import ConsumerSum
 from placement.allocations.schemas import allocations_body
+from placement.allocations.statements.lists import ConsumerSum
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid

@@ -1,4 +1,8 @@
-"""Statements on consumers and their attributes: projects, users, consumer types."""
+"""Statements on consumers, their attributes and groups, and what they hold.
+
+Attributes are projects, users and consumer types. Callers lock the rows of providers before what is used of
+their inventories changes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,10 @@ from placement.providers.statements import names
 from placement.storage import tables
 from placement.storage.database import Database, Executor, RowStatement, Transaction
 from placement.storage.failures import TryAgain
+from placement.storage.tables import CHANGE_FITS
 
 _table = tables.consumers
+_allocations = tables.allocations
 _ATTRIBUTES = {
     "project": (tables.projects, "external_id"),
     "user": (tables.users, "external_id"),
@@ -76,7 +82,8 @@ class Consumer(NamedTuple):
     dedicated_cpus: str | None = None
 
 
-_described = (
+# The columns of a Consumer.
+described = (
     sa.select(
         _table.c.uuid,
         _table.c.generation,
@@ -94,13 +101,13 @@ _described = (
 
 def find(connection: Executor, uuid: str) -> Consumer | None:
     """Return the consumer with its attributes, None if it does not exist."""
-    row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
+    row = connection.execute(described.where(_table.c.uuid == uuid)).first()
     return Consumer(*row) if row else None
 
 
 def find_all(connection: Executor, uuids: Collection[str]) -> list[tuple[Consumer, bool]]:
     """Return the consumers that exist, and whether each is a pod."""
-    statement = _described.add_columns(_table.c.cluster_id.is_not(None)).where(_table.c.uuid.in_(uuids))
+    statement = described.add_columns(_table.c.cluster_id.is_not(None)).where(_table.c.uuid.in_(uuids))
     return [(Consumer(*row[:-1]), bool(row[-1])) for row in connection.execute(statement)]
 
 
@@ -244,25 +251,20 @@ def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cp
     return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
 
 
-def _keeping(column: str) -> RowStatement:
-    """Return the statement that gives each of many consumers its text in a column."""
-    update = f"UPDATE consumers SET {column} = given.text FROM {{rows}} WHERE consumers.uuid = given.uuid"
-    return RowStatement(update, "given", {"uuid": "varchar", "text": "text"})
+_KEEP = {
+    column: RowStatement(
+        f"UPDATE consumers SET {column} = given.text FROM {{rows}} WHERE consumers.uuid = given.uuid",
+        "given",
+        {"uuid": "varchar", "text": "text"},
+    )
+    for column in ("request", "dedicated_cpus")
+}
 
 
-_KEEP_REQUESTS, _KEEP_CPUS = _keeping("request"), _keeping("dedicated_cpus")
-
-
-def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None:
-    """Keep with consumers the requests that they were claimed with (engine.domain.groups)."""
-    if requests:
-        _KEEP_REQUESTS.run(transaction, sorted(requests.items()))
-
-
-def keep_dedicated_cpus(transaction: Transaction, cpus: Mapping[str, str]) -> None:
-    """Keep the dedicated CPUs of guests with their consumers, which the transaction has written."""
-    if cpus:
-        _KEEP_CPUS.run(transaction, sorted(cpus.items()))
+def keep(transaction: Transaction, column: str, texts: Mapping[str, str]) -> None:
+    """Keep texts with consumers: the `request` that they were claimed with, or their `dedicated_cpus`."""
+    if texts:
+        _KEEP[column].run(transaction, sorted(texts.items()))
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:
@@ -274,17 +276,14 @@ def delete(transaction: Transaction, uuids: Collection[str]) -> None:
 def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
     """Remove the consumers that hold nothing any more, not even a logical CPU."""
     if uuids:
-        allocations, cpus = tables.allocations, tables.logical_cpus
-        holds = sa.exists().where(allocations.c.consumer_id == _table.c.uuid)
+        cpus = tables.logical_cpus
+        holds = sa.exists().where(_allocations.c.consumer_id == _table.c.uuid)
         owns = sa.exists().where(cpus.c.consumer_id == _table.c.uuid)
         transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids)), ~holds, ~owns))
 
 
 # Statements on groups of consumers: their members, and their locks.
-
-
-_consumer_groups_table = tables.consumer_groups
-_consumers = tables.consumers
+_groups = tables.consumer_groups
 _JOIN = RowStatement(
     "UPDATE consumers SET group_name = given.group_name FROM {rows} WHERE consumers.uuid = given.uuid",
     "given",
@@ -296,7 +295,7 @@ def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]
     """Return the uuids of the consumers in each of the groups that has any."""
     found: dict[str, set[str]] = defaultdict(set)
     if groups:
-        columns = _consumers.c.group_name, _consumers.c.uuid
+        columns = _table.c.group_name, _table.c.uuid
         for name, uuid in connection.execute(sa.select(*columns).where(columns[0].in_(sorted(groups)))):
             found[name].add(uuid)
     return found
@@ -305,12 +304,8 @@ def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]
 def lock_groups(transaction: Transaction, groups: Collection[str]) -> None:
     """Create the groups that are new, and lock all until the transaction ends, in ascending order."""
     if groups:
-        names.insert_ignoring_known(transaction, _consumer_groups_table, "name", groups)
-        statement = (
-            sa.select(_consumer_groups_table.c.id)
-            .where(_consumer_groups_table.c.name.in_(sorted(groups)))
-            .order_by(_consumer_groups_table.c.name)
-        )
+        names.insert_ignoring_known(transaction, _groups, "name", groups)
+        statement = sa.select(_groups.c.id).where(_groups.c.name.in_(sorted(groups))).order_by(_groups.c.name)
         transaction.execute(transaction.locked(statement)).all()
 
 
@@ -318,3 +313,111 @@ def join(transaction: Transaction, groups: Mapping[str, str]) -> None:
     """Put consumers into groups, by their uuids."""
     if groups:
         _JOIN.run(transaction, sorted(groups.items()))
+
+
+# What consumers hold.
+
+# The decision of a claim.
+_APPLY = RowStatement(
+    f"""
+    UPDATE inventories SET used = used + wanted.delta
+      FROM {{rows}}
+     WHERE inventories.resource_provider_id = wanted.provider_id
+       AND inventories.resource_class_id = wanted.class_id
+       AND {CHANGE_FITS}
+    RETURNING inventories.resource_provider_id, inventories.resource_class_id
+    """,
+    "wanted",
+    {
+        "provider_id": "integer",
+        "class_id": "integer",
+        "delta": "bigint",
+        "least": "bigint",
+        "most": "bigint",
+        "divisor": "bigint",
+    },
+)
+
+
+class HeldAllocation(NamedTuple):
+    """One allocation by ids; `amount` in units of the class."""
+
+    consumer_uuid: str
+    provider_id: int
+    class_id: int
+    amount: int
+
+
+def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[HeldAllocation]:
+    """Return all that some consumers hold."""
+    statement = sa.select(
+        _allocations.c.consumer_id,
+        _allocations.c.resource_provider_id,
+        _allocations.c.resource_class_id,
+        _allocations.c.used,
+    ).where(_allocations.c.consumer_id.in_(sorted(consumer_uuids)))
+    return [HeldAllocation(*row) for row in connection.execute(statement)]
+
+
+class UsageChange(NamedTuple):
+    """A change of the use of one inventory: see storage.tables."""
+
+    provider_id: int
+    class_id: int
+    delta: int
+    least: int
+    most: int
+    divisor: int
+
+
+def apply_changes(transaction: Transaction, changes: Sequence[UsageChange]) -> set[tuple[int, int]]:
+    """Raise and lower `used` where units and capacity allow; return the allowed (provider, class) ids."""
+    if not changes:
+        return set()
+    return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}
+
+
+def replace_held(
+    transaction: Transaction,
+    consumers_holding: Collection[str],
+    fresh: Sequence[HeldAllocation],
+    provider_ids: Collection[int] | None = None,
+) -> None:
+    """Delete what the consumers hold, or hold of some providers, and insert the fresh allocations."""
+    if consumers_holding and (provider_ids is None or provider_ids):
+        held = sa.delete(_allocations).where(_allocations.c.consumer_id.in_(sorted(consumers_holding)))
+        if provider_ids is not None:
+            held = held.where(_allocations.c.resource_provider_id.in_(sorted(provider_ids)))
+        transaction.execute(held)
+    if fresh:
+        rows = [
+            {
+                "consumer_id": each.consumer_uuid,
+                "resource_provider_id": each.provider_id,
+                "resource_class_id": each.class_id,
+                "used": each.amount,
+                "created_at": transaction.now,
+            }
+            for each in sorted(fresh)
+        ]
+        transaction.execute(sa.insert(_allocations), rows)
+
+
+class Rise(NamedTuple):
+    """A rise of the use of one inventory: see storage.tables."""
+
+    provider_uuid: str
+    class_name: str
+    delta: int
+    least: int
+    most: int
+    divisor: int
+
+
+class InventoryAmount(NamedTuple):
+    """The amount that one consumer gets from one inventory."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    class_name: str
+    amount: int

@@ -1,4 +1,4 @@
-"""The list of all allocations, page by page.
+"""Allocations as they are read: of consumers, providers and projects, and all of them page by page.
 
 A page ends after a consumer, and the consumer's key, which never changes, is the cursor. So an allocation
 that exists throughout is on exactly one page, even if it is replaced between two pages.
@@ -6,6 +6,8 @@ that exists throughout is on exactly one page, even if it is replaced between tw
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Collection
 from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,6 +26,111 @@ _projects = tables.projects
 _users = tables.users
 _types = tables.consumer_types
 _clusters = tables.clusters
+
+
+class NamedHolding(NamedTuple):
+    """One allocation by names; uuid and generation are of its provider, or of its consumer."""
+
+    uuid: str
+    generation: int
+    class_name: str
+    amount: int
+    created_at: datetime.datetime
+
+
+_named = (
+    sa.select(
+        _table.c.consumer_id,
+        _providers.c.uuid,
+        _providers.c.generation,
+        _classes.c.name,
+        _table.c.used,
+        _table.c.created_at,
+    )
+    .select_from(_table)
+    .join(_providers, _providers.c.id == _table.c.resource_provider_id)
+    .join(_classes, _classes.c.id == _table.c.resource_class_id)
+    .order_by(_providers.c.id, _classes.c.id)
+)
+
+
+def named(connection: Executor, consumer_uuids: Collection[str]) -> list[tuple[str, NamedHolding]]:
+    """Return all that some consumers hold, each with the consumer, in order of providers and classes."""
+    if not consumer_uuids:
+        return []
+    rows = connection.execute(_named.where(_table.c.consumer_id.in_(sorted(consumer_uuids))))
+    return [(row[0], NamedHolding(*row[1:])) for row in rows]
+
+
+def on_provider(connection: Executor, provider_uuid: str) -> tuple[int, list[NamedHolding]] | None:
+    """Return a provider's generation and all allocations on it; None if there is no such provider."""
+    statement = (
+        sa.select(
+            _providers.c.generation,
+            _table.c.consumer_id,
+            _consumers.c.generation,
+            _classes.c.name,
+            _table.c.used,
+            _table.c.created_at,
+        )
+        .select_from(_providers)
+        .outerjoin(_table, _table.c.resource_provider_id == _providers.c.id)
+        .outerjoin(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+        .outerjoin(_classes, _classes.c.id == _table.c.resource_class_id)
+        .where(_providers.c.uuid == provider_uuid)
+        .order_by(_table.c.consumer_id, _classes.c.id)
+    )
+    rows = connection.execute(statement).all()
+    if not rows:
+        return None
+    return rows[0][0], [NamedHolding(*row[1:]) for row in rows if row[1] is not None]
+
+
+class ProjectUse(NamedTuple):
+    """The use of one class by the consumers of one type; type None if they have none."""
+
+    consumer_type: str | None
+    class_name: str
+    amount: int
+
+
+def used_by_project(connection: Executor, project_id: str, user_id: str | None = None) -> list[ProjectUse]:
+    """Return what the consumers of a project (and user) use, by consumer type and class."""
+    columns = tables.consumer_types.c.name, _classes.c.name
+    statement = _of_project(project_id, user_id, *columns, sa.func.sum(_table.c.used))
+    statement = statement.join(_classes, _classes.c.id == _table.c.resource_class_id).group_by(*columns)
+    return [ProjectUse(row[0], row[1], int(row[2])) for row in connection.execute(statement)]
+
+
+def consumers_of_project(
+    connection: Executor, project_id: str, user_id: str | None = None
+) -> dict[str | None, int]:
+    """Return how many consumers of each type a project (and user) has."""
+    kind, count = tables.consumer_types.c.name, sa.func.count(sa.distinct(_consumers.c.id))
+    rows = connection.execute(_of_project(project_id, user_id, kind, count).group_by(kind))
+    return {row[0]: row[1] for row in rows}
+
+
+def _of_project(
+    project_id: str, user_id: str | None, *columns: sa.ColumnElement[Any]
+) -> sa.Select[*tuple[Any, ...]]:
+    projects, users, types = tables.projects, tables.users, tables.consumer_types
+    statement = (
+        sa.select(*columns)
+        .select_from(_table)
+        .join(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+        .join(projects, projects.c.id == _consumers.c.project_id)
+        .outerjoin(types, types.c.id == _consumers.c.consumer_type_id)
+        .where(projects.c.external_id == project_id)
+    )
+    if user_id is not None:
+        statement = statement.join(users, users.c.id == _consumers.c.user_id)
+        statement = statement.where(users.c.external_id == user_id)
+    return statement
+
+
+# The list of all allocations.
+
 _listed = sa.select(
     _table.c.consumer_id,
     _consumers.c.generation,

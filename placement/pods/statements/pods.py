@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from placement.allocations.statements.allocations import InventoryAmount, Rise
-from placement.allocations.statements.consumers import ConsumerAttributes
+from placement.allocations.statements.consumers import ConsumerAttributes, InventoryAmount, Rise
 from placement.engine.domain.audit import AuditRecord
 from placement.engine.domain.identifiers import portions
 from placement.engine.domain.request_scope import initiator

@@ -185,7 +185,7 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """Write a claim of new consumers by one statement; see allocations.statements.allocations.
+        """Write a claim of new consumers by one statement; see allocations.claims.
 
         Returns False, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """

@@ -172,7 +172,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
-    """Claim for new consumers (allocations.statements.allocations); return False if it does nothing.
+    """Claim for new consumers (allocations.claims); return False if it does nothing.
 
     `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """

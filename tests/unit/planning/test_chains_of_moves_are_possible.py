@@ -8,8 +8,7 @@ from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget
 from placement.planning.goals import Goals
-from placement.planning.making_room import EvictionPlanner
-from placement.planning.plan import AtMost, PlanLimits
+from placement.planning.making_room import AtMost, EvictionPlanner, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene
 

@@ -9,9 +9,8 @@ import pytest
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget, SearchEnded
-from placement.planning.goals import IMPOSSIBLE, Goals
-from placement.planning.making_room import EvictionPlanner
-from placement.planning.plan import Bound, PlanLimits
+from placement.planning.goals import IMPOSSIBLE, Bound, Goals
+from placement.planning.making_room import EvictionPlanner, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene, shared
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from placement.planning.plan import QueryWish
+from placement.planning.board import QueryWish
 from tests.naive import enumerate_candidates
 from tests.planning import Scene, dedicated, fewest_moves, random_cluster, replayed, shared
 

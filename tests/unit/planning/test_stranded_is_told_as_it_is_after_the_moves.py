@@ -6,7 +6,7 @@ import random
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
 from placement.engine.domain.inventories import Inventory
-from placement.planning.plans import Defragmenting
+from placement.planning.goals import Defragmenting
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.planning import Cluster, Guest, Scene
 

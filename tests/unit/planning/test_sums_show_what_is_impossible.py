@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from placement.engine.domain.inventories import Inventory
-from placement.planning.goals import IMPOSSIBLE, Goals
-from placement.planning.plan import Bound
+from placement.planning.goals import IMPOSSIBLE, Bound, Goals
 from tests.naive import NaiveProvider
 from tests.planning import Cluster, Guest, Scene, shared
 

@@ -8,8 +8,7 @@ from placement.engine.domain.inventories import Inventory
 from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
 from placement.planning.board import Spot
-from placement.planning.making_room import EvictionPlanner
-from placement.planning.plan import AtMost, PlanLimits
+from placement.planning.making_room import AtMost, EvictionPlanner, PlanLimits
 from tests.naive import NaiveProvider
 from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, shared
 
