@@ -130,7 +130,7 @@ class Health:
 
     def _with_refusals(self, check: Check) -> Check:
         """Return the check as this process knows it from its own writes; only they find a disk full."""
-        refused = self._database.refused_writes.reason
+        refused = self._database.refusal
         return Check(WRITABLE, False, refused) if refused and check.name == WRITABLE and check.ok else check
 
     def _forest_check(self) -> Check:

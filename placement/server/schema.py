@@ -73,7 +73,7 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
     Standard names that are missing are inserted. Raises SchemaOutdated, SessionsShared, Unavailable.
     """
     with opened(connection) as database:
-        if not database.keeps_sessions():
+        if not database.backend.keeps_sessions(database.read):
             raise SessionsShared(
                 "The connection pooler in front of the database does not keep sessions: "
                 "set it to session pooling, or connect to PostgreSQL itself."

@@ -25,18 +25,10 @@ from placement.storage.audit import Retention
 from placement.storage.backends.backend import Backend, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
-from placement.storage.failures import (
-    Diagnosis,
-    Incidents,
-    OutcomeUnknown,
-    TryAgain,
-    Unreachable,
-)
+from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, TryAgain, Unreachable
 from placement.storage.history import History
 
-# The pool of connections, and what it notes of each.
-
-
+# What the pool notes of a connection: when it was opened, and when it came back.
 _LAST_USE = "placement_last_use"
 _OPENED = "placement_opened"
 
@@ -58,43 +50,8 @@ class DeadlinePool(sa.QueuePool):
 logging.getLogger(f"{DeadlinePool.__module__}.{DeadlinePool.__name__}").setLevel(logging.WARNING)
 
 
-def note_opening(info: dict[Any, Any]) -> None:
-    """Note when a connection was made."""
-    info[_OPENED] = time.monotonic()
-
-
-def note_use(connection: Any, record: Any) -> None:
-    """Note when a connection goes back to the pool."""
-    if connection is not None:
-        record.info[_LAST_USE] = time.monotonic()
-
-
-def idle_seconds(record: Any) -> float | None:
-    """Return how long a connection lay in the pool; None for one that was just made."""
-    used = record.info.get(_LAST_USE)
-    return None if used is None else time.monotonic() - used
-
-
-def age_seconds(info: dict[Any, Any]) -> float:
-    """Return how long ago a connection was made."""
-    return float(time.monotonic() - info[_OPENED])
-
-
-# Which backend a database has: the one place where that follows from its URL.
-
-
-def backend_of(
-    url: sa.URL,
-    history: History,
-    *,
-    durable: bool,
-    statement_seconds: float,
-) -> Backend:
-    """Return the backend for a URL as storage.backends.backend makes them.
-
-    `durable` False may lose commits of a file in a power cut. `statement_seconds`: how long a server may take
-    for a statement, if that is less than usual.
-    """
+def backend_of(url: sa.URL, history: History, *, durable: bool, statement_seconds: float) -> Backend:
+    """Return the backend of a database: the one place where that follows from its URL."""
     if url.get_backend_name() == "sqlite":
         return SQLite(url, durable=durable)
     return PostgreSQL(url, history, statement_seconds)
@@ -176,30 +133,6 @@ _LASTING = (failures.FULL, failures.READ_ONLY)
 _REFUSED_SECONDS = 10.0
 
 
-class RefusedWrites:
-    """The reason why the last write was refused, kept for some seconds or until a write succeeds."""
-
-    def __init__(self) -> None:
-        self._refused: tuple[str, float] | None = None
-
-    def note(self, found: Diagnosis | None) -> None:
-        """Note why a write failed, if the next one would fail for the same reason."""
-        if found in _LASTING:
-            self._refused = found.sentence, time.monotonic()
-
-    def forget(self) -> None:
-        """Note that a write succeeded."""
-        self._refused = None
-
-    @property
-    def reason(self) -> str | None:
-        """Return the reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
-        refused = self._refused
-        if refused is None or time.monotonic() - refused[1] > _REFUSED_SECONDS:
-            return None
-        return refused[0]
-
-
 class Database:
     """A database with short read connections and all-or-nothing write transactions."""
 
@@ -232,7 +165,8 @@ class Database:
         self.audits = audits
         self.retention = Retention(self, datetime.timedelta(days=keep_audit_days))
         self.history = History()
-        self.refused_writes = RefusedWrites()
+        # Why the last write was refused, and when.
+        self._refused: tuple[str, float] | None = None
         self.backend = backend_of(
             self.url, self.history, durable=durable, statement_seconds=statement_seconds
         )
@@ -251,34 +185,32 @@ class Database:
             **self.backend.engine_options(),
         )
         self._driver_error: type[Exception] = self.engine.dialect.loaded_dbapi.Error
-        self._listen()
+        for event, listener in (
+            ("do_connect", self.backend.connect),
+            ("connect", self._prepare),
+            ("checkin", _note_use),
+            ("checkout", self._refuse),
+            ("begin", _begin),
+            ("handle_error", self._give_up_broken),
+        ):
+            sa.event.listen(self.engine, event, listener)
 
     # -- connections --------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
-        listen = sa.event.listen
-        listen(self.engine, "do_connect", self.backend.connect)
-        listen(self.engine, "connect", self._prepare)
-        listen(self.engine, "checkin", note_use)
-        listen(self.engine, "checkout", self._refuse)
-        listen(self.engine, "begin", _begin)
-        listen(self.engine, "handle_error", self._give_up_broken)
-
     def _prepare(self, connection: Any, record: Any) -> None:
         found = self.backend.prepare(connection)
-        record.info[history.KEY] = found
-        note_opening(record.info)
+        record.info |= {history.KEY: found, _OPENED: time.monotonic()}
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
         """Have the pool replace a connection that is lost, or leads to a former database."""
-        idle = idle_seconds(record)
-        if idle is None:
+        used = record.info.get(_LAST_USE)
+        if used is None:
             # It was just made. If a new one is refused as well, the pool makes no third.
             return
         if not self.backend.is_present(record.info[history.KEY]):
             raise sa.exc.DisconnectionError
-        self.backend.refuse_dead(self.engine.dialect, connection, idle)
+        self.backend.refuse_dead(self.engine.dialect, connection, time.monotonic() - used)
 
     def _give_up_broken(self, context: Any) -> None:
         if self.backend.stays_broken(context.original_exception):
@@ -291,11 +223,8 @@ class Database:
         """
         if not self.backend.is_present(connection.info[history.KEY]):
             return False
-        return self._recycle_seconds < 0 or age_seconds(connection.info) < self._recycle_seconds
-
-    def keeps_sessions(self) -> bool:
-        """Return whether a connection keeps one and the same session of the database."""
-        return self.backend.keeps_sessions(self.read)
+        age = time.monotonic() - connection.info[_OPENED]
+        return self._recycle_seconds < 0 or bool(age < self._recycle_seconds)
 
     # -- units of work ------------------------------------------------------------------------------
 
@@ -334,7 +263,11 @@ class Database:
                 is_recorded = self.audits and bool(written.records)
                 if is_recorded:
                     audit.store(written, written.records)
-                self._commit(transaction)
+                try:
+                    transaction.commit()
+                except sa.exc.DBAPIError as error:
+                    self._raise_doubt(error)
+                    raise
             self.backend.confirm(connection)
         if is_recorded:
             self.retention.wrote()
@@ -347,9 +280,8 @@ class Database:
             try:
                 yield write
             except sa.exc.DBAPIError as error:
-                if write.is_sent and self._leaves_in_doubt(error):
-                    self._note(error)
-                    raise OutcomeUnknown(_LOST_COMMIT) from error
+                if write.is_sent:
+                    self._raise_doubt(error)
                 raise
         if self.audits:
             self.retention.wrote()
@@ -359,24 +291,25 @@ class Database:
         try:
             yield
         except Unavailable as error:
-            self.refused_writes.note(self.diagnose(error.__cause__ or error))
+            found = self.diagnose(error.__cause__ or error)
+            if found in _LASTING:
+                self._refused = found.sentence, time.monotonic()
             raise
-        self.refused_writes.forget()
+        self._refused = None
 
-    def _commit(self, transaction: sa.RootTransaction) -> None:
-        try:
-            transaction.commit()
-        except sa.exc.DBAPIError as error:
-            if self._leaves_in_doubt(error):
-                self._note(error)
-                raise OutcomeUnknown(_LOST_COMMIT) from error
-            raise
+    @property
+    def refusal(self) -> str | None:
+        """The reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
+        refused = self._refused
+        return refused[0] if refused and time.monotonic() - refused[1] <= _REFUSED_SECONDS else None
 
     # -- errors -------------------------------------------------------------------------------------
 
-    def _leaves_in_doubt(self, error: sa.exc.DBAPIError) -> bool:
-        """Return whether what was sent may be committed: the connection was lost before a refusal."""
-        return error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error)
+    def _raise_doubt(self, error: sa.exc.DBAPIError) -> None:
+        """Raise OutcomeUnknown if what was sent may be committed: the connection was lost, not refused."""
+        if error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error):
+            self._note(error)
+            raise OutcomeUnknown(_LOST_COMMIT) from error
 
     @contextmanager
     def translating(self) -> Iterator[None]:
@@ -415,10 +348,6 @@ class Database:
         most = found.size() + found._max_overflow
         return {"used": found.checkedout(), "idle": found.checkedin(), "limit": most}
 
-    def exists(self) -> bool:
-        """Return whether there is a database, which for a server only a connection can find out."""
-        return self.backend.exists()
-
     def create(self) -> None:
         """Make an empty database if there is none and it is a file. Raises Unavailable."""
         with self.translating():
@@ -427,6 +356,11 @@ class Database:
     def dispose(self) -> None:
         """Close all pooled connections."""
         self.engine.dispose()
+
+
+def _note_use(connection: Any, record: Any) -> None:
+    if connection is not None:
+        record.info[_LAST_USE] = time.monotonic()
 
 
 def _begin(connection: sa.Connection) -> None:
@@ -517,18 +451,14 @@ def retry(database: Database, once: Callable[[], Result]) -> Result:
 
     Raises Unavailable when the attempts or the time are used up; nothing was changed then.
     """
-    return _repeated(once, RetryPolicy(attempts=database.attempts))
+    return retry_until_deadline(once, RetryPolicy(attempts=database.attempts))
 
 
-def retry_until_deadline(once: Callable[[], Result]) -> Result:
+def retry_until_deadline(once: Callable[[], Result], policy: RetryPolicy = _PATIENTLY) -> Result:
     """Do something again while other writers get in its way, with jitter and for a bounded time.
 
     Raises Unavailable when time is up; nothing was changed then.
     """
-    return _repeated(once, _PATIENTLY)
-
-
-def _repeated(once: Callable[[], Result], policy: RetryPolicy) -> Result:
     attempts = policy.begin()
     while True:
         try:
@@ -563,13 +493,10 @@ class RowStatement:
 
     def run(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> Any:
         """Run it on rows, of which there must be some, with its other parameters."""
-        given = transaction.backend.row_parameters(self._columns, rows)
-        return transaction.execute(self._for(transaction.backend), {**given, **others})
-
-    def _for(self, backend: Backend) -> sa.TextClause:
+        backend = transaction.backend
         statement = self._made.get(type(backend))
         if statement is None:
-            rows = backend.given_rows(self._name, self._columns)
-            text = self._text.format(rows=rows, stamp=backend.stamp_text)
+            given_rows = backend.given_rows(self._name, self._columns)
+            text = self._text.format(rows=given_rows, stamp=backend.stamp_text)
             statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
-        return statement
+        return transaction.execute(statement, {**backend.row_parameters(self._columns, rows), **others})

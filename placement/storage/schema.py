@@ -138,7 +138,7 @@ def stamp(database: Database, revision: str) -> None:
 
 def version(database: Database) -> str | None:
     """Return the schema revision of the database, None if it is empty."""
-    if not database.exists():
+    if not database.backend.exists():
         return None
     with database.read() as connection:
         return revision_of(connection)

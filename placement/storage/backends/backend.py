@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -64,7 +64,11 @@ class Lookout(Protocol):
 
 
 class Backend(Protocol):
-    """A database: how to reach it, and the statements and errors in which databases differ."""
+    """A database: how to reach it, and the statements and errors in which databases differ.
+
+    What is done here suits a database that needs nothing of the kind: a file that one writer has to itself
+    needs no locks, a server no confirmation.
+    """
 
     # -- facts --------------------------------------------------------------------------------------
 
@@ -74,10 +78,8 @@ class Backend(Protocol):
     alters_by_copying: ClassVar[bool]
     # Whether `claim_at_once` and `place_at_once` can ever write anything.
     has_claim_statement: ClassVar[bool]
-
-    @property
-    def where(self) -> str:
-        """Return which database it is, for people; never a password."""
+    # Which database it is, for people; never a password.
+    where: str
 
     # -- connections --------------------------------------------------------------------------------
 
@@ -95,9 +97,11 @@ class Backend(Protocol):
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
         """Raise InvalidatePoolError for a connection of the driver that was lost while it was idle."""
+        return
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
         """Return whether each connection that `read` opens has a session of its own all along."""
+        return True
 
     # -- transactions -------------------------------------------------------------------------------
 
@@ -106,23 +110,28 @@ class Backend(Protocol):
 
     def alone(self) -> AbstractContextManager[None]:
         """Return a block that keeps other writers of this process out, if needed. It raises TryAgain."""
+        return nullcontext()
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the statement that begins a transaction which writes on this connection."""
 
     def take_time(self, connection: sa.Connection) -> None:
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
+        return
 
     def wait_briefly(self, connection: sa.Connection) -> None:
         """Let the transaction on this connection wait a second for each lock: others queue behind it."""
+        return
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         """Run an insert, with VALUES of one row, for some rows, as the last statement before the commit."""
+        connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raise OutcomeUnknown after a commit if the server may have stopped being the database."""
+        return
 
     def is_writable(self, connection: sa.Connection) -> bool:
         """Return whether the database takes writes, as far as reading shows: a full disk is not noticed."""
@@ -153,6 +162,7 @@ class Backend(Protocol):
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows with stamps that this database cannot have given, as after restoring a dump."""
+        return
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
@@ -164,13 +174,16 @@ class Backend(Protocol):
 
         `may_be_referred_to`: others may still write rows that refer to them.
         """
+        return statement
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
         """Return only the rows that no up-to-date reader needs and no other transaction removes."""
+        return statement
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
         """Lock this number until the transaction ends, alone or together with others that lock it shared."""
+        return
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
@@ -181,24 +194,22 @@ class Backend(Protocol):
         """Return the parameters of `given_rows`; there must be rows."""
 
     def claim_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
     ) -> bool:
         """Write a claim of new consumers by one statement; see allocations.claims.
 
         Returns False, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
+        return False
 
     def place_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
     ) -> Stamped | None:
         """Write a new pod on a node by one statement; see pods.statements.pods.
 
         Returns None, with nothing done, if that cannot be. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
+        return None
 
     # -- reading very many rows ---------------------------------------------------------------------
 
@@ -227,10 +238,12 @@ class Backend(Protocol):
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Return whether there is a database, as far as is known without a connection."""
+        """Return whether there is a database; True where only a connection can find out."""
+        return True
 
     def create(self) -> None:
         """Make an empty database if there is none and that can be done. Raises an error of the driver."""
+        return
 
 
 # Database URLs as people write them, and as the driver takes them.
@@ -259,7 +272,10 @@ def supported(url: str, parameters: str = "") -> sa.URL:
     if parameters:
         parsed = parsed.update_query_string(parameters)
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg2"):
-        return _for_writes(parsed.set(drivername=DRIVER))
+        parsed = parsed.set(drivername=DRIVER)
+        if len(hosts_of(parsed)) > 1 and "target_session_attrs" not in parsed.query:
+            return parsed.update_query_dict({"target_session_attrs": "read-write"})
+        return parsed
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", DRIVER):
         raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
     return parsed
@@ -281,13 +297,6 @@ def _of_several(found: re.Match[str]) -> sa.URL:
         "port": ",".join(host["port"] or _STANDARD_PORT for host in hosts if host),
     }
     return url.update_query_dict(query)
-
-
-def _for_writes(url: sa.URL) -> sa.URL:
-    """Return the URL; one of several hosts chooses the host that takes writes."""
-    if len(hosts_of(url)) > 1 and "target_session_attrs" not in url.query:
-        return url.update_query_dict({"target_session_attrs": "read-write"})
-    return url
 
 
 def hosts_of(url: sa.URL) -> list[str]:

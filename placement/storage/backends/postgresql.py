@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
+import select
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 from uuid import uuid4
 
 import orjson
+import psycopg2
+import psycopg2.errors
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import records, tables
-from placement.storage.backends import postgresql_claims, postgresql_driver
-from placement.storage.backends.backend import SingleWrite, Stamped, described_server
-from placement.storage.backends.postgresql_driver import GRACE_SECONDS, STATEMENT_SECONDS
+from placement.storage import failures, records, tables
+from placement.storage.backends import postgresql_claims
+from placement.storage.backends.backend import Backend, SingleWrite, Stamped, described_server
+from placement.storage.backends.postgresql_driver import GRACE_SECONDS, Dialect, WatchedConnection
 from placement.storage.failures import Diagnosis
 from placement.storage.history import History
 from placement.storage.types import Revision
@@ -61,11 +67,10 @@ def _text(statement: sa.CompoundSelect[Any]) -> str:
 _RECORDS = _text(records.statement(_is_given))
 _NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
 _NODES = _text(_NODE_PARTS.statement)
-HORIZON = f"""
+_HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
       FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
 """
-"""The value of `horizon` in storage.backends.backend."""
 
 
 class ServerLookout:
@@ -93,7 +98,6 @@ class ServerLookout:
         self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
-        """Return the rows of a look (storage.feed). Raises errors of the driver."""
         usual = self._driver.patience
         if is_quick:
             self._driver.patience = _QUICK_SECONDS
@@ -103,11 +107,9 @@ class ServerLookout:
             self._driver.patience = usual
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of some providers (storage.records). Raises errors of the driver."""
         return self._asked(self._records, list(ids))
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """Return the rows of each part of nodes (storage.records). Raises errors of the driver."""
         return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
 
     def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
@@ -118,31 +120,97 @@ class ServerLookout:
         return found
 
 
+# The meaning of the errors of PostgreSQL and of its driver.
+
+
+# SQLSTATE, whole or its class.
+_STATES = {
+    "40P01": failures.CONCURRENT, "40001": failures.CONCURRENT, "55P03": failures.CONCURRENT,
+    "55006": failures.CONCURRENT,
+    "23505": failures.FASTER, "23503": failures.FASTER,
+    "57014": failures.SLOW, "25P03": failures.SLOW,
+    "53100": failures.FULL, "53300": failures.NO_CONNECTION, "53": failures.MEMORY, "54": failures.MEMORY,
+    "25006": failures.READ_ONLY,
+    "57P03": failures.CHANGING, "57P": failures.CHANGING,
+    "3D000": failures.MISSING, "28": failures.LOGIN, "42501": failures.RIGHTS,
+    "42P01": failures.TABLES, "42703": failures.TABLES, "42883": failures.TABLES, "3F000": failures.TABLES,
+    "26000": failures.POOLER, "42P05": failures.POOLER,
+    "58": failures.DAMAGED, "XX": failures.DAMAGED, "08": failures.GONE,
+}  # fmt: skip
+# A refused connection has no SQLSTATE for the driver; these are words of libpq and of English servers.
+_WORDS = (
+    (
+        re.compile(r"too many (clients|connections)|connection slots|no more connections"),
+        failures.NO_CONNECTION,
+    ),
+    (re.compile(r"the database system is|not currently accepting connections"), failures.CHANGING),
+    (re.compile(r"database \"?.*\"? does not exist|no such database"), failures.MISSING),
+    (
+        re.compile(
+            r"authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
+            r"not permitted to log in|permission denied for database"
+        ),
+        failures.LOGIN,
+    ),
+    (re.compile(r"session is read-only|server is in hot standby mode"), failures.READ_ONLY),
+    (re.compile(r"unsupported startup parameter|prepared statement .* does not exist"), failures.POOLER),
+)
+_OF_DRIVER = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError"})
+# The connection, the server, its files or its program failed, so it did not decide on what was sent.
+_UNDECIDED = frozenset({"57", "08", "58", "XX"})
+
+
+def _state(error: BaseException) -> str | None:
+    return getattr(error, "pgcode", None)
+
+
+# The backend, and the bounds of what is waited for.
+
+
+STATEMENT_SECONDS = 30.0
 _LOCK_SECONDS = 10.0
-# While a statement waits for a table, all later ones wait, too.
-_BRIEF_LOCK_SECONDS = 1
+_CONNECT_SECONDS, _LEAST_CONNECT_SECONDS = 5, 2
+# A little later than a lock runs out, because that error says what was waited for.
+_LATER_SECONDS = 0.5
+# A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
+_FRESH_SECONDS = 10
+_TRANSPORT = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    # For so many milliseconds the server may leave what was sent unacknowledged.
+    "tcp_user_timeout": 10_000,
+}
+# Which server it is (storage.history), also for a user that may not read the control file.
+_IDENTITY, _IDENTITY_WITHOUT_SYSTEM = (
+    f"SELECT concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
+    "extract(epoch FROM pg_postmaster_start_time()), "
+    "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
+    for system in ("(SELECT system_identifier FROM pg_control_system())::text", "NULL")
+)
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SESSION = "SELECT pg_backend_pid()"
 _INTEGERS, _FLOAT = frozenset({"integer", "bigint"}), "double precision"
-_UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
-class PostgreSQL:
+class PostgreSQL(Backend):
     """A database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
-    is_embedded: ClassVar[bool] = False
-    alters_by_copying: ClassVar[bool] = False
-    has_claim_statement: ClassVar[bool] = True
-    stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
-    stamp_text: ClassVar[str] = "pg_current_xact_id()"
-    horizon: ClassVar[str] = HORIZON
+    is_embedded = False
+    alters_by_copying = False
+    has_claim_statement = True
+    stamp = sa.func.pg_current_xact_id(type_=Revision())
+    stamp_text = "pg_current_xact_id()"
+    horizon = _HORIZON
     # The moment is a snapshot of the transactions that were over: in whatever order they commit, none is
     # reported twice and none is missed.
-    moment: ClassVar[str] = "CAST(pg_current_snapshot() AS text)"
-    is_later: ClassVar[str] = (
+    moment = "CAST(pg_current_snapshot() AS text)"
+    is_later = (
         "{column} >= pg_snapshot_xmin(CAST(:since AS pg_snapshot)) "
         "AND NOT pg_visible_in_snapshot({column}, CAST(:since AS pg_snapshot))"
     )
@@ -153,33 +221,67 @@ class PostgreSQL:
         self._history = history
         self._statement_seconds = min(statement_seconds, STATEMENT_SECONDS)
         self._lock_seconds = min(_LOCK_SECONDS, self._statement_seconds)
-
-    @property
-    def where(self) -> str:
-        """Return which database it is, for people."""
-        return described_server(self._url)
+        self.where = described_server(url)
 
     # -- connections --------------------------------------------------------------------------------
 
     def engine_options(self) -> dict[str, Any]:
-        """Return the options of an engine for it."""
-        return postgresql_driver.engine_options(self._url)
+        """Return options in which the URL's settings of the transport win over the usual ones."""
+        usual = {name: value for name, value in _TRANSPORT.items() if name not in self._url.query}
+        return {"connect_args": {**usual, "connection_factory": WatchedConnection}}
 
     def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> Any:
-        """Open a connection in the time that the request has."""
-        return postgresql_driver.connect_in_time(dialect, record, arguments, options)
+        """Connect, and wait for it no longer than the request has, however many hosts there are to try.
+
+        Less than two seconds for a host are too few for the driver. Raises an error of the driver.
+        """
+        if request_scope.is_over():
+            raise psycopg2.OperationalError("there is no time left to connect in")
+        seconds = request_scope.remaining() / (str(options.get("host", "")).count(",") + 1)
+        allowed = str(options.get("connect_timeout", 0))
+        # For the driver 0 means no limit; it refuses by itself a value that is no number.
+        if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
+            options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
+        return dialect.connect(*arguments, **options)
 
     def prepare(self, connection: Any) -> str:
-        """Set the limits of a new connection; return which server it is to."""
-        return postgresql_driver.prepare(connection, self._statement_seconds, self._lock_seconds)
+        """Set the limits of a new connection by statements: poolers refuse or drop start-up parameters."""
+        settings = (
+            f"SET statement_timeout = {_milliseconds(self._statement_seconds)}; "
+            f"SET lock_timeout = {_milliseconds(self._lock_seconds)}; "
+            # A session that has lost its client must not keep its locks for good.
+            f"SET idle_in_transaction_session_timeout = {_milliseconds(STATEMENT_SECONDS)}; "
+            "SET TimeZone = 'UTC'; SET plan_cache_mode = force_generic_plan; "
+            # Without sequential scans, plans look so dear that a server would compile each look for 200 ms.
+            "SET jit = off; "
+        )
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(settings + _IDENTITY)
+            except psycopg2.errors.InsufficientPrivilege:
+                cursor.execute(settings + _IDENTITY_WITHOUT_SYSTEM)
+            return str(cursor.fetchone()[0])
 
     def is_present(self, opened: str) -> bool:
         """Return whether the newest connection of this process was to that server."""
         return self._history.is_present(opened)
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Raise InvalidatePoolError for a connection that was lost while it was idle."""
-        postgresql_driver.refuse_dead(dialect, connection, idle_seconds)
+        """Raise InvalidatePoolError for a connection that was lost while it was idle.
+
+        A server that goes away closes its end, which shows without asking it.
+        """
+        incoming = select.poll()
+        try:
+            # The driver has no file descriptor for a connection that it has closed itself.
+            incoming.register(connection.fileno(), select.POLLIN)
+            if idle_seconds < _FRESH_SECONDS and not incoming.poll(0):
+                return
+            patience, connection.patience = connection.patience, _CONNECT_SECONDS
+            dialect.do_ping(connection)
+            connection.patience = patience
+        except Exception as error:
+            raise sa.exc.InvalidatePoolError from error
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
         """Return whether there is no pooler, or one that keeps a session beyond a transaction.
@@ -196,12 +298,7 @@ class PostgreSQL:
         """Return the beginning, with bounds of its own if the request is short or reading may be long."""
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
-        seconds = request_scope.remaining(STATEMENT_SECONDS)
-        return f"{_BEGIN_SNAPSHOT}; {postgresql_driver.bounds(seconds, self._lock_seconds)}"
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Return an empty block: writers lock rows and need not be alone."""
-        return _UNBOUNDED
+        return f"{_BEGIN_SNAPSHOT}; {_bounds(request_scope.remaining(STATEMENT_SECONDS), self._lock_seconds)}"
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Return the beginning, with the limits that the deadline of the request sets."""
@@ -212,7 +309,7 @@ class PostgreSQL:
         """Return the statements that limit a write to what the request has left; empty if that is enough."""
         if not self._is_hurried():
             return ""
-        return postgresql_driver.bounds(
+        return _bounds(
             request_scope.remaining(self._statement_seconds), request_scope.remaining(self._lock_seconds)
         )
 
@@ -226,17 +323,16 @@ class PostgreSQL:
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
 
     def wait_briefly(self, connection: sa.Connection) -> None:
-        """Wait no longer than a second for each lock."""
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_BRIEF_LOCK_SECONDS}s'")
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '1s'")
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Send it with the commit, in one round trip."""
-        postgresql_driver.commit_with(connection, insert, rows)
-
-    def confirm(self, connection: sa.Connection) -> None:
-        """Do nothing: the server has confirmed that it is stored."""
+        """Send it together with the COMMIT that must follow now, in one round trip."""
+        driver: Any = connection.connection.dbapi_connection
+        begin, values = _parts(insert)
+        with driver.cursor() as cursor:
+            driver.last_statement = begin + b", ".join(cursor.mogrify(values, row) for row in rows)
 
     def is_writable(self, connection: sa.Connection) -> bool:
         """Return whether the server is neither a standby nor set to be read-only."""
@@ -246,15 +342,24 @@ class PostgreSQL:
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
         """Return what is wrong, by SQLSTATE and by words."""
-        return postgresql_driver.diagnose(error, is_lost=is_lost)
+        state = _state(error)
+        if state is not None:
+            known = next((_STATES[key] for key in (state, state[:3], state[:2]) if key in _STATES), None)
+            if known is not None:
+                return known
+        if is_lost or type(error).__name__ in _OF_DRIVER:
+            words = str(error)
+            return next((diagnosis for pattern, diagnosis in _WORDS if pattern.search(words)), failures.GONE)
+        return None
 
     def stays_broken(self, error: BaseException) -> bool:
         """Return whether this server takes no writes; another of the hosts may take them."""
-        return postgresql_driver.stays_broken(error)
+        return _state(error) == "25006"
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Return whether the error leaves open if the server had committed."""
-        return postgresql_driver.leaves_in_doubt(error)
+        """Return whether the server has not reported that it refused."""
+        state = _state(error)
+        return state is None or state[:2] in _UNDECIDED
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -263,7 +368,6 @@ class PostgreSQL:
         return {}
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """Return the id of the transaction."""
         return self.stamp
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
@@ -277,12 +381,10 @@ class PostgreSQL:
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
-        """Return an insert that skips rows with a unique key that exists."""
         return postgresql.insert(table).on_conflict_do_nothing()
 
     @staticmethod
     def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """Return the query with its rows locked until the end."""
         return statement.with_for_update(key_share=may_be_referred_to)
 
     @staticmethod
@@ -292,7 +394,6 @@ class PostgreSQL:
         return statement.where(stamp < horizon).with_for_update(skip_locked=True)
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """Take an advisory lock."""
         function = sa.func.pg_advisory_xact_lock_shared if shared else sa.func.pg_advisory_xact_lock
         connection.execute(sa.select(function(number)))
 
@@ -309,20 +410,14 @@ class PostgreSQL:
         return {name: _array(values, type_) for (name, type_), values in given}
 
     def claim_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
     ) -> bool:
-        """Write the claim in one round trip."""
         with single_write() as write:
             return postgresql_claims.claim(write, values, self._limits())
 
     def place_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
+        self, single_write: Callable[[], AbstractContextManager[SingleWrite]], values: Sequence[Any]
     ) -> Stamped | None:
-        """Write the pod in one round trip."""
         with single_write() as write:
             return postgresql_claims.place(write, values, self._limits())
 
@@ -348,23 +443,36 @@ class PostgreSQL:
             )
             for column, floats in zip(rows.c, is_float, strict=True)
         ]
-        found = connection.execute(sa.select(*packed)).one()
-        return [_unpacked(value, floats) for value, floats in zip(found, is_float, strict=True)]
-
-    # -- looking at what changed --------------------------------------------------------------------
+        found: list[NumberColumn] = [array("d") if floats else array("q") for floats in is_float]
+        for numbers, value in zip(found, connection.execute(sa.select(*packed)).one(), strict=True):
+            # The bytes come with the highest first; None if there are no rows.
+            numbers.frombytes(value or b"")
+            if sys.byteorder == "little":
+                numbers.byteswap()
+        return found
 
     def lookout(self, connection: sa.Connection) -> ServerLookout:
-        """Return a session with the statements of looks."""
         return ServerLookout(connection)
 
-    # -- life ---------------------------------------------------------------------------------------
 
-    def exists(self) -> bool:
-        """Return True: only a connection can find out."""
-        return True
+def _bounds(statement_seconds: float, lock_seconds: float) -> str:
+    """Return the statements that limit one transaction, to be sent in one message with its beginning."""
+    return (
+        f"SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}; "
+        f"SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
+    )
 
-    def create(self) -> None:
-        """Do nothing: the operator of a server creates its databases."""
+
+def _milliseconds(seconds: float) -> int:
+    # 0 would mean: no limit.
+    return max(1, round(seconds * 1000))
+
+
+@cache
+def _parts(insert: sa.TextClause) -> tuple[bytes, str]:
+    """Return an insert up to its values, and the values of one row, for the driver to fill in."""
+    begin, word, values = str(insert.compile(dialect=Dialect())).partition("VALUES ")
+    return (begin + word).encode(), values
 
 
 def _array(values: Iterable[Any], type_: str) -> str:
@@ -385,12 +493,3 @@ def _element(text: str | None) -> str:
         return "NULL"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _unpacked(value: bytes | None, is_float: bool) -> NumberColumn:
-    """Return numbers from the bytes that a server sends, the highest first; None: there are none."""
-    numbers: NumberColumn = array("d") if is_float else array("q")
-    numbers.frombytes(value or b"")
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    return numbers

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import select
 import socket
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import psycopg2
@@ -27,24 +24,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
 from placement.engine.domain import request_scope
-from placement.storage.failures import (
-    CHANGING,
-    CONCURRENT,
-    DAMAGED,
-    FASTER,
-    FULL,
-    GONE,
-    LOGIN,
-    MEMORY,
-    MISSING,
-    NO_CONNECTION,
-    POOLER,
-    READ_ONLY,
-    RIGHTS,
-    SLOW,
-    TABLES,
-    Diagnosis,
-)
 
 # An end to waiting for a database server that says nothing any more.
 #
@@ -71,7 +50,8 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.autocommit = True
         self.cursor_factory = WatchedCursor
         self.expires = math.inf
-        self._last_statement = b""
+        # To be sent in one message with the end of the present transaction.
+        self.last_statement = b""
         # A second descriptor for the socket: libpq may close its own at any time, and the number would then
         # stand for something else.
         try:
@@ -88,22 +68,12 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         """Leave out the connection string: the driver's own text hides the password but no other secrets."""
         return f"<connection {id(self):#x}, closed: {self.closed}>"
 
-    def keep_last(self, statement: bytes) -> None:
-        """Keep a statement that is to be sent in one message with the end of the present transaction."""
-        self._last_statement = statement
-
     def take_last(self) -> bytes:
-        """Return the statement that was kept, once; empty if there is none."""
-        last, self._last_statement = self._last_statement, b""
+        """Return the last statement, once. The pool's stand-in for a connection passes on no assignment."""
+        last, self.last_statement = self.last_statement, b""
         return last
 
-    def allow(self) -> None:
-        """Note until when the statement that begins now may run."""
-        now = time.monotonic()
-        self.expires = min(now + self.patience, max(now, request_scope.at()) + GRACE_SECONDS)
-
     def close(self) -> None:
-        """Close the connection."""
         super().close()
         with _watch.lock:
             self._line = None
@@ -127,16 +97,17 @@ class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
     """A cursor that has its statements watched."""
 
     def execute(self, query: Any, vars: Any = None) -> None:
-        """Run one statement."""
         self._watched(super().execute, query, vars)
 
     def executemany(self, query: Any, vars_list: Any) -> None:
-        """Run one statement for each of the parameters."""
         self._watched(super().executemany, query, vars_list)
 
     def _watched(self, run: Callable[[Any, Any], None], query: Any, given: Any) -> None:
+        """Run statements, and note until when they may run."""
         connection: Any = self.connection
-        connection.allow()
+        connection: Any = self.connection
+        now = time.monotonic()
+        connection.expires = min(now + connection.patience, max(now, request_scope.at()) + GRACE_SECONDS)
         try:
             run(query, given)
         finally:
@@ -164,14 +135,13 @@ class _Watch:
     def _run(self) -> None:
         while True:
             time.sleep(_LOOK_SECONDS)
-            self._cut(self._expired())
+            self._cut_expired()
 
-    def _expired(self) -> Sequence[WatchedConnection]:
+    def _cut_expired(self) -> None:
+        # Apart from the loop, which would keep the last connections from being collected while it sleeps.
         now = time.monotonic()
         with self.lock:
-            return [connection for connection in self._connections if connection.expires < now]
-
-    def _cut(self, expired: Sequence[WatchedConnection]) -> None:
+            expired = [connection for connection in self._connections if connection.expires < now]
         for connection in expired:
             with self.lock:
                 # Its statement may have ended in the meantime.
@@ -183,33 +153,8 @@ _watch = _Watch()
 
 
 _FIRST_ROWS = 1000
-STATEMENT_SECONDS = 30.0
-CONNECT_SECONDS = 5
-_LEAST_CONNECT_SECONDS = 2
-_LATER_SECONDS = 0.5
-# A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
-_FRESH_SECONDS = 10
 _IDLE = psycopg2.extensions.TRANSACTION_STATUS_IDLE
 _UNKNOWN = psycopg2.extensions.TRANSACTION_STATUS_UNKNOWN
-_TRANSPORT = {
-    "connect_timeout": CONNECT_SECONDS,
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    # For so many milliseconds the server may leave what was sent unacknowledged.
-    "tcp_user_timeout": 10_000,
-}
-_SYSTEM = "(SELECT system_identifier FROM pg_control_system())::text"
-_PLACE = (
-    "concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
-    "extract(epoch FROM pg_postmaster_start_time()), "
-    "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
-)
-# Which server it is: see storage.history.
-_IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# For a user that may not read the control file.
-_IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
 
 
 class StreamingCursor(WatchedCursor):
@@ -224,13 +169,11 @@ class StreamingCursor(WatchedCursor):
         self._is_at_end = False
 
     def execute(self, query: Any, vars: Any = None) -> None:
-        """Run a query and fetch its first rows."""
         text = query.decode() if isinstance(query, bytes) else query
         fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._rows}"
         super().execute(f"DECLARE {self._rows} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Return the next rows, none at the end."""
         wanted = self.arraysize if size is None else size
         rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
         if not rows and not self._is_at_end:
@@ -240,12 +183,10 @@ class StreamingCursor(WatchedCursor):
         return rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Return the next row, None at the end."""
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return all rows that are left."""
         found = []
         while rows := self.fetchmany(_FIRST_ROWS):
             found += rows
@@ -296,161 +237,4 @@ class Dialect(PGDialect_psycopg2):
             dbapi_connection.close()
 
 
-def commit_with(connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Have the rows inserted by a statement that is sent together with the COMMIT that must follow now."""
-    driver: Any = connection.connection.dbapi_connection
-    begin, values = _parts(insert)
-    with driver.cursor() as cursor:
-        driver.keep_last(begin + b", ".join(cursor.mogrify(values, row) for row in rows))
-
-
-@cache
-def _parts(insert: sa.TextClause) -> tuple[bytes, str]:
-    """Return an insert up to its values, and the values of one row, for the driver to fill in."""
-    begin, word, values = str(insert.compile(dialect=Dialect())).partition("VALUES ")
-    return (begin + word).encode(), values
-
-
 sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")
-
-
-def engine_options(url: sa.URL) -> dict[str, Any]:
-    """Return the options of an engine; the URL's settings of the transport win over the usual ones."""
-    usual = {name: value for name, value in _TRANSPORT.items() if name not in url.query}
-    return {"connect_args": {**usual, "connection_factory": WatchedConnection}}
-
-
-def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> str:
-    """Set up a new connection; return which server it is to (storage.history).
-
-    It sends statements, because poolers refuse or drop start-up parameters.
-    """
-    settings = (
-        f"SET statement_timeout = {_milliseconds(statement_seconds)}; "
-        f"SET lock_timeout = {_milliseconds(lock_seconds)}; "
-        # A session that has lost its client must not keep its locks for good.
-        f"SET idle_in_transaction_session_timeout = {_milliseconds(STATEMENT_SECONDS)}; "
-        "SET TimeZone = 'UTC'; SET plan_cache_mode = force_generic_plan; "
-        # Without sequential scans, plans look so dear that a server would compile each look for 200 ms.
-        "SET jit = off; "
-    )
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(settings + _IDENTITY)
-        except psycopg2.errors.InsufficientPrivilege:
-            cursor.execute(settings + _IDENTITY_WITHOUT_SYSTEM)
-        return str(cursor.fetchone()[0])
-
-
-def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """Return the statements that limit one transaction, to be sent in one message with its beginning."""
-    # A little later than a lock runs out, because that error says what was waited for.
-    return (
-        f"SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}; "
-        f"SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
-    )
-
-
-def _milliseconds(seconds: float) -> int:
-    # 0 would mean: no limit.
-    return max(1, round(seconds * 1000))
-
-
-def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any], options: Any) -> Any:
-    """Connect, and wait for it no longer than the request has, however many hosts there are to try.
-
-    Less than two seconds for a host are too few for the driver. Raises an error of the driver.
-    """
-    if request_scope.is_over():
-        raise psycopg2.OperationalError("there is no time left to connect in")
-    seconds = request_scope.remaining() / (str(options.get("host", "")).count(",") + 1)
-    allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 means no limit; it refuses by itself a value that is no number.
-    if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
-        options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
-    return dialect.connect(*arguments, **options)
-
-
-def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-    """Have the pool open another connection if this one was lost while it was idle for so long.
-
-    A server that goes away closes its end, which shows without asking it. Raises InvalidatePoolError.
-    """
-    incoming = select.poll()
-    try:
-        # The driver has no file descriptor for a connection that it has closed itself.
-        incoming.register(connection.fileno(), select.POLLIN)
-        if idle_seconds < _FRESH_SECONDS and not incoming.poll(0):
-            return
-        patience, connection.patience = connection.patience, CONNECT_SECONDS
-        dialect.do_ping(connection)
-        connection.patience = patience
-    except Exception as error:
-        raise sa.exc.InvalidatePoolError from error
-
-
-# The meaning of the errors of PostgreSQL and of its driver.
-
-
-# SQLSTATE, whole or its class.
-_STATES = {
-    "40P01": CONCURRENT, "40001": CONCURRENT, "55P03": CONCURRENT, "55006": CONCURRENT,
-    "23505": FASTER, "23503": FASTER,
-    "57014": SLOW, "25P03": SLOW,
-    "53100": FULL, "53300": NO_CONNECTION, "53": MEMORY, "54": MEMORY,
-    "25006": READ_ONLY,
-    "57P03": CHANGING, "57P": CHANGING,
-    "3D000": MISSING, "28": LOGIN, "42501": RIGHTS,
-    "42P01": TABLES, "42703": TABLES, "42883": TABLES, "3F000": TABLES,
-    "26000": POOLER, "42P05": POOLER,
-    "58": DAMAGED, "XX": DAMAGED, "08": GONE,
-}  # fmt: skip
-# A refused connection has no SQLSTATE for the driver; these are words of libpq and of English servers.
-_WORDS = (
-    (re.compile(r"too many (clients|connections)|connection slots|no more connections"), NO_CONNECTION),
-    (re.compile(r"the database system is|not currently accepting connections"), CHANGING),
-    (re.compile(r"database \"?.*\"? does not exist|no such database"), MISSING),
-    (
-        re.compile(
-            r"authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
-            r"not permitted to log in|permission denied for database"
-        ),
-        LOGIN,
-    ),
-    (re.compile(r"session is read-only|server is in hot standby mode"), READ_ONLY),
-    (re.compile(r"unsupported startup parameter|prepared statement .* does not exist"), POOLER),
-)  # fmt: skip
-_OF_DRIVER = frozenset({"OperationalError", "InterfaceError", "InternalError", "DatabaseError"})
-# The connection, the server, its files or its program failed, so it did not decide on what was sent.
-_UNDECIDED = frozenset({"57", "08", "58", "XX"})
-
-
-def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-    """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used any more."""
-    state = _state(error)
-    if state is not None:
-        known = next((_STATES[key] for key in (state, state[:3], state[:2]) if key in _STATES), None)
-        if known is not None:
-            return known
-    if is_lost or type(error).__name__ in _OF_DRIVER:
-        return _of_words(str(error))
-    return None
-
-
-def _state(error: BaseException) -> str | None:
-    return getattr(error, "pgcode", None)
-
-
-def _of_words(words: str) -> Diagnosis:
-    return next((diagnosis for pattern, diagnosis in _WORDS if pattern.search(words)), GONE)
-
-
-def stays_broken(error: BaseException) -> bool:
-    """Return whether the connection is of no use any more: another of several hosts may take writes now."""
-    return _state(error) == "25006"
-
-
-def leaves_in_doubt(error: BaseException) -> bool:
-    """Return whether what was sent may be committed: the server has not reported that it refused."""
-    state = _state(error)
-    return state is None or state[:2] in _UNDECIDED

@@ -8,32 +8,19 @@ import re
 import sqlite3
 import threading
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import history, records, tables
-from placement.storage.backends.backend import SingleWrite
-from placement.storage.failures import (
-    CONCURRENT,
-    DAMAGED,
-    FASTER,
-    FULL,
-    GONE,
-    LOCKED,
-    MEMORY,
-    READ_ONLY,
-    RIGHTS,
-    TABLES,
-    Diagnosis,
-    OutcomeUnknown,
-)
+from placement.storage import failures, history, records, tables
+from placement.storage.backends.backend import Backend
+from placement.storage.failures import Diagnosis, OutcomeUnknown
 from placement.storage.types import Revision
 
 # The meaning of the errors of SQLite.
@@ -41,66 +28,37 @@ from placement.storage.types import Revision
 
 # Primary result codes.
 _CODES = {
-    sqlite3.SQLITE_BUSY: LOCKED,
-    sqlite3.SQLITE_LOCKED: LOCKED,
-    sqlite3.SQLITE_FULL: FULL,
-    sqlite3.SQLITE_READONLY: READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: GONE,
-    sqlite3.SQLITE_IOERR: DAMAGED,
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_NOTADB: DAMAGED,
-    sqlite3.SQLITE_NOMEM: MEMORY,
-    sqlite3.SQLITE_PERM: RIGHTS,
-    sqlite3.SQLITE_SCHEMA: CONCURRENT,
-    sqlite3.SQLITE_PROTOCOL: LOCKED,
+    sqlite3.SQLITE_BUSY: failures.LOCKED,
+    sqlite3.SQLITE_LOCKED: failures.LOCKED,
+    sqlite3.SQLITE_FULL: failures.FULL,
+    sqlite3.SQLITE_READONLY: failures.READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: failures.GONE,
+    sqlite3.SQLITE_IOERR: failures.DAMAGED,
+    sqlite3.SQLITE_CORRUPT: failures.DAMAGED,
+    sqlite3.SQLITE_NOTADB: failures.DAMAGED,
+    sqlite3.SQLITE_NOMEM: failures.MEMORY,
+    sqlite3.SQLITE_PERM: failures.RIGHTS,
+    sqlite3.SQLITE_SCHEMA: failures.CONCURRENT,
+    sqlite3.SQLITE_PROTOCOL: failures.LOCKED,
 }
-_MENDED_BY_REPEATING = frozenset(
-    {
-        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
-        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
-        sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY,
-    }
+_MENDED_BY_REPEATING = (
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+    sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY,
 )
 # After these a SQLite connection stays broken for good, although the file may have become well again.
-_STAYS_BROKEN = frozenset(
-    {
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-    }
+_STAYS_BROKEN = (
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
 )
 _PRIMARY = 0xFF
 
 
-def diagnose(error: BaseException, *, is_lost: bool) -> Diagnosis | None:
-    """Return what is wrong, None for a fault of ours; `is_lost`: the connection cannot be used any more."""
-    if not isinstance(error, sqlite3.Error):
-        return GONE if is_lost else None
-    code = _code(error)
-    if isinstance(error, sqlite3.IntegrityError):
-        return FASTER if code in _MENDED_BY_REPEATING else None
-    if code is None:
-        return GONE if isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError)) else None
-    if code & _PRIMARY == sqlite3.SQLITE_ERROR:
-        return TABLES if re.match(r"no such (table|column)", str(error)) else None
-    return _CODES.get(code & _PRIMARY)
-
-
 def _code(error: BaseException) -> int | None:
     return getattr(error, "sqlite_errorcode", None)
-
-
-def stays_broken(error: BaseException) -> bool:
-    """Return whether a connection is of no use after this error, though the driver does not say so."""
-    return ((_code(error) or sqlite3.SQLITE_OK) & _PRIMARY) in _STAYS_BROKEN
-
-
-def leaves_in_doubt(error: BaseException) -> bool:
-    """Return whether what was sent may be committed: reading or writing the file failed."""
-    code = _code(error)
-    return code is None or code & _PRIMARY == sqlite3.SQLITE_IOERR
 
 
 # How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
@@ -145,7 +103,6 @@ class FileLookout:
         self._data_version: int | None = None
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
-        """Return the rows of a look (storage.feed), None if nothing changed. Raises errors of SQLAlchemy."""
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
@@ -155,43 +112,36 @@ class FileLookout:
         return rows
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of some providers (storage.records). Raises errors of SQLAlchemy."""
         return self._connection.execute(_RECORDS, {"ids": ids}).all()
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
-        """Return the rows of each part of nodes (storage.records). Raises errors of SQLAlchemy."""
         rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
         return _NODE_PARTS.parted(rows)
 
 
-class SQLite:
+class SQLite(Backend):
     """A database in one file; see storage.backends.backend for the contracts."""
 
-    is_embedded: ClassVar[bool] = True
-    alters_by_copying: ClassVar[bool] = True
-    has_claim_statement: ClassVar[bool] = False
-    stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
-    stamp_text: ClassVar[str] = ":stamp"
-    horizon: ClassVar[str] = _HORIZON
-    moment: ClassVar[str] = "(SELECT CAST(value AS text) FROM change_counter)"
-    is_later: ClassVar[str] = "{column} > CAST(:since AS integer)"
+    is_embedded = True
+    alters_by_copying = True
+    has_claim_statement = False
+    stamp = sa.bindparam("stamp", type_=Revision())
+    stamp_text = ":stamp"
+    horizon = _HORIZON
+    moment = "(SELECT CAST(value AS text) FROM change_counter)"
+    is_later = "{column} > CAST(:since AS integer)"
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """Take the URL; `durable` False may lose commits in a power cut."""
         self._url = url
+        self.where = f"file {url.database}"
         self._durable = durable
         # Queueing the threads of this process here is fair and cheap, while SQLite's own busy handler polls.
         self._turn = threading.Lock()
 
-    @property
-    def where(self) -> str:
-        """Return which file it is, for people."""
-        return f"file {self._url.database}"
-
     # -- connections --------------------------------------------------------------------------------
 
     def engine_options(self) -> dict[str, Any]:
-        """Return the options of an engine for it."""
         return {"connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False}}
 
     def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> None:
@@ -224,24 +174,16 @@ class SQLite:
         except sqlite3.Error:
             return False
 
-    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Do nothing: files do not hang up."""
-
-    def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
-        """Return True: there is nothing between the process and the file."""
-        return True
-
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """Return the statement that begins to read."""
         return _BEGIN_SNAPSHOT
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let one writer of this process in at a time. Raises TryAgain."""
         if not self._turn.acquire(timeout=request_scope.remaining(_BUSY_SECONDS)):
-            raise LOCKED.raised()
+            raise failures.LOCKED.raised()
         try:
             yield
         finally:
@@ -255,18 +197,6 @@ class SQLite:
             connection.rollback()
             connection.info[_PATIENCE] = seconds
         return _BEGIN_WRITE
-
-    def take_time(self, connection: sa.Connection) -> None:
-        """Do nothing: there are no limits once it has begun."""
-
-    def wait_briefly(self, connection: sa.Connection) -> None:
-        """Do nothing: a transaction that writes is alone when it has begun."""
-
-    def run_last(
-        self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Run it: there is no round trip to be saved."""
-        connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raise OutcomeUnknown if the file was removed or replaced meanwhile."""
@@ -282,15 +212,26 @@ class SQLite:
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
         """Return what is wrong, by result codes."""
-        return diagnose(error, is_lost=is_lost)
+        if not isinstance(error, sqlite3.Error):
+            return failures.GONE if is_lost else None
+        code = _code(error)
+        if isinstance(error, sqlite3.IntegrityError):
+            return failures.FASTER if code in _MENDED_BY_REPEATING else None
+        if code is None:
+            is_gone = isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError))
+            return failures.GONE if is_gone else None
+        if code & _PRIMARY == sqlite3.SQLITE_ERROR:
+            return failures.TABLES if re.match(r"no such (table|column)", str(error)) else None
+        return _CODES.get(code & _PRIMARY)
 
     def stays_broken(self, error: BaseException) -> bool:
         """Return whether the connection stays broken although the file may become well again."""
-        return stays_broken(error)
+        return ((_code(error) or sqlite3.SQLITE_OK) & _PRIMARY) in _STAYS_BROKEN
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
         """Return whether reading or writing the file failed."""
-        return leaves_in_doubt(error)
+        code = _code(error)
+        return code is None or code & _PRIMARY == sqlite3.SQLITE_IOERR
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -299,29 +240,11 @@ class SQLite:
         return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """Return the number."""
         return sa.literal(parameters["stamp"], type_=Revision())
-
-    def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
-        """Do nothing: the counter is in the file, too."""
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:
-        """Return an insert that skips rows with a unique key that exists."""
         return sqlite.insert(table).on_conflict_do_nothing()
-
-    @staticmethod
-    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """Return the query as it is: a writer is alone."""
-        return statement
-
-    @staticmethod
-    def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Return all of the rows: a writer is alone."""
-        return statement
-
-    def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """Do nothing: a writer is alone."""
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
@@ -333,23 +256,7 @@ class SQLite:
 
     @staticmethod
     def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """Return the rows as JSON."""
         return {"rows": json.dumps(rows)}
-
-    def claim_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
-    ) -> bool:
-        """Return False: there is no round trip to be saved."""
-        return False
-
-    def place_at_once(
-        self,
-        single_write: Callable[[], AbstractContextManager[SingleWrite]],
-        values: Sequence[Any],
-    ) -> None:
-        """Return None: there is no round trip to be saved."""
 
     # -- reading very many rows ---------------------------------------------------------------------
 
@@ -360,7 +267,6 @@ class SQLite:
         return column.in_(sa.select(given.c.value))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """Return the rows, turned into columns."""
         rows = connection.execute(statement).all()
         columns = zip(*rows, strict=True) if rows else [()] * len(statement.selected_columns)
         return [
@@ -371,13 +277,11 @@ class SQLite:
     # -- looking at what changed --------------------------------------------------------------------
 
     def lookout(self, connection: sa.Connection) -> FileLookout:
-        """Return a connection that knows whether anything was committed."""
         return FileLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Return whether there is a file."""
         return not self._url.database or Path(self._url.database).exists()
 
     def create(self) -> None:

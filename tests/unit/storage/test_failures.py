@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import Unavailable
 from placement.storage import tables
-from placement.storage.backends import sqlite
+from placement.storage.backends.sqlite import SQLite
 from placement.storage.database import Database
 from placement.storage.failures import Faster, TryAgain, Unreachable
 from tests.server import database_url, postgresql_server
@@ -114,10 +114,11 @@ def test_a_read_only_file_is_named_and_its_connection_given_up(tmp_path: Path):
     with pytest.raises(sqlite3.OperationalError) as raised:
         connection.execute("INSERT INTO t VALUES (1)")
     connection.close()
-    found = sqlite.diagnose(raised.value, is_lost=False)
+    backend = SQLite(sa.make_url(f"sqlite:///{path}"), durable=True)
+    found = backend.diagnose(raised.value, is_lost=False)
     assert found is not None
     assert "read-only" in found.sentence
-    assert sqlite.stays_broken(raised.value)
+    assert backend.stays_broken(raised.value)
 
 
 def test_a_full_file_is_named_and_has_room_again_later(tmp_path: Path):

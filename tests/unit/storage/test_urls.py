@@ -7,7 +7,9 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest
 from placement.storage.backends import backend
+from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.postgresql_driver import Dialect
+from placement.storage.history import History
 
 
 def arguments(url: str) -> dict[str, str]:
@@ -73,11 +75,10 @@ def test_passwords_are_not_shown(url: str):
 
 
 def test_what_the_url_says_about_the_transport_wins():
-    from placement.storage.backends.postgresql_driver import engine_options
-
     url = backend.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
-    engine = sa.create_engine(url, **engine_options(url))
-    given = engine_options(url)["connect_args"]
+    options = PostgreSQL(url, History(), 30.0).engine_options()
+    engine = sa.create_engine(url, **options)
+    given = options["connect_args"]
     assert "connect_timeout" not in given
     assert "tcp_user_timeout" not in given
     assert given["keepalives"] == 1
