@@ -134,10 +134,7 @@ class Feed:
                 if look is None or look.horizon:
                     return look
             self.close()
-        return self._look_anew(horizon, clusters)
-
-    def _look_anew(self, horizon: int, clusters: Sequence[int]) -> FeedBatch | None:
-        """Look over a new connection. A failure there is not tried again: that would take too long."""
+        # A failure over a new connection is not tried again: that would take too long.
         try:
             with self._database.translating():
                 return self._look(horizon, clusters, is_quick=False)
@@ -146,15 +143,13 @@ class Feed:
             raise
 
     def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> FeedBatch | None:
-        self._connected()
+        server = self._connected().info[history.KEY]
         assert self._lookout is not None
         rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
-        return None if rows is None else self._within_history(_read_look(rows), horizon)
-
-    def _within_history(self, look: FeedBatch, horizon: int) -> FeedBatch:
-        """Return the look, made too late if the horizon is of another history than the connection."""
-        assert self._connection is not None
-        server = self._connection.info[history.KEY]
+        if rows is None:
+            return None
+        look = _read_look(rows)
+        # A horizon of another history than the connection's comes too late.
         present = f"{server} {look.witness}"
         if look.horizon:
             look.horizon = Horizon(look.horizon, present)
@@ -184,12 +179,17 @@ class Feed:
 
     @contextmanager
     def session(self, horizon: int) -> Iterator[sa.Connection]:
-        """Yield this feed's connection, for reading more of what was looked at. Raises Unavailable."""
+        """Yield this feed's connection, for reading more of what was looked at.
+
+        Raises Unavailable, also if it is not to the server that the horizon is of.
+        """
         try:
             with self._database.translating():
                 self._drop_outdated()
                 connection = self._connected()
-                self.check(connection, horizon)
+                known = getattr(horizon, "history", None)
+                if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
+                    raise Unavailable("The database was exchanged while it was read; try again.")
                 yield connection
         except BaseException:
             self.close()
@@ -205,12 +205,6 @@ class Feed:
             connection.exec_driver_sql(self._database.backend.begin_snapshot())
             yield connection
             connection.exec_driver_sql(_END)
-
-    def check(self, connection: sa.Connection, horizon: int) -> None:
-        """Raise Unavailable if a connection is not to the server that the horizon is of."""
-        known = getattr(horizon, "history", None)
-        if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
-            raise Unavailable("The database was exchanged while it was read; try again.")
 
     @staticmethod
     def is_of(server: str, horizon: Horizon | None) -> bool:
@@ -362,7 +356,14 @@ class Follower(ABC):
             if look.horizon < self.horizon:
                 # The database is an older one than we know: restored, or a replica that lagged behind.
                 self.forget()
-            elif self._take_over(look):
+                continue
+            try:
+                is_applied = self.apply(look)
+            except BaseException:
+                # Changes taken over in part must not pass for all changes.
+                self.forget()
+                raise
+            if is_applied:
                 self.horizon = look.horizon
                 return
         self.forget()
@@ -373,14 +374,6 @@ class Follower(ABC):
     def clusters(self) -> Sequence[int]:
         """Return the ids of clusters with generations of rules that every look should report."""
         return ()
-
-    def _take_over(self, look: FeedBatch) -> bool:
-        try:
-            return self.apply(look)
-        except BaseException:
-            # Changes taken over in part must not pass for all changes.
-            self.forget()
-            raise
 
     def forget(self) -> None:
         """Forget everything that is remembered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,8 +76,9 @@ def read_states(
         if not altered:
             return []
         provider = table.c.resource_provider_id
-        each = _members(table, column).where(backend.among(provider, altered)).subquery()
-        carriers = sa.func.aggregate_strings(sa.cast(each.c.provider, sa.String), _SEPARATOR)
+        members = sa.select(provider.label("provider"), _joined(table.c[column]).label("members"))
+        each = members.where(backend.among(provider, altered)).group_by(provider).subquery()
+        carriers = _joined(each.c.provider)
         rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
         return [
             (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
@@ -96,28 +97,27 @@ def read_states(
     )
 
 
-def _members(table: sa.Table, column: str) -> sa.Select[Any]:
-    """Return a query for the members of each provider, as one text."""
-    members = sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR)
-    provider = table.c.resource_provider_id
-    return sa.select(provider.label("provider"), members.label("members")).group_by(provider)
+def _joined(ids: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
+    """Return the ids of a group as one text."""
+    return sa.func.aggregate_strings(sa.cast(ids, sa.String), _SEPARATOR)
 
 
 def snapshot(connection: sa.Connection) -> Snapshot:
     """Return all providers, in a transaction that sees one state. They stream: read before that ends."""
-    stream = connection.execution_options(yield_per=_STREAM)
+
+    def rows(*columns: sa.ColumnElement[Any]) -> Iterator[Any]:
+        yield from connection.execution_options(yield_per=_STREAM).execute(sa.select(*columns))
+
+    offers = rows(tables.inventories.c.resource_provider_id, *_inventory_columns())
+    traits, aggregates = tables.provider_traits.c, tables.provider_aggregates.c
     return Snapshot(
-        providers=(ProviderRow(*row) for row in stream.execute(sa.select(*_provider_columns()))),
-        inventories=_inventories(stream),
-        traits=_pairs(stream, tables.provider_traits, "trait_id"),
-        aggregates=_pairs(stream, tables.provider_aggregates, "aggregate_id"),
+        providers=(ProviderRow(*row) for row in rows(*_provider_columns())),
+        inventories=((provider, _inventory_row(*rest)) for provider, *rest in offers),
+        traits=((row[0], row[1]) for row in rows(traits.resource_provider_id, traits.trait_id)),
+        aggregates=(
+            (row[0], row[1]) for row in rows(aggregates.resource_provider_id, aggregates.aggregate_id)
+        ),
     )
-
-
-def _inventories(connection: sa.Connection) -> Iterator[tuple[int, InventoryRow]]:
-    statement = sa.select(tables.inventories.c.resource_provider_id, *_inventory_columns())
-    for provider, *rest in connection.execute(statement):
-        yield provider, _inventory_row(*rest)
 
 
 def revision_number() -> sa.ColumnElement[int]:
@@ -173,11 +173,6 @@ def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> t
     return capacity, round(min(allocation_ratio, LARGEST_RATIO) * MILLION)
 
 
-def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:
-    for row in connection.execute(sa.select(table.c.resource_provider_id, table.c[column])):
-        yield row[0], row[1]
-
-
 def statement(
     is_among: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]],
 ) -> sa.CompoundSelect[Any]:
@@ -204,7 +199,7 @@ def statement(
             sa.select(
                 sa.literal(kind),
                 table.c.resource_provider_id,
-                sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR),
+                _joined(table.c[column]),
                 *([none] * 8),
             )
             .where(is_among(table.c.resource_provider_id))
@@ -242,14 +237,11 @@ def _ids_in(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split(_SEPARATOR)))
 
 
-# The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts.
-
-
 # Several queries as one statement: one round trip, and all of them see one state of the database.
 
 
 _COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
-    sa.Integer,
+    sa.BigInteger,
     sa.String,
     sa.Float,
     sa.DateTime,
@@ -258,25 +250,29 @@ _COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
 
 
 class UnionQuery:
-    """A union of queries that has a column for each that any of them needs."""
+    """A union of queries: the number of the query, then as many columns of each type as any of them needs."""
 
     def __init__(self, *queries: sa.Select[Any]) -> None:
         """Take the queries; they have columns of integers, texts, floats, times and JSON."""
-        kinds = [[_kind(column) for column in query.selected_columns] for query in queries]
-        widths = {kind: max(row.count(kind) for row in kinds) for kind in _COLUMN_TYPES}
-        first = {}
-        width = 1  # the first column is the number of the query
-        for kind, count in widths.items():
-            first[kind] = width
-            width += count
-        self._places = [_places(row, first) for row in kinds]
-        blanks = [sa.cast(sa.null(), _written(kind)) for kind, count in widths.items() for _ in range(count)]
-        self.statement = sa.union_all(
-            *(
-                query.with_only_columns(*_padded(number, query, places, blanks))
-                for number, (query, places) in enumerate(zip(queries, self._places, strict=True))
-            )
-        )
+        given = [[_long(column) for column in query.selected_columns] for query in queries]
+        kinds = [
+            [next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind)) for column in columns]
+            for columns in given
+        ]
+        union = [kind for kind in _COLUMN_TYPES for _ in range(max(row.count(kind) for row in kinds))]
+        # The column of the union for each column of a query: the next one of its type.
+        self._places = [
+            [1 + union.index(kind) + row[:at].count(kind) for at, kind in enumerate(row)] for row in kinds
+        ]
+        selects = []
+        for number, (query, columns, places) in enumerate(zip(queries, given, self._places, strict=True)):
+            padded: list[sa.ColumnElement[Any]] = [sa.literal_column(str(number), sa.Integer)]
+            padded += [sa.cast(sa.null(), kind) for kind in union]
+            for place, column in zip(places, columns, strict=True):
+                padded[place] = column
+            labelled = (column.label(f"c{place}") for place, column in enumerate(padded))
+            selects.append(query.with_only_columns(*labelled))
+        self.statement = sa.union_all(*selects)
 
     def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
         """Return the rows of each query, in no order, from the rows of the statement."""
@@ -287,44 +283,15 @@ class UnionQuery:
         return found
 
 
-def _kind(column: Any) -> type[sa.types.TypeEngine[Any]]:
-    return next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind))
+def _long(column: Any) -> sa.ColumnElement[Any]:
+    return sa.cast(column, sa.BigInteger) if isinstance(column.type, sa.Integer) else column
 
 
-def _written(kind: type[sa.types.TypeEngine[Any]]) -> type[sa.types.TypeEngine[Any]]:
-    return sa.BigInteger if kind is sa.Integer else kind
+# The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts.
 
 
-def _places(
-    kinds: Sequence[type[sa.types.TypeEngine[Any]]], first: Mapping[type[sa.types.TypeEngine[Any]], int]
-) -> list[int]:
-    """Return the column of the union for each column of a query: the next one of its type."""
-    following = dict(first)
-    places = []
-    for kind in kinds:
-        places.append(following[kind])
-        following[kind] += 1
-    return places
-
-
-def _padded(
-    number: int, query: sa.Select[Any], places: Sequence[int], blanks: Sequence[Any]
-) -> list[sa.ColumnElement[Any]]:
-    """Return the columns of a query as the union has them."""
-    columns = [sa.literal_column(str(number), sa.Integer), *blanks]
-    for place, column in zip(places, query.selected_columns, strict=True):
-        is_number = isinstance(column.type, sa.Integer)
-        columns[place] = sa.cast(column, sa.BigInteger) if is_number else column
-    return [column.label(f"c{place}") for place, column in enumerate(columns)]
-
-
-_nodes = tables.nodes
-_pods = tables.pods
-_providers = tables.providers
-_node_parts_inventories = tables.inventories
-_allocations = tables.allocations
-_consumers = tables.consumers
-_classes = tables.resource_classes
+_nodes, _pods, _providers = tables.nodes, tables.pods, tables.providers
+_allocations, _consumers, _classes = tables.allocations, tables.consumers, tables.resource_classes
 
 
 class NodeRow(NamedTuple):
@@ -400,7 +367,7 @@ _SOME_PODS = (
     .select_from(_pods)
     .join(_nodes, _nodes.c.id == _pods.c.node_id)
 )
-_record = _node_parts_inventories.c
+_record = tables.inventories.c
 _SOME_HOST_RECORDS = (
     sa.select(
         _record.resource_provider_id,
@@ -410,7 +377,7 @@ _SOME_HOST_RECORDS = (
         _record.allocation_ratio,
         _record.used,
     )
-    .select_from(_node_parts_inventories)
+    .select_from(tables.inventories)
     .join(_classes, _classes.c.id == _record.resource_class_id)
     .join(_nodes, _nodes.c.resource_provider_id == _record.resource_provider_id)
 )
@@ -477,18 +444,9 @@ def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
     return NodeParts(
         nodes_by_name(found_nodes),
         sorted((PodRow(*row) for row in found_pods), key=lambda row: row.id),
-        [_host_record(*row) for row in records],
+        [
+            HostRecord(root_id, class_name, _capacity_and_ratio(total, reserved, ratio)[0], used)
+            for root_id, class_name, total, reserved, ratio, used in records
+        ],
         [OtherUse(row[0], row[1], row[2], int(row[3])) for row in others],
     )
-
-
-def _host_record(
-    root_id: int, class_name: str, total: int, reserved: int, ratio: float, used: int
-) -> HostRecord:
-    return HostRecord(root_id, class_name, _capacity(total, reserved, ratio), used)
-
-
-# Many hosts are alike.
-@lru_cache(maxsize=4096)
-def _capacity(total: int, reserved: int, ratio: float) -> int:
-    return Inventory(total, reserved, allocation_ratio=ratio).capacity

@@ -33,16 +33,13 @@ _PATIENCE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
-def _migrations() -> Path:
-    """Return the migrations beside the checkout, or inside an installed package."""
-    installed = _PACKAGE / "migrations"
-    return installed if installed.is_dir() else _PACKAGE.parent / "migrations"
-
-
 def configuration(database: Database) -> alembic.config.Config:
     """Return Alembic's configuration for this database."""
     config = alembic.config.Config()
-    config.set_main_option("script_location", str(_migrations()))
+    # The migrations are inside an installed package, or beside it in a checkout.
+    installed = _PACKAGE / "migrations"
+    migrations = installed if installed.is_dir() else _PACKAGE.parent / "migrations"
+    config.set_main_option("script_location", str(migrations))
     config.attributes["database"] = database
     return config
 
@@ -57,20 +54,15 @@ def upgrade(database: Database, revision: str = "head", tell: Callable[[str], ob
     database.create()
     config = configuration(database)
     until = time.monotonic() + _PATIENCE_SECONDS
-    steps = _missing(database, config, revision)
+    script = alembic.script.ScriptDirectory.from_config(config)
+    missing = script.iterate_revisions(revision, version(database) or "base")
+    steps = [each.revision for each in reversed(list(missing))]
     for number, step in enumerate(steps):
         migrate = partial(alembic.command.upgrade, config, step)
         _persist(f"migration {step}", migrate, until, tell, steps[number:])
         tell(f"migration {step} took effect")
     _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), until, tell, ())
     _persist("inserting standard names", lambda: sync_standard_names(database), until, tell, ())
-
-
-def _missing(database: Database, config: alembic.config.Config, revision: str) -> list[str]:
-    """Return the migrations that lead from the present schema to `revision`, in their order."""
-    script = alembic.script.ScriptDirectory.from_config(config)
-    found = script.iterate_revisions(revision, version(database) or "base")
-    return [each.revision for each in reversed(list(found))]
 
 
 def _persist(
@@ -93,19 +85,19 @@ def _persist(
             raise
         except TryAgain as error:
             if time.monotonic() + pause > until:
-                raise Unavailable(_given_up(what, waiting)) from error.__cause__
+                left = (
+                    f"Not done: migrations {', '.join(waiting)}."
+                    if waiting
+                    else "All migrations took effect."
+                )
+                raise Unavailable(
+                    f"Other writers were in the way of {what} for {_PATIENCE_SECONDS:g} s. {left} "
+                    "What was done before stays; run `placement db upgrade` again."
+                ) from error.__cause__
             tell(f"{what} begins again: {words_of(error)}")
         # Jitter keeps it from meeting the same writers at the same moment.
         time.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-
-def _given_up(what: str, waiting: Sequence[str]) -> str:
-    left = f"Not done: migrations {', '.join(waiting)}." if waiting else "All migrations took effect."
-    return (
-        f"Other writers were in the way of {what} for {_PATIENCE_SECONDS:g} s. {left} "
-        "What was done before stays; run `placement db upgrade` again."
-    )
 
 
 def _forget_foreign_stamps(database: Database) -> None:

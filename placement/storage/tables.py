@@ -23,14 +23,26 @@ def _times() -> tuple[sa.Column[Any], sa.Column[Any]]:
     return sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime)
 
 
-def _reference(name: str, target: str, *, nullable: bool = False, index: bool = True) -> sa.Column[Any]:
-    return sa.Column(name, sa.Integer, sa.ForeignKey(target), nullable=nullable, index=index)
+def _id() -> sa.Column[int]:
+    return sa.Column("id", sa.Integer, primary_key=True)
+
+
+def _reference(
+    name: str, target: str, *, nullable: bool = False, index: bool = True, **options: Any
+) -> sa.Column[Any]:
+    return sa.Column(name, sa.Integer, sa.ForeignKey(target), nullable=nullable, index=index, **options)
+
+
+def _named(table: str, column: str, type_: sa.String, **options: Any) -> sa.Table:
+    """Return a table of things that have nothing but a name, which is unique."""
+    name = sa.Column(column, type_, nullable=False, unique=True)
+    return sa.Table(table, metadata, _id(), name, *_times(), **options)
 
 
 clusters = sa.Table(
     "clusters",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     sa.Column("name", sa.Unicode(253), nullable=False, unique=True),
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),
     _reference("aggregate_id", "placement_aggregates.id", index=False),
@@ -43,7 +55,7 @@ clusters = sa.Table(
 resource_classes = sa.Table(
     "resource_classes",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     sa.Column("name", sa.String(255), nullable=False, unique=True),
     *_times(),
     # True for a class that an import of a node made; it goes when no inventory uses it any more.
@@ -51,27 +63,12 @@ resource_classes = sa.Table(
     sqlite_autoincrement=True,
 )
 
-traits = sa.Table(
-    "traits",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(255), nullable=False, unique=True),
-    *_times(),
-    sqlite_autoincrement=True,
-)
-
-aggregates = sa.Table(
-    "placement_aggregates",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
-    *_times(),
-)
-
+traits = _named("traits", "name", sa.String(255), sqlite_autoincrement=True)
+aggregates = _named("placement_aggregates", "uuid", sa.String(36))
 providers = sa.Table(
     "resource_providers",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),
     # The API allows 200 characters; names of imported cores carry cluster and node name in front.
     sa.Column("name", sa.Unicode(600), nullable=False, unique=True),
@@ -90,7 +87,7 @@ providers = sa.Table(
 inventories = sa.Table(
     "inventories",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     _reference("resource_provider_id", "resource_providers.id", index=False),
     _reference("resource_class_id", "resource_classes.id"),
     sa.Column("total", sa.Integer, nullable=False),
@@ -108,55 +105,27 @@ inventories = sa.Table(
 provider_traits = sa.Table(
     "resource_provider_traits",
     metadata,
-    sa.Column("trait_id", sa.Integer, sa.ForeignKey("traits.id"), primary_key=True),
-    sa.Column(
-        "resource_provider_id",
-        sa.Integer,
-        sa.ForeignKey("resource_providers.id"),
-        primary_key=True,
-        index=True,
-    ),
+    _reference("trait_id", "traits.id", primary_key=True, index=False),
+    _reference("resource_provider_id", "resource_providers.id", primary_key=True),
     *_times(),
 )
 
 provider_aggregates = sa.Table(
     "resource_provider_aggregates",
     metadata,
-    sa.Column("resource_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), primary_key=True),
-    sa.Column(
-        "aggregate_id", sa.Integer, sa.ForeignKey("placement_aggregates.id"), primary_key=True, index=True
-    ),
+    _reference("resource_provider_id", "resource_providers.id", primary_key=True, index=False),
+    _reference("aggregate_id", "placement_aggregates.id", primary_key=True),
     *_times(),
 )
 
-projects = sa.Table(
-    "projects",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("external_id", sa.Unicode(255), nullable=False, unique=True),
-    *_times(),
-)
-
-users = sa.Table(
-    "users",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("external_id", sa.Unicode(255), nullable=False, unique=True),
-    *_times(),
-)
-
-consumer_types = sa.Table(
-    "consumer_types",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(255), nullable=False, unique=True),
-    *_times(),
-)
+projects = _named("projects", "external_id", sa.Unicode(255))
+users = _named("users", "external_id", sa.Unicode(255))
+consumer_types = _named("consumer_types", "name", sa.String(255))
 
 consumers = sa.Table(
     "consumers",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),
     _reference("project_id", "projects.id"),
     _reference("user_id", "users.id"),
@@ -174,18 +143,12 @@ consumers = sa.Table(
 )
 
 # A row for each group that a consumer was ever claimed into; counting or adding its consumers locks it.
-consumer_groups = sa.Table(
-    "consumer_groups",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(255), nullable=False, unique=True),
-    *_times(),
-)
+consumer_groups = _named("consumer_groups", "name", sa.String(255))
 
 allocations = sa.Table(
     "allocations",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     _reference("resource_provider_id", "resource_providers.id", index=False),
     sa.Column("consumer_id", sa.String(36), sa.ForeignKey("consumers.uuid"), nullable=False),
     _reference("resource_class_id", "resource_classes.id", index=False),
@@ -198,16 +161,10 @@ allocations = sa.Table(
 nodes = sa.Table(
     "nodes",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     _reference("cluster_id", "clusters.id", index=False),
     sa.Column("name", sa.Unicode(253), nullable=False),
-    sa.Column(
-        "resource_provider_id",
-        sa.Integer,
-        sa.ForeignKey("resource_providers.id"),
-        nullable=False,
-        unique=True,
-    ),
+    _reference("resource_provider_id", "resource_providers.id", index=False, unique=True),
     sa.Column("manifest", sa.JSON, nullable=False),
     sa.Column("topology_manifest", sa.JSON),
     *_times(),
@@ -217,7 +174,7 @@ nodes = sa.Table(
 pods = sa.Table(
     "pods",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     _reference("cluster_id", "clusters.id", index=False),
     _reference("node_id", "nodes.id", nullable=True),
     sa.Column("namespace", sa.Unicode(253), nullable=False),
@@ -236,7 +193,7 @@ logical_cpus = sa.Table(
     "logical_cpus",
     metadata,
     # The key itself refuses a second exclusive owner of a CPU.
-    sa.Column("node_id", sa.Integer, sa.ForeignKey("nodes.id"), primary_key=True),
+    _reference("node_id", "nodes.id", primary_key=True, index=False),
     sa.Column("cpu", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("consumer_id", sa.String(36), sa.ForeignKey("consumers.uuid"), nullable=False, index=True),
     sa.Column("exclusive_level", sa.String(16)),
@@ -257,7 +214,7 @@ changes = sa.Table(
 change_counter = sa.Table(
     "change_counter",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
+    _id(),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
 

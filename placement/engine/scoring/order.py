@@ -90,13 +90,26 @@ def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TRE
     unknown = sorted(map(str, given.keys() - _FIELDS))
     if unknown:
         raise ScoringRefused("strategy_invalid", where, f"{', '.join(unknown)} is not understood")
-    rule = _parse_type(given.get("type"), f"{where}.type")
+    type_ = given.get("type")
+    if not isinstance(type_, str) or type_ not in RULES:
+        names = ", ".join(RULES)
+        raise ScoringRefused("strategy_unknown", f"{where}.type", f"must be one of {names}, not {type_!r}")
+    rule, shape = RULES[type_], None
+    resources = parse_resources(
+        given.get("resources"), equal=not rule.has_weights, where=f"{where}.resources"
+    )
+    if rule.has_shape:
+        shape = parse_shape(given.get("shape"), given.get("max_score"), f"{where}.shape")
+    else:
+        for name in ("shape", "max_score"):
+            if given.get(name) is not None:
+                raise ScoringRefused(
+                    "shape_not_allowed", f"{where}.{name}", f"{type_} has a scale and a shape of its own"
+                )
     return Strategy(
-        type=rule.name,
-        resources=parse_resources(
-            given.get("resources"), equal=not rule.has_weights, where=f"{where}.resources"
-        ),
-        shape=_parse_own_shape(rule, given, where),
+        type=type_,
+        resources=resources,
+        shape=shape,
         weight=parse_weight(given.get("weight", 1), f"{where}.weight", HEAVIEST_STRATEGY),
         scope=parse_scope(given.get("scope", scope), f"{where}.scope"),
     )
@@ -107,23 +120,6 @@ def parse_scope(given: Any, where: str = "scope") -> Scope:
     if not isinstance(given, str) or given not in set(Scope):
         raise ScoringRefused("scope_invalid", where, f"must be one of {', '.join(Scope)}, not {given!r}")
     return Scope(given)
-
-
-def _parse_type(given: Any, where: str) -> ScoringRule:
-    if not isinstance(given, str) or given not in RULES:
-        raise ScoringRefused("strategy_unknown", where, f"must be one of {', '.join(RULES)}, not {given!r}")
-    return RULES[given]
-
-
-def _parse_own_shape(rule: ScoringRule, given: dict[str, Any], where: str) -> Shape | None:
-    if rule.has_shape:
-        return parse_shape(given.get("shape"), given.get("max_score"), f"{where}.shape")
-    for name in ("shape", "max_score"):
-        if given.get(name) is not None:
-            raise ScoringRefused(
-                "shape_not_allowed", f"{where}.{name}", f"{rule.name} has a scale and a shape of its own"
-            )
-    return None
 
 
 # Counted even if not requested: the basic resources, as Placement, nodes and pods name them.
@@ -194,14 +190,11 @@ class Order:
 
         Raises ScoringRefused if two with different weights become one, unless the order was `stored`.
         """
-        single = len(self.strategies) == 1
-        places = (where if single else f"{where}[{at}]" for at in range(len(self.strategies)))
-        strategies = (
-            replace(
-                strategy, resources=renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
-            )
-            for strategy, place in zip(self.strategies, places, strict=True)
-        )
+        strategies = []
+        for at, strategy in enumerate(self.strategies):
+            place = where if len(self.strategies) == 1 else f"{where}[{at}]"
+            resources = renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
+            strategies.append(replace(strategy, resources=resources))
         return replace(self, strategies=tuple(strategies))
 
     def for_trees(self, name_of: Callable[[str], str]) -> Order:

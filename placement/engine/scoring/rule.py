@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
@@ -123,7 +123,10 @@ class Shape:
             return first[1]
         for (left, low), (right, high) in pairwise(self.points):
             if utilization <= right:
-                return low + _cut((high - low) * (utilization - left), right - left)
+                rise = (high - low) * (utilization - left)
+                # `//` would round the wrong way where the line falls.
+                cut = abs(rise) // (right - left)
+                return low + (cut if rise >= 0 else -cut)
         return last[1]
 
     @property
@@ -133,12 +136,6 @@ class Shape:
         return Shape(tuple((at, score * factor) for at, score in self.points), LARGE_SCALE)
 
 
-def _cut(numerator: int, denominator: int) -> int:
-    """Return the quotient cut toward zero: `//` rounds the wrong way where the line falls."""
-    quotient = abs(numerator) // denominator
-    return quotient if numerator >= 0 else -quotient
-
-
 def parse_shape(given: Any, max_score: Any = None, where: str = "shape") -> Shape:
     """Read the shape of a JSON list of points. Raises ScoringRefused with all reasons.
 
@@ -146,40 +143,31 @@ def parse_shape(given: Any, max_score: Any = None, where: str = "shape") -> Shap
     """
     if given is None or given == []:
         raise _refused(where, ["empty"])
-    if not isinstance(given, list) or not all(_is_point(point) for point in given):
+    if not isinstance(given, list) or not all(
+        isinstance(point, dict)
+        and point.keys() == {"utilization", "score"}
+        and all(map(is_integer, point.values()))
+        for point in given
+    ):
         raise _refused(where, ["type"])
     points = tuple((point["utilization"], point["score"]) for point in given)
     if max_score is None:
         max_score = LARGE_SCALE if any(score > SMALL_SCALE for _, score in points) else SMALL_SCALE
     elif not is_integer(max_score) or max_score not in (SMALL_SCALE, LARGE_SCALE):
         raise _refused(where, ["max_score"])
-    reasons = set(_faults(points, max_score))
-    if reasons:
-        raise _refused(where, reasons, max_score)
+    broken = {
+        "order": any(right <= left for (left, _), (right, _) in pairwise(points)),
+        "score_range": any(not 0 <= score <= max_score for _, score in points),
+        "utilization_range": any(not 0 <= utilization <= FULL for utilization, _ in points),
+    }
+    if any(broken.values()):
+        raise _refused(where, [reason for reason, is_broken in broken.items() if is_broken], max_score)
     return Shape(points, max_score)
 
 
-def _is_point(point: Any) -> bool:
-    return (
-        isinstance(point, dict)
-        and point.keys() == {"utilization", "score"}
-        and all(is_integer(value) for value in point.values())
-    )
-
-
-def _faults(points: tuple[tuple[int, int], ...], max_score: int) -> Iterable[str]:
-    if any(right <= left for (left, _), (right, _) in pairwise(points)):
-        yield "order"
-    if any(not 0 <= utilization <= FULL for utilization, _ in points):
-        yield "utilization_range"
-    if any(not 0 <= score <= max_score for _, score in points):
-        yield "score_range"
-
-
-def _refused(where: str, reasons: Iterable[str], max_score: int = SMALL_SCALE) -> ScoringRefused:
-    ordered = sorted(reasons)
-    sentences = "; ".join(_SENTENCES[reason].format(max_score=max_score) for reason in ordered)
-    return ScoringRefused("shape_invalid", where, sentences, ordered)
+def _refused(where: str, reasons: Sequence[str], max_score: int = SMALL_SCALE) -> ScoringRefused:
+    sentences = "; ".join(_SENTENCES[reason].format(max_score=max_score) for reason in reasons)
+    return ScoringRefused("shape_invalid", where, sentences, reasons)
 
 
 BEST = 100
@@ -252,7 +240,7 @@ def parse_resources(given: Any, *, equal: bool = False, where: str = "resources"
         return DEFAULT
     if not isinstance(given, list):
         raise ScoringRefused("resource_invalid", where, "must be a list of objects with name and weight")
-    found = tuple(_parse_each(given, where))
+    found = [_parse_resource(entry, f"{where}[{at}]") for at, entry in enumerate(given)]
     for at, (name, weight) in enumerate(found):
         if any(other.name == name for other in found[:at]):
             raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
@@ -260,7 +248,16 @@ def parse_resources(given: Any, *, equal: bool = False, where: str = "resources"
             raise ScoringRefused(
                 "weight_invalid", f"{where}[{at}].weight", "this strategy knows no weight but 1"
             )
-    return found
+    return tuple(found)
+
+
+def _parse_resource(entry: Any, place: str) -> Weighted:
+    if not isinstance(entry, dict) or not entry.keys() <= {"name", "weight"}:
+        raise ScoringRefused("resource_invalid", place, "must be an object with name and weight")
+    name = entry.get("name")
+    if not isinstance(name, str) or not name:
+        raise ScoringRefused("resource_invalid", f"{place}.name", "must name a resource class")
+    return Weighted(name, parse_weight(entry.get("weight", 1), f"{place}.weight"))
 
 
 def renamed(
@@ -286,17 +283,6 @@ def renamed(
                 "resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice, with two weights"
             )
     return tuple(Weighted(name, weight) for name, weight in found.items())
-
-
-def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:
-    for at, entry in enumerate(given):
-        place = f"{where}[{at}]"
-        if not isinstance(entry, dict) or not entry.keys() <= {"name", "weight"}:
-            raise ScoringRefused("resource_invalid", place, "must be an object with name and weight")
-        name = entry.get("name")
-        if not isinstance(name, str) or not name:
-            raise ScoringRefused("resource_invalid", f"{place}.name", "must name a resource class")
-        yield Weighted(name, parse_weight(entry.get("weight", 1), f"{place}.weight"))
 
 
 def parse_weight(given: Any, where: str, heaviest: int = HEAVIEST) -> int:

@@ -1,11 +1,11 @@
-"""The scoring strategies; the first is LeastAllocated, the cut mean of what would be free, in percent.
+"""The scoring strategies; the first two are the cut mean of what would be free, or in use, in percent.
 
 Source: scoring.md, "LeastAllocated and MostAllocated".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, isqrt
@@ -29,41 +29,38 @@ from placement.engine.scoring.rule import (
 )
 
 
+def _mean_rule(
+    name: str,
+    leaning: Leaning,
+    percent: Callable[[LoadColumn], Amounts],
+    of_host: Callable[[Sequence[Load], Shape | None], int],
+) -> ScoringRule:
+    """Return the strategy that takes the cut weighted mean of the percentages; `of_host`: for one host."""
+
+    def of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
+        return cut_mean(columns, map(percent, columns))
+
+    def bound(spans: Sequence[Span], shape: Shape | None) -> int:
+        full = leaning is Leaning.FULL
+        return of_host([(span.weight, *(span.highest if full else span.lowest)) for span in spans], shape)
+
+    def figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
+        return [[ScoreFigure("score", percent(column))] for column in columns]
+
+    return ScoringRule(name, of_columns, of_host, bound, figures, leaning=leaning)
+
+
 def _percent_free(column: LoadColumn) -> Amounts:
     return percent_of(np.maximum(column.capacity - column.total, 0), column.capacity)
 
 
-def _of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
-    return cut_mean(columns, map(_percent_free, columns))
-
-
-def _of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
+def _least_allocated_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
     points = weights = 0
     for weight, total, capacity in loads:
         if total < capacity:
             points += weight * ((capacity - total) * BEST // capacity)
         weights += weight
     return points // weights if weights else 0
-
-
-def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
-    return _of_host([(span.weight, *span.lowest) for span in spans], shape)
-
-
-def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
-    return [[ScoreFigure("score", _percent_free(column))] for column in columns]
-
-
-LEAST_ALLOCATED = ScoringRule("LeastAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FREE)
-
-
-# MostAllocated: the cut mean of what would be in use, in percent.
-#
-# Source: scoring.md, "LeastAllocated and MostAllocated".
-
-
-def _most_allocated_of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
-    return cut_mean(columns, (column.percent_taken for column in columns))
 
 
 def _most_allocated_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
@@ -74,21 +71,9 @@ def _most_allocated_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
     return points // weights if weights else 0
 
 
-def _most_allocated_bound(spans: Sequence[Span], shape: Shape | None) -> int:
-    return _most_allocated_of_host([(span.weight, *span.highest) for span in spans], shape)
-
-
-def _most_allocated_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
-    return [[ScoreFigure("score", column.percent_taken)] for column in columns]
-
-
-MOST_ALLOCATED = ScoringRule(
-    "MostAllocated",
-    _most_allocated_of_columns,
-    _most_allocated_of_host,
-    _most_allocated_bound,
-    _most_allocated_figures,
-    leaning=Leaning.FULL,
+LEAST_ALLOCATED = _mean_rule("LeastAllocated", Leaning.FREE, _percent_free, _least_allocated_of_host)
+MOST_ALLOCATED = _mean_rule(
+    "MostAllocated", Leaning.FULL, lambda column: column.percent_taken, _most_allocated_of_host
 )
 
 
@@ -113,12 +98,11 @@ def _root(tenthousandths: int) -> int:
 _ROOTS = np.array([_root(variance) for variance in range(_SQUARES + 1)], np.int64)
 
 
-def _balanced_allocation_of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
-    return _score_pairs(*columns) if len(columns) == 2 else _score_many(columns)
-
-
-def _score_pairs(one: LoadColumn, other: LoadColumn) -> Scores:
-    """Score two resources: the standard deviation is half the distance of the fractions, without a root."""
+def _balanced_of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
+    """Score two resources by half the distance of the fractions, which is their standard deviation."""
+    if len(columns) != 2:
+        return _balanced_of_many(columns)
+    one, other = columns
     capacities = [one.capacity, other.capacity]
     if int(one.capacity.max(initial=0)) * int(other.capacity.max(initial=0)) > _SAFE_PRODUCT:
         capacities = [capacity.astype(object) for capacity in capacities]
@@ -128,7 +112,7 @@ def _score_pairs(one: LoadColumn, other: LoadColumn) -> Scores:
     return BEST - np.where(one.counted & other.counted, spread, 0).astype(np.int64)
 
 
-def _score_many(columns: Sequence[LoadColumn]) -> Scores:
+def _balanced_of_many(columns: Sequence[LoadColumn]) -> Scores:
     """Score resources in integers of any length, because products of capacities soon leave 64 bits."""
     capacities = [np.where(column.counted, column.capacity, 1).astype(object) for column in columns]
     counted = [column.counted.astype(object) for column in columns]
@@ -146,7 +130,7 @@ def _score_many(columns: Sequence[LoadColumn]) -> Scores:
     return scores
 
 
-def _balanced_allocation_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
+def _balanced_of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
     number, common = len(loads), 1
     for _, _, capacity in loads:
         common *= capacity
@@ -155,7 +139,7 @@ def _balanced_allocation_of_host(loads: Sequence[Load], _shape: Shape | None) ->
     return BEST - _root(-(-_SQUARES * spread // (max(number, 1) * common) ** 2))
 
 
-def _balanced_allocation_bound(spans: Sequence[Span], _shape: Shape | None) -> int:
+def _balanced_bound(spans: Sequence[Span], _shape: Shape | None) -> int:
     """Bound the score: even use if the spans overlap, else two of n fractions differ by the gap at least.
 
     The variance is then at least the one of these two about their middle: half the squared gap, divided by n.
@@ -170,9 +154,7 @@ def _share(total: int, capacity: int) -> Fraction:
     return Fraction(min(total, capacity), capacity)
 
 
-def _balanced_allocation_figures(
-    columns: Sequence[LoadColumn], _shape: Shape | None
-) -> list[list[ScoreFigure]]:
+def _balanced_figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[ScoreFigure]]:
     """Return the fractions in lowest terms."""
     found = []
     for column in columns:
@@ -184,10 +166,10 @@ def _balanced_allocation_figures(
 
 BALANCED_ALLOCATION = ScoringRule(
     "BalancedAllocation",
-    _balanced_allocation_of_columns,
-    _balanced_allocation_of_host,
-    _balanced_allocation_bound,
-    _balanced_allocation_figures,
+    _balanced_of_columns,
+    _balanced_of_host,
+    _balanced_bound,
+    _balanced_figures,
     has_weights=False,
     skips_idle=True,
 )
@@ -198,7 +180,7 @@ BALANCED_ALLOCATION = ScoringRule(
 # The mean is rounded, halves upward; a resource that scores 0 is left out of it together with its weight.
 
 
-def _requested_to_capacity_ratio_of_columns(columns: Sequence[LoadColumn], shape: Shape | None) -> Scores:
+def _ratio_of_columns(columns: Sequence[LoadColumn], shape: Shape | None) -> Scores:
     curve = _curve(shape)
     # A few hundred resources of the heaviest weight fit 32 bits, which are faster to divide.
     numerator = np.zeros(len(columns[0].total), np.int32)
@@ -215,7 +197,7 @@ def _requested_to_capacity_ratio_of_columns(columns: Sequence[LoadColumn], shape
     return rounded
 
 
-def _requested_to_capacity_ratio_of_host(loads: Sequence[Load], shape: Shape | None) -> int:
+def _ratio_of_host(loads: Sequence[Load], shape: Shape | None) -> int:
     heights = _heights(shape)
     numerator = denominator = 0
     for weight, total, capacity in loads:
@@ -226,7 +208,7 @@ def _requested_to_capacity_ratio_of_host(loads: Sequence[Load], shape: Shape | N
     return _rounded(numerator, denominator)
 
 
-def _requested_to_capacity_ratio_bound(spans: Sequence[Span], shape: Shape | None) -> int:
+def _ratio_bound(spans: Sequence[Span], shape: Shape | None) -> int:
     """Bound the score: each resource counts at the highest point of the curve that it may reach.
 
     One that may score 0 may leave the mean: it is included only while it raises the mean.
@@ -248,9 +230,7 @@ def _requested_to_capacity_ratio_bound(spans: Sequence[Span], shape: Shape | Non
     return _rounded(numerator, denominator)
 
 
-def _requested_to_capacity_ratio_figures(
-    columns: Sequence[LoadColumn], shape: Shape | None
-) -> list[list[ScoreFigure]]:
+def _ratio_figures(columns: Sequence[LoadColumn], shape: Shape | None) -> list[list[ScoreFigure]]:
     curve = _curve(shape)
     utilizations = [column.percent_taken for column in columns]
     return [
@@ -281,10 +261,10 @@ def _curve(shape: Shape | None) -> Indices:
 
 REQUESTED_TO_CAPACITY_RATIO = ScoringRule(
     "RequestedToCapacityRatio",
-    _requested_to_capacity_ratio_of_columns,
-    _requested_to_capacity_ratio_of_host,
-    _requested_to_capacity_ratio_bound,
-    _requested_to_capacity_ratio_figures,
+    _ratio_of_columns,
+    _ratio_of_host,
+    _ratio_bound,
+    _ratio_figures,
     has_shape=True,
 )
 

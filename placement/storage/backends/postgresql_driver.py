@@ -105,7 +105,6 @@ class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
     def _watched(self, run: Callable[[Any, Any], None], query: Any, given: Any) -> None:
         """Run statements, and note until when they may run."""
         connection: Any = self.connection
-        connection: Any = self.connection
         now = time.monotonic()
         connection.expires = min(now + connection.patience, max(now, request_scope.at()) + GRACE_SECONDS)
         try:
