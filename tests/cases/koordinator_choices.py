@@ -16,7 +16,7 @@ from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of, members_of
 from placement.engine.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
 from placement.engine.numa.hints import Hint, HintTable, Ranking, collect_rows, single_numa_rows, summarize
-from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_available, numa_used
+from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_used
 from placement.pods.host import merged_numa_policy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
@@ -66,8 +66,9 @@ def numa_accounts(given: Json, profile: Profile) -> Outcome:
         held=read.numa_amounts(given.get("allocated")),
         cpu_ratio=read.ratio(given.get("amplification")),
     )
+    available = NumaAllocator(host, PodDemand({})).available
     used = numa_used(host, host.use, NOTHING)
-    return {"available": NumaAmounts(numa_available(host, used)), "allocated": NumaAmounts(used)}
+    return {"available": NumaAmounts(available), "allocated": NumaAmounts(used)}
 
 
 def manager_allocator(given: Json, profile: Profile) -> NumaAllocator:

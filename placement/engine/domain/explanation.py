@@ -6,7 +6,7 @@ next. Nothing fits because of the first condition that none of them meets; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -115,8 +115,8 @@ class Shortage:
     """A shortage that keeps a provider, a tree or a node from serving; amounts in units of the class.
 
     AMOUNT: more of a class is wanted than `provider` has free (None: than several providers of the tree have
-    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. `_nobody`:
-    no provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
+    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
+    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
     `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers that
     could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition` give
     too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group could
@@ -196,8 +196,6 @@ def first_empty(stages: tuple[Stage, ...]) -> int | None:
 
 
 # The sentences of an explanation, which candidates, flavors and pods share.
-
-
 _UNITS = "min_unit, max_unit or step_size"
 _MOST_NAMES = 4
 Names = Mapping[str, str]
@@ -205,38 +203,38 @@ Names = Mapping[str, str]
 
 def sentences(explanation: Explanation) -> list[str]:
     """Return a sentence per stage; what came closest follows the first stage that nothing passed."""
-    given, empty = [], explanation.first_empty
+    given, empty, names = [], explanation.first_empty, explanation.names
     for at, stage in enumerate(explanation.stages):
         given.append(stage_sentence(stage, explanation))
-        if at == empty:
-            given += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
-            if not explanation.misses:
-                given.append(_nothing_near(stage))
-    if explanation.alternative is not None:
-        given.append(_splitting(explanation.alternative, explanation.names))
+        if at == empty and explanation.misses:
+            given += [text for miss in explanation.misses for text in lacks(miss, stage, names)]
+        elif at == empty:
+            condition = stage.condition
+            if stage.came:
+                near = "nothing that came to this condition is on a host that the others admit: "
+                near += condition.text
+            elif condition.resource_class is not None:
+                near = f"no provider offers {condition.resource_class}"
+            else:
+                near = f"nothing came to this condition: {condition.text}"
+            given.append(near)
+    split = explanation.alternative
+    if split is not None:
+        given.append(
+            f"split would help: {split.givers} providers below {names.get(split.provider, split.provider)} "
+            f"have {split.free} {split.resource_class} free, of {split.wanted} wanted"
+        )
     return given
-
-
-def _nothing_near(stage: Stage) -> str:
-    """Say why nothing came close to a condition."""
-    condition = stage.condition
-    if condition.resource_class is not None and not stage.came:
-        return f"no provider offers {condition.resource_class}"
-    if not stage.came:
-        return f"nothing came to this condition: {condition.text}"
-    return f"nothing that came to this condition is on a host that the others admit: {condition.text}"
-
-
-def _splitting(found: Alternative, names: Names) -> str:
-    return (
-        f"split would help: {found.givers} providers below {names.get(found.provider, found.provider)} have "
-        f"{found.free} {found.resource_class} free, of {found.wanted} wanted"
-    )
 
 
 def stage_sentence(stage: Stage, explanation: Explanation) -> str:
     """Return the condition of a stage and how many passed it, in one sentence."""
-    return f"{describe(stage)}: {_passed(stage, explanation)}"
+    if stage.counted is CountedUnit.PROVIDERS:
+        passed = f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
+    else:
+        at_least = stage.condition.kind is ConditionKind.COMBINATION and not explanation.complete
+        passed = f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
+    return f"{describe(stage)}: {passed}"
 
 
 def describe(stage: Stage) -> str:
@@ -251,17 +249,8 @@ def first_obstacle(explanation: Explanation) -> str:
     if empty is None:
         return ""
     stage = explanation.stages[empty]
-    misses = explanation.misses[:1]
-    nearest = "; ".join(text for miss in misses for text in lacks(miss, stage, explanation.names))
-    text = stage_sentence(stage, explanation)
-    return f"{text}; {nearest}" if nearest else text
-
-
-def _passed(stage: Stage, explanation: Explanation) -> str:
-    if stage.counted is CountedUnit.PROVIDERS:
-        return f"{stage.passed} of {_count(stage.came, 'provider')}, in {_count(stage.trees, 'tree')}"
-    at_least = stage.condition.kind is ConditionKind.COMBINATION and not explanation.complete
-    return f"{'at least ' if at_least else ''}{stage.passed} of {stage.came} {stage.counted}"
+    nearest = [text for miss in explanation.misses[:1] for text in lacks(miss, stage, explanation.names)]
+    return "; ".join([stage_sentence(stage, explanation), *nearest])
 
 
 def _count(number: int, noun: str) -> str:
@@ -292,63 +281,33 @@ def _alone(shortage: Shortage, name: str, _names: Names) -> str:
 
 
 def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
-    return _SHORTAGE[shortage.reason](shortage, root, names)
-
-
-def _amount(shortage: Shortage, root: str, names: Names) -> str:
-    wants = f"for {_groups(shortage)}: {shortage.wanted} wanted, {shortage.free} free"
-    lacking = f"{shortage.missing} {shortage.resource_class}"
-    if shortage.provider is None:
-        return f"the tree of {root} lacks {lacking} {wants} on several providers"
-    return f"{names.get(shortage.provider, shortage.provider)} lacks {lacking} {wants}"
-
-
-def _units(shortage: Shortage, _root: str, names: Names) -> str:
-    kind = shortage.resource_class
-    return (
-        f"{_name(shortage, names)} offers {kind} for {_groups(shortage)}, but the amount breaks its {_UNITS}"
-    )
-
-
-def _nobody(shortage: Shortage, root: str, _names: Names) -> str:
-    groups, kind = _groups(shortage), shortage.resource_class
-    if kind is not None:
-        lacks = f"lacks {shortage.missing} {kind} for {groups}"
-        return f"the tree of {root} {lacks}: no suitable provider offers any"
-    if shortage.condition is None:
-        return f"the tree of {root} has no provider for {groups}"
-    condition = shortage.condition.text
-    return f"the tree of {root} has no provider for {groups}: none that could serve it has {condition}"
-
-
-def _below(shortage: Shortage, _root: str, names: Names) -> str:
-    return f"no provider is left for {_groups(shortage)} below {_name(shortage, names)}"
-
-
-def _apart(shortage: Shortage, root: str, _names: Names) -> str:
-    return f"the tree of {root} has no provider left for {_groups(shortage)}: the groups are kept apart"
-
-
-def _split(shortage: Shortage, root: str, names: Names) -> str:
-    place = f"the tree of {root}"
-    if shortage.provider is not None:
-        place = f"{'NUMA node' if shortage.is_numa else 'below'} {_name(shortage, names)}"
-    amount = f"{shortage.free} of {shortage.wanted} {shortage.resource_class}"
-    if shortage.condition is not None:
-        amount += f" with {shortage.condition.text}"
-    return f"{place}: {amount} for {_groups(shortage)}"
-
-
-def _together(shortage: Shortage, root: str, _names: Names) -> str:
-    if shortage.condition is not None:
-        condition = shortage.condition.text
-        return f"the tree of {root} has most free for {_groups(shortage)} on providers without {condition}"
-    return f"the tree of {root} could serve {_groups(shortage)} each alone, not side by side"
-
-
-def _name(shortage: Shortage, names: Names) -> str:
-    uuid = shortage.provider or ""
-    return names.get(uuid, uuid)
+    """Return a sentence on a shortage of a tree, by its reason."""
+    tree, groups, class_ = f"the tree of {root}", _groups(shortage), shortage.resource_class
+    provider = names.get(shortage.provider or "", shortage.provider or "")
+    condition = shortage.condition.text if shortage.condition is not None else None
+    if shortage.reason is Reason.AMOUNT:
+        wants = f"for {groups}: {shortage.wanted} wanted, {shortage.free} free"
+        lacks = f"lacks {shortage.missing} {class_} {wants}"
+        return f"{tree} {lacks} on several providers" if shortage.provider is None else f"{provider} {lacks}"
+    if shortage.reason is Reason.UNITS:
+        return f"{provider} offers {class_} for {groups}, but the amount breaks its {_UNITS}"
+    if shortage.reason is Reason.NOBODY:
+        if class_ is not None:
+            return f"{tree} lacks {shortage.missing} {class_} for {groups}: no suitable provider offers any"
+        why = "" if condition is None else f": none that could serve it has {condition}"
+        return f"{tree} has no provider for {groups}{why}"
+    if shortage.reason is Reason.BELOW:
+        return f"no provider is left for {groups} below {provider}"
+    if shortage.reason is Reason.APART:
+        return f"{tree} has no provider left for {groups}: the groups are kept apart"
+    if shortage.reason is Reason.SPLIT:
+        place = tree if shortage.provider is None else f"below {provider}"
+        place = f"NUMA node {provider}" if shortage.provider is not None and shortage.is_numa else place
+        among = "" if condition is None else f" with {condition}"
+        return f"{place}: {shortage.free} of {shortage.wanted} {class_}{among} for {groups}"
+    if condition is not None:
+        return f"{tree} has most free for {groups} on providers without {condition}"
+    return f"{tree} could serve {groups} each alone, not side by side"
 
 
 def _groups(shortage: Shortage) -> str:
@@ -359,14 +318,3 @@ def _groups(shortage: Shortage) -> str:
     plain = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     only_named = shortage.groups[0] and len(names) == 1
     return f"group {plain}" if only_named else plain
-
-
-_SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Names], str]] = {
-    Reason.AMOUNT: _amount,
-    Reason.UNITS: _units,
-    Reason.NOBODY: _nobody,
-    Reason.BELOW: _below,
-    Reason.APART: _apart,
-    Reason.SPLIT: _split,
-    Reason.TOGETHER: _together,
-}

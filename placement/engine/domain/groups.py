@@ -155,14 +155,16 @@ def query_of(document: Mapping[str, Any]) -> CandidateQuery:
 
 
 def _values(kind: type[CandidateQuery | RequestGroup], document: Mapping[str, Any]) -> dict[str, Any]:
-    known = [part for part in fields(kind) if part.name in document]
-    return {part.name: _value(part.default, document[part.name]) for part in known}
-
-
-def _value(default: object, given: Any) -> Any:
-    if isinstance(default, tuple):
-        return tuple(map(frozenset, given))
-    return type(default)(given) if isinstance(default, (frozenset, SplitRule)) else given
+    values = {}
+    for part in fields(kind):
+        if part.name in document:
+            given = document[part.name]
+            if isinstance(part.default, tuple):
+                given = tuple(map(frozenset, given))
+            elif isinstance(part.default, (frozenset, SplitRule)):
+                given = type(part.default)(given)
+            values[part.name] = given
+    return values
 
 
 # Rules between the members of a claim: how many of them may or must be in the same place.

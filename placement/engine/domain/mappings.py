@@ -103,12 +103,25 @@ class _TooManySteps(Exception):
 
 
 class _Fitting:
-    """A search for the ways to split the held amounts over the groups."""
+    """A search for the ways to split the held amounts over the groups.
+
+    The slots are one per suffixed group, like groups in a row, and one per class of the unsuffixed group.
+    """
 
     def __init__(self, query: CandidateQuery, held: Held) -> None:
         self._isolate = query.isolate
         self._left = {uuid: dict(amounts) for uuid, amounts in sorted(held.items())}
-        self._slots = list(_slots(query))
+        self._slots = [
+            _Slot(group.suffix, group.resources, follows=at > 0)
+            for block in _blocks(query)
+            for at, group in enumerate(block)
+        ]
+        self._slots += [
+            _Slot(UNSUFFIXED, {name: amount})
+            for group in query.groups
+            if group.suffix == UNSUFFIXED
+            for name, amount in group.resources.items()
+        ]
         self._suffixes = [group.suffix for group in query.groups]
         self._chosen: list[str] = []
         self._steps = 0
@@ -116,7 +129,11 @@ class _Fitting:
     def walk(self) -> Iterator[Mappings]:
         """Yield all mappings, some more than once. Raises _TooManySteps."""
         if len(self._chosen) == len(self._slots):
-            yield self._mappings()
+            found: dict[str, list[str]] = {suffix: [] for suffix in self._suffixes}
+            for slot, uuid in zip(self._slots, self._chosen, strict=True):
+                if uuid not in found[slot.suffix]:
+                    found[slot.suffix].append(uuid)
+            yield found
             return
         slot = self._slots[len(self._chosen)]
         for uuid, left in self._left.items():
@@ -138,23 +155,6 @@ class _Fitting:
             if any(other.suffix != UNSUFFIXED and uuid == chosen for other, chosen in taken):
                 return False
         return all(left.get(name, 0) >= amount for name, amount in slot.amounts.items())
-
-    def _mappings(self) -> Mappings:
-        found: dict[str, list[str]] = {suffix: [] for suffix in self._suffixes}
-        for slot, uuid in zip(self._slots, self._chosen, strict=True):
-            if uuid not in found[slot.suffix]:
-                found[slot.suffix].append(uuid)
-        return found
-
-
-def _slots(query: CandidateQuery) -> Iterator[_Slot]:
-    """Yield a slot per suffixed group, like groups in a row, and one per class of the unsuffixed group."""
-    for block in _blocks(query):
-        for at, group in enumerate(block):
-            yield _Slot(group.suffix, group.resources, follows=at > 0)
-    for group in query.groups:
-        if group.suffix == UNSUFFIXED:
-            yield from (_Slot(UNSUFFIXED, {name: amount}) for name, amount in group.resources.items())
 
 
 def _add(amounts: dict[str, int], others: Mapping[str, int], sign: int) -> None:

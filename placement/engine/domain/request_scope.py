@@ -47,16 +47,12 @@ def at() -> float:
 
 def remaining(at_most: float = math.inf) -> float:
     """Return the seconds that are left, at most `at_most` and never below 0."""
-    end = _end.get()
-    if end == math.inf:
-        return at_most
-    return max(0.0, min(at_most, end - time.monotonic()))
+    return max(0.0, min(at_most, _end.get() - time.monotonic()))
 
 
 def is_over() -> bool:
     """Return whether time is up."""
-    end = _end.get()
-    return end != math.inf and time.monotonic() >= end
+    return time.monotonic() >= _end.get()
 
 
 @contextmanager
@@ -108,7 +104,15 @@ class WaitingRoom:
         """Stay inside the room while the block runs. Raises Full."""
         with self._changed:
             if not self._has_room():
-                self._queue()
+                oldest = min(self._since.values())
+                if self._queued >= self._most or time.monotonic() - oldest > _PATIENCE_SECONDS:
+                    raise Full
+                self._queued += 1
+                try:
+                    if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
+                        raise Full
+                finally:
+                    self._queued -= 1
             self._since[threading.get_ident()] = time.monotonic()
         try:
             yield
@@ -116,17 +120,6 @@ class WaitingRoom:
             with self._changed:
                 del self._since[threading.get_ident()]
                 self._changed.notify()
-
-    def _queue(self) -> None:
-        oldest = min(self._since.values())
-        if self._queued >= self._most or time.monotonic() - oldest > _PATIENCE_SECONDS:
-            raise Full
-        self._queued += 1
-        try:
-            if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
-                raise Full
-        finally:
-            self._queued -= 1
 
     def _has_room(self) -> bool:
         return len(self._since) < self._most

@@ -60,27 +60,24 @@ class Forest:
         self.count = self.providers.load(snapshot.providers, self._index)
         self.traits.ensure(self.count)
         self.aggregates.ensure(self.count)
-        self._load_inventories(snapshot)
-        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
-            table = table_of(pairs, 2)
-            rows = self._index.rows_of(table[:, 0])
-            known = rows >= 0
-            members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
-
-    def _load_inventories(self, snapshot: Snapshot) -> None:
-        table = table_of(
-            (
-                (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
-                for provider, row in snapshot.inventories
-            ),
-            10,
+        offered = (
+            (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
+            for provider, row in snapshot.inventories
         )
-        rows = self._index.rows_of(table[:, 0])
-        known = rows >= 0
-        table, rows = table[known], rows[known]
+        rows, table = self._known(offered, 10)
         for class_id in np.unique(table[:, 1]).tolist():
             chosen = table[:, 1] == class_id
             self.column(class_id).load(rows[chosen], table[chosen, 2:])
+        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
+            rows, table = self._known(pairs, 2)
+            members.load(self.count, (rows, table[:, 1].astype(np.int32)))
+
+    def _known(self, entries: Iterable[Sequence[int]], width: int) -> tuple[Indices, Amounts]:
+        """Return the entries about providers that exist, which begin with their ids, and their rows."""
+        table = table_of(entries, width)
+        rows = self._index.rows_of(table[:, 0])
+        known = rows >= 0
+        return rows[known], table[known]
 
     def column(self, class_id: int) -> InventoryColumn:
         """Return the inventories of one class; create them empty at the first call."""
@@ -154,8 +151,22 @@ class Forest:
             np.array(self._index.get_all([record.row.parent_id or NONE for record in batch]), np.intp),
             np.array(self._index.get_all([record.row.root_id for record in batch]), np.intp),
         )
+        providers = self.providers
         for record, row in zip(batch, rows, strict=True):
-            self._update(record, row)
+            given = record.row
+            providers.generation[row] = given.generation
+            providers.revision[row], providers.content[row] = given.revision, given.content
+            offered = {inventory.class_id for inventory in record.inventories}
+            for class_id, column in self.inventories.items():
+                if class_id not in offered:
+                    column.drop(row)
+            for inventory in record.inventories:
+                self.column(inventory.class_id).put(row, inventory)
+            for members, wanted in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
+                if members.of(row) != wanted:
+                    members.assign(row, wanted)
+                    self.shape_version += 1
+            providers.touch(int(providers.root[row]))
 
     def insert(self, uuids: Mapping[int, str]) -> None:
         """Give rows to new providers, uuids by id; they stand in no tree yet and offer nothing."""
@@ -203,25 +214,6 @@ class Forest:
         self._index.put(provider_id, NONE)
         self._vacant.append(row)
         self.shape_version += 1
-
-    def _update(self, record: ProviderRecord, row: int) -> None:
-        providers, given = self.providers, record.row
-        providers.generation[row] = given.generation
-        providers.revision[row], providers.content[row] = given.revision, given.content
-        self._update_inventories(row, record)
-        for members, ids in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
-            if members.of(row) != ids:
-                members.assign(row, ids)
-                self.shape_version += 1
-        providers.touch(int(providers.root[row]))
-
-    def _update_inventories(self, row: int, record: ProviderRecord) -> None:
-        offered = {inventory.class_id for inventory in record.inventories}
-        for class_id, column in self.inventories.items():
-            if class_id not in offered:
-                column.drop(row)
-        for inventory in record.inventories:
-            self.column(inventory.class_id).put(row, inventory)
 
     # -- looking ------------------------------------------------------------------------------------
 
@@ -292,19 +284,14 @@ class Forest:
         # Size by size: a table as wide as the largest of all trees would be mostly empty.
         for size in np.unique(sizes).tolist():
             places = np.flatnonzero(sizes == size)
-            table = self._of_size(rows[places], size)
-            for place, members in zip(places.tolist(), table, strict=True):
+            columns = [rows[places]]
+            for _ in range(size - 1):
+                columns.append(self.providers.next[columns[-1]])
+            table = np.stack(columns, axis=1)
+            order = np.argsort(self.providers.id[table], axis=1, kind="stable")
+            for place, members in zip(places.tolist(), np.take_along_axis(table, order, axis=1), strict=True):
                 found[place] = members
         return found
-
-    def _of_size(self, roots: Indices, size: int) -> Indices:
-        """Return the providers of trees of `size` providers each, one row per tree, in order of ids."""
-        columns = [roots]
-        for _ in range(size - 1):
-            columns.append(self.providers.next[columns[-1]])
-        table = np.stack(columns, axis=1)
-        order = np.argsort(self.providers.id[table], axis=1, kind="stable")
-        return np.take_along_axis(table, order, axis=1)
 
 
 # Many changed providers at once: a few assignments put their columns into the columns of the forest.
@@ -359,16 +346,12 @@ def apply(forest: Forest, *portions: ProviderStates) -> None:
     forest.begin_writing()
     for each in portions:
         forest.insert(each.uuids)
-    _place(forest, portions)
-    for each in portions:
-        _update(forest, each)
-
-
-def _place(forest: Forest, portions: Sequence[ProviderStates]) -> None:
-    """Place all portions together: a provider may move below a provider of another portion."""
+    # All portions are placed together: a provider may move below a provider of another portion.
     columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
     own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
     forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
+    for each in portions:
+        _update(forest, each)
 
 
 def _update(forest: Forest, states: ProviderStates) -> None:
@@ -378,18 +361,14 @@ def _update(forest: Forest, states: ProviderStates) -> None:
     providers = forest.providers
     providers.generation[rows], providers.revision[rows] = generations, revisions
     providers.content[rows] = contents
-    _use(forest, states)
-    _replace(forest, states)
-    providers.touch(providers.root[rows])
-
-
-def _use(forest: Forest, states: ProviderStates) -> None:
-    """Set the usage of providers of which nothing else changed; they and their inventories are known."""
+    # Where nothing but usage changed, the inventories are known.
     provider, classes, used = (np.asarray(column) for column in states.usage)
-    rows = forest.rows_of(provider)
+    using = forest.rows_of(provider)
     for class_id in np.unique(classes).tolist():
         of_class = classes == class_id
-        forest.column(class_id).use_all(rows[of_class], used[of_class])
+        forest.column(class_id).use_all(using[of_class], used[of_class])
+    _replace(forest, states)
+    providers.touch(providers.root[rows])
 
 
 def _replace(forest: Forest, states: ProviderStates) -> None:
@@ -397,34 +376,22 @@ def _replace(forest: Forest, states: ProviderStates) -> None:
     rows = forest.rows_of(np.array(states.altered, np.int64))
     if not len(rows):
         return
-    _offer(forest, states, rows)
-    for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
-        if members.assign_all(rows, *_sets_of(forest, sets, rows)):
-            forest.shape_version += 1
-
-
-def _sets_of(
-    forest: Forest, sets: Sequence[tuple[frozenset[int], NumberColumn]], rows: Rows
-) -> tuple[Rows, list[frozenset[int]]]:
-    """Return the number of the set of each row, and the sets; the last one is empty."""
-    carriers = [np.asarray(carriers) for _, carriers in sets]
-    which = np.full(forest.count, len(sets), np.intp)
-    if sets:
-        of_carrier = np.repeat(np.arange(len(sets)), [len(each) for each in carriers])
-        which[forest.rows_of(np.concatenate(carriers))] = of_carrier
-    return which[rows], [*(ids for ids, _ in sets), frozenset()]
-
-
-def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
-    """Let these providers offer the inventories in their states, and no others."""
     provider, classes, *rest = (np.asarray(column) for column in states.inventories)
-    rows = forest.rows_of(provider)
-    class_ids = np.unique(classes).tolist()
-    for class_id in {*class_ids, *forest.inventories}:
+    offered = forest.rows_of(provider)
+    for class_id in {*np.unique(classes).tolist(), *forest.inventories}:
         of_class = classes == class_id
-        offering = rows[of_class]
+        offering = offered[of_class]
         left = np.zeros(forest.count, bool)
-        left[among] = True
+        left[rows] = True
         left[offering] = False
         forest.column(class_id).cut(np.flatnonzero(left))
         forest.column(class_id).put_all(offering, OfferedColumns(*(column[of_class] for column in rest)))
+    for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
+        # The number of the set of each provider; the last set is empty.
+        carriers = [np.asarray(carriers) for _, carriers in sets]
+        which = np.full(forest.count, len(sets), np.intp)
+        if sets:
+            of_carrier = np.repeat(np.arange(len(sets)), [len(each) for each in carriers])
+            which[forest.rows_of(np.concatenate(carriers))] = of_carrier
+        if members.assign_all(rows, which[rows], [*(ids for ids, _ in sets), frozenset()]):
+            forest.shape_version += 1

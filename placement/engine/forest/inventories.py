@@ -104,17 +104,14 @@ class InventoryColumn:
         self.entries.ensure(count)
         self.offers.ensure(count)
         self._count = count
-        entries = self.entries
+        entries, offers = self.entries, self.offers
         entries.provider[:count] = providers
-        entries.capacity_of[:count] = rows[:, 0]
-        entries.min_unit[:count] = rows[:, 1]
-        entries.max_unit[:count] = rows[:, 2]
+        entries.capacity_of[:count], entries.used[:count] = rows[:, 0], rows[:, 4]
+        entries.min_unit[:count], entries.max_unit[:count] = rows[:, 1], rows[:, 2]
         entries.step_size[:count] = rows[:, 3]
-        entries.used[:count] = rows[:, 4]
+        offers.total[:count], offers.reserved[:count] = rows[:, 5], rows[:, 6]
         entries.free[:count] = entries.capacity_of[:count] - entries.used[:count]
-        self.offers.total[:count] = rows[:, 5]
-        self.offers.reserved[:count] = rows[:, 6]
-        self.offers.ratio[:count] = rows[:, 7] / MILLION
+        offers.ratio[:count] = rows[:, 7] / MILLION
         if count:
             self._entry_of.ensure(int(providers.max()) + 1)
             self._entry_of.entry[providers] = np.arange(count, dtype=np.int32)
@@ -226,25 +223,18 @@ class InventoryColumn:
         entries.capacity_of[entry] = capacity
         entries.used[entry] = row.used
         entries.free[entry] = capacity - row.used
-        self._put_offer(entry, row)
+        self.offers.ensure(entry + 1)
+        offers, offer = self.offers, (row.total, row.reserved, np.float32(row.ratio_millionths / MILLION))
+        # Seldom: writing may copy columns that a snapshot shares.
+        if (offers.total[entry], offers.reserved[entry], offers.ratio[entry]) != offer:
+            offers.own()
+            offers.total[entry], offers.reserved[entry], offers.ratio[entry] = offer
         entries.min_unit[entry] = row.min_unit
         entries.max_unit[entry] = row.max_unit
         entries.step_size[entry] = row.step_size
         self._uses_min |= row.min_unit > 1
         self._uses_max |= row.max_unit < capacity
         self._uses_step |= row.step_size > 1
-
-    def _put_offer(self, entry: int, row: InventoryRow) -> None:
-        self.offers.ensure(entry + 1)
-        offers, ratio = self.offers, np.float32(row.ratio_millionths / MILLION)
-        # Seldom: writing may copy columns that a snapshot shares.
-        if (offers.total[entry], offers.reserved[entry], offers.ratio[entry]) != (
-            row.total,
-            row.reserved,
-            ratio,
-        ):
-            offers.own()
-            offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
 
     def put_all(self, providers: Rows, offered: OfferedColumns) -> None:
         """Insert or replace the inventories of many distinct providers, as `put` does for one."""
@@ -308,15 +298,8 @@ class InventoryColumn:
 
     def drop(self, provider: int) -> None:
         """Forget the inventory of one provider, if any."""
-        entry = self.entry_of(provider)
-        if entry < 0:
-            return
-        self._entry_of.own()
-        self.entries.own()
-        self._entry_of.entry[provider] = -1
-        self.entries.provider[entry] = -1
-        self.entries.free[entry] = -HUGE
-        self._vacant.append(entry)
+        if self.entry_of(provider) >= 0:
+            self.cut(np.array([provider]))
 
     def entry_of(self, provider: int) -> int:
         """Return the entry of one provider, -1 if it has no inventory of the class."""

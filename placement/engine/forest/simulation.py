@@ -86,22 +86,18 @@ class SimulatedForest(Forest):
         found: list[int] = []
         for done in range(0, count, at_once):
             look()
-            rows = self._repeat(members, min(at_once, count - done))
+            source = np.tile(members, min(at_once, count - done))
+            rows = np.arange(self.count, self.count + len(source))
+            self.count += len(rows)
+            self.providers.own()
+            self.providers.repeat(source, rows, len(members))
+            for memberships in (self.traits, self.aggregates):
+                memberships.repeat(source, rows)
+            for column in self.inventories.values():
+                column.repeat(source, rows)
+            self.shape_version += 1
             found += rows[int(np.searchsorted(members, root)) :: len(members)].tolist()
         return found
-
-    def _repeat(self, members: Rows, count: int) -> Rows:
-        source = np.tile(members, count)
-        rows = np.arange(self.count, self.count + len(source))
-        self.count += len(rows)
-        self.providers.own()
-        self.providers.repeat(source, rows, len(members))
-        for memberships in (self.traits, self.aggregates):
-            memberships.repeat(source, rows)
-        for column in self.inventories.values():
-            column.repeat(source, rows)
-        self.shape_version += 1
-        return rows
 
     def cut(self, roots: Rows | Sequence[int]) -> None:
         """Take whole trees away."""

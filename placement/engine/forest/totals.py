@@ -39,8 +39,12 @@ def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[GroupTotals
 
 def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
     """Return all groups, and for each distinct set of aggregates the place of its group."""
-    chosen = np.array([_chosen(ids, preferred) for ids in forest.aggregates.sets], np.int64)
-    groups, group_of_set = np.unique(chosen, return_inverse=True)
+    oldest = [min(ids, default=NO_AGGREGATE) for ids in forest.aggregates.sets]
+    chosen = [
+        min((id_ for id_ in ids if id_ in preferred), default=other)
+        for ids, other in zip(forest.aggregates.sets, oldest, strict=True)
+    ]
+    groups, group_of_set = np.unique(np.array(chosen, np.int64), return_inverse=True)
     return groups.tolist(), group_of_set
 
 
@@ -50,10 +54,6 @@ def by_root(forest: Forest) -> list[GroupTotals]:
     place[roots] = np.arange(len(roots))
     of_row = place[np.maximum(forest.providers.root[: forest.count], 0)]
     return _sums(forest, forest.providers.id[roots].tolist(), of_row)
-
-
-def _chosen(ids: frozenset[int], preferred: Collection[int]) -> int:
-    return min((id_ for id_ in ids if id_ in preferred), default=min(ids, default=NO_AGGREGATE))
 
 
 def _sums(forest: Forest, groups: list[int], group_of_row: Rows) -> list[GroupTotals]:

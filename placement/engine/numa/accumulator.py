@@ -192,14 +192,10 @@ def take_leftovers(run: Run) -> None:
 
 
 def leftover_order(run: Run, usable: int) -> Iterator[int]:
-    """Return all CPUs of a mask in the order in which they are taken as leftovers."""
-    cores = [list(run.in_cpu_order(core)) for core in _ordered_cores(run, usable)]
-    if usable.bit_count() <= run.layout.threads:
-        return chain.from_iterable(cores)
-    return _spread(cores)
+    """Yield all CPUs of a mask in the order in which they are taken as leftovers.
 
-
-def _ordered_cores(run: Run, usable: int) -> list[int]:
+    Of more CPUs than a core has, the first threads of all cores come in turn, then the second threads.
+    """
     layout = run.layout
     on_socket = {
         socket: (-(run.taken & mask).bit_count(), run.by_size((usable & mask).bit_count()))
@@ -213,15 +209,12 @@ def _ordered_cores(run: Run, usable: int) -> list[int]:
             shared = run.use.sum_of_counts(rest) if run.shares else 0
             key = (*on_socket[socket], on_numa[numa], rest.bit_count(), socket, shared, index)
             keyed.append((key, rest))
-    return [rest for _, rest in sorted(keyed)]
-
-
-def _spread(cores: list[list[int]]) -> Iterator[int]:
-    """Yield the first threads of all cores in turn, then the second threads, and so on."""
-    for sweep in range(max(map(len, cores), default=0)):
-        for core in cores:
-            if sweep < len(core):
-                yield core[sweep]
+    cores = [list(run.in_cpu_order(rest)) for _, rest in sorted(keyed)]
+    if usable.bit_count() <= layout.threads:
+        yield from chain.from_iterable(cores)
+    else:
+        for sweep in range(max(map(len, cores))):
+            yield from (core[sweep] for core in cores if sweep < len(core))
 
 
 # The part of the CPU accumulator that spreads CPUs over physical cores.
@@ -232,10 +225,32 @@ def take_spread(run: Run) -> None:
 
     Source: koordinator.md, "Part B: spread".
     """
-    if run.need <= run.layout.numa_size and _take_from_numa_node(run):
+    layout = run.layout
+    if run.need <= layout.numa_size:
+        for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=True)):
+            usable = run.free & ~avoided
+            for _, _, numa in _fitting_numa_nodes(run, usable, usable):
+                cores = layout.cores_of_numa[numa]
+                listed = _listed(run, usable & layout.numa_nodes[numa], cores, thinned)
+                if listed.bit_count() >= run.need:
+                    run.take(_first_spread(run, listed, cores))
+                    return
+    if run.need > layout.socket_size:
         return
-    if run.need <= run.layout.socket_size:
-        _take_from_socket(run)
+    for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=False)):
+        on_socket = {
+            socket: _listed(run, run.free & ~avoided & mask, layout.cores_of_socket[socket], thinned)
+            for socket, mask in layout.sockets.items()
+        }
+        places = [
+            (run.by_size(cpus.bit_count()), socket)
+            for socket, cpus in on_socket.items()
+            if cpus.bit_count() >= run.need
+        ]
+        if places:
+            socket = min(places)[-1]
+            run.take(_first_spread(run, on_socket[socket], layout.cores_of_socket[socket]))
+            return
 
 
 def _passes(avoided: list[int]) -> Iterator[tuple[int, bool]]:
@@ -244,40 +259,17 @@ def _passes(avoided: list[int]) -> Iterator[tuple[int, bool]]:
     yield 0, False
 
 
-def _take_from_numa_node(run: Run) -> bool:
-    layout = run.layout
-    for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=True)):
-        usable = run.free & ~avoided
-        places = sorted(
-            (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
-            for numa, socket in layout.socket_of_numa.items()
-            if (size := (usable & layout.numa_nodes[numa]).bit_count()) >= run.need
-        )
-        for _, _, numa in places:
-            cores = layout.cores_of_numa[numa]
-            listed = _listed(run, usable & layout.numa_nodes[numa], cores, thinned)
-            if listed.bit_count() >= run.need:
-                run.take(_first_spread(run, listed, cores))
-                return True
-    return False
+def _fitting_numa_nodes(run: Run, cpus: int, usable: int) -> list[tuple[int, int, int]]:
+    """Return the NUMA nodes that have enough of the CPUs, the preferred ones first; the last value is the id.
 
-
-def _take_from_socket(run: Run) -> None:
+    NUMA nodes with equally many are in the order of the `usable` CPUs of their sockets.
+    """
     layout = run.layout
-    for avoided, thinned in _passes(run.avoided(cores=True, numa_nodes=False)):
-        listed = {
-            socket: _listed(run, run.free & ~avoided & mask, layout.cores_of_socket[socket], thinned)
-            for socket, mask in layout.sockets.items()
-        }
-        places = sorted(
-            (run.by_size(cpus.bit_count()), socket)
-            for socket, cpus in listed.items()
-            if cpus.bit_count() >= run.need
-        )
-        if places:
-            socket = places[0][-1]
-            run.take(_first_spread(run, listed[socket], layout.cores_of_socket[socket]))
-            return
+    return sorted(
+        (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
+        for numa, socket in layout.socket_of_numa.items()
+        if (size := (cpus & layout.numa_nodes[numa]).bit_count()) >= run.need
+    )
 
 
 def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
@@ -309,59 +301,36 @@ def take_whole_cores(run: Run) -> None:
     What is needed beyond whole cores stays needed, unless one place offers it on one more whole core.
     Source: koordinator.md, "Part A: whole cores".
     """
-    if run.need <= run.layout.numa_size and _take_cores_from_numa_node(run):
-        return
-    whole = run.layout.whole_cores(run.free)
-    sockets = _fitting_order(run, whole)
-    if run.need <= run.layout.socket_size:
-        for socket in sockets:
-            if (whole & run.layout.sockets[socket]).bit_count() >= run.need:
-                run.take(_first_cpus(_cores_of_socket(run, whole, socket), run.need))
-                return
-    _take_from_sockets(run, whole, sockets)
-
-
-def _take_cores_from_numa_node(run: Run) -> bool:
     layout = run.layout
-    for avoided in dict.fromkeys((*run.avoided(cores=False, numa_nodes=True), 0)):
-        usable = run.free & ~avoided
-        whole = layout.whole_cores(usable)
-        fitting = [
-            (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
-            for numa, socket in layout.socket_of_numa.items()
-            if (size := (whole & layout.numa_nodes[numa]).bit_count()) >= run.need
-        ]
-        if fitting:
-            cores = _in_core_order(run, whole, layout.cores_of_numa[min(fitting)[-1]])
-            run.take(_first_cpus(cores, run.need))
-            return True
-    return False
-
-
-def _fitting_order(run: Run, whole: int) -> list[int]:
-    sockets = run.layout.sockets
-    return sorted(sockets, key=lambda socket: (run.by_size((whole & sockets[socket]).bit_count()), socket))
-
-
-def _take_from_sockets(run: Run, whole: int, sockets: list[int]) -> None:
-    def size(socket: int) -> int:
-        return (whole & run.layout.sockets[socket]).bit_count()
-
+    if run.need <= layout.numa_size:
+        for avoided in dict.fromkeys((*run.avoided(cores=False, numa_nodes=True), 0)):
+            usable = run.free & ~avoided
+            whole = layout.whole_cores(usable)
+            fitting = _fitting_numa_nodes(run, whole, usable)
+            if fitting:
+                cores = _in_core_order(run, whole, layout.cores_of_numa[fitting[0][-1]])
+                run.take(_first_cpus(cores, run.need))
+                return
+    whole = layout.whole_cores(run.free)
+    sizes = {socket: (whole & mask).bit_count() for socket, mask in layout.sockets.items()}
+    sockets = sorted(sizes, key=lambda socket: (run.by_size(sizes[socket]), socket))
+    if run.need <= layout.socket_size:
+        for socket in sockets:
+            if sizes[socket] >= run.need:
+                cores = _in_core_order(run, whole, layout.cores_of_socket[socket])
+                run.take(_first_cpus(cores, run.need))
+                return
     remembered = []
-    for socket in sorted(sockets, key=size, reverse=True):
-        if size(socket) <= run.need:
-            run.take(whole & run.layout.sockets[socket])
+    for socket in sorted(sockets, key=sizes.__getitem__, reverse=True):
+        if sizes[socket] <= run.need:
+            run.take(whole & layout.sockets[socket])
         else:
             remembered.append(socket)
-    for socket in sorted(remembered, key=size):
-        for core in _cores_of_socket(run, whole, socket):
-            if run.need < run.layout.threads:
+    for socket in sorted(remembered, key=sizes.__getitem__):
+        for core in _in_core_order(run, whole, layout.cores_of_socket[socket]):
+            if run.need < layout.threads:
                 return
             run.take(core)
-
-
-def _cores_of_socket(run: Run, whole: int, socket: int) -> Iterator[int]:
-    return _in_core_order(run, whole, run.layout.cores_of_socket[socket])
 
 
 def _in_core_order(run: Run, whole: int, cores: tuple[int, ...]) -> Iterator[int]:
@@ -427,9 +396,14 @@ def _take_run(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rule
         return 0
     if demand.need > free.bit_count():
         raise PodRefused(NOT_ENOUGH_CPUS)
-    if rules.distribution is not Distribution.PACKED:
-        return _take_distributed(layout, use, free, demand, rules)
     run = Run(layout, use, free, demand, rules)
+    if rules.distribution is not Distribution.PACKED:
+        packed = rules._replace(distribution=Distribution.PACKED)
+        taken, dealt = 0, deal_over_numa_nodes(run)
+        for numa, share in dealt.items():
+            place = free & layout.numa_nodes[numa]
+            taken |= _take_run(layout, use, place, demand._replace(need=share), packed)
+        return taken if dealt else _take_run(layout, use, free, demand, packed)
     if demand.bind is BindPolicy.FULL_PCPUS or layout.threads == 1:
         take_whole_cores(run)
     if run.need and demand.bind is not BindPolicy.FULL_PCPUS:
@@ -437,15 +411,3 @@ def _take_run(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rule
     if run.need:
         take_leftovers(run)
     return run.taken
-
-
-def _take_distributed(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rules: PickRules) -> int:
-    dealt = deal_over_numa_nodes(Run(layout, use, free, demand, rules))
-    packed = rules._replace(distribution=Distribution.PACKED)
-    if not dealt:
-        return _take_run(layout, use, free, demand, packed)
-    taken = 0
-    for numa, share in dealt.items():
-        place = free & layout.numa_nodes[numa]
-        taken |= _take_run(layout, use, place, demand._replace(need=share), packed)
-    return taken

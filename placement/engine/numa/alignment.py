@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -64,11 +64,12 @@ def select_affinity(
     if reasons and policy is not NumaPolicy.BEST_EFFORT:
         return Selection(numa_ids if policy is NumaPolicy.RESTRICTED else None, reasons=reasons)
     best = merge_hints(_relevant(policy, rows), numa_ids, ranking)
-    if not admits(policy, best.preferred):
-        separator = " & " if policy is NumaPolicy.RESTRICTED else ","
-        reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
-        return _selected(policy, best, numa_ids)._replace(reasons=reasons)
-    return _selected(policy, best, numa_ids)
+    selection = _selected(policy, best, numa_ids)
+    if admits(policy, best.preferred):
+        return selection
+    separator = " & " if policy is NumaPolicy.RESTRICTED else ","
+    reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
+    return selection._replace(reasons=reasons)
 
 
 def select_preferred(
@@ -124,8 +125,11 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
     `idle_counts`: NUMA nodes without bound pods score higher.
     Source: koordinator.md, "Hints", "Preferred NUMA exclusivity".
     """
-    host, weighted = allocator.host, [resource for resource, _ in scoring.resources]
-    capacity = {resource: _of(host.capacity, resource) for resource in weighted}
+    host = allocator.host
+    capacity = {
+        resource: {numa: amounts.get(resource, 0) for numa, amounts in host.capacity.items()}
+        for resource, _ in scoring.resources
+    }
     used = {
         resource: {numa: amount - allocator.available[numa].get(resource, 0) for numa, amount in row.items()}
         for resource, row in capacity.items()
@@ -137,10 +141,6 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
         return favour_idle(points, mask_of(numa_ids), host.neighbours, best) if idle_counts else points
 
     return score
-
-
-def _of(by_numa: Mapping[int, Amounts], resource: str) -> dict[int, int]:
-    return {numa: amounts.get(resource, 0) for numa, amounts in by_numa.items()}
 
 
 def _summed(rows: Mapping[str, Mapping[int, int]], numa_ids: Sequence[int]) -> Amounts:
@@ -175,38 +175,32 @@ def choose_affinity(
     `fits` replaces `allocator.fits` if not everything that is free can be used together. Raises PodRefused
     if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
     """
-    host = allocator.host
+    host, policy = allocator.host, alignment.policy
     if not host.capacity:
         raise PodRefused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
-    selection = _select(_Search(allocator, alignment, fits or allocator.fits))
+    score, fitness = numa_scorer(allocator, alignment.scoring, alignment.idle_counts), None
+    if host.rules.isolation_first:
+        fitness, score = fitness_of(allocator, score), _unscored
+    elif policy is NumaPolicy.SINGLE_NUMA_NODE:
+        # Wider combinations only serve to say why the pod is refused.
+        score = partial(_score_of_one, score)
+    widest_first = spreads_wide(allocator, policy)
+    all_preferred = policy is NumaPolicy.RESTRICTED or widest_first
+    table = HintTable(allocator, fits or allocator.fits, score, all_preferred)
+    allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=host.neighbours)
+    aligned = (policy, [table.hints], mask_of(host.capacity), Ranking(allowed, fitness, widest_first))
+    selection = None
+    for size in reversed(list(table.sizes())) if widest_first else table.sizes():
+        table.add_combinations(size)
+        # Only one of a better size beats a preferred affinity, and all of these are known by now.
+        if all(table.hints.values()):
+            selection = select_preferred(*aligned)
+            if selection is not None:
+                break
+    selection = selection or select_affinity(*aligned)
     if selection.reasons:
         raise PodRefused(*selection.reasons, obstacle=UNALIGNED)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
-
-
-class _Search:
-    """A search over the hints of one pod on one host, with the criteria for them."""
-
-    def __init__(self, allocator: NumaAllocator, alignment: Alignment, fits: Fits) -> None:
-        restricted = alignment.policy is NumaPolicy.RESTRICTED
-        score = numa_scorer(allocator, alignment.scoring, alignment.idle_counts)
-        fitness = None
-        if allocator.host.rules.isolation_first:
-            fitness, score = fitness_of(allocator, score), _unscored
-        elif alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
-            # Wider combinations only serve to say why the pod is refused.
-            score = partial(_score_of_one, score)
-        self.widest_first = spreads_wide(allocator, alignment.policy)
-        self.table = HintTable(allocator, fits, score, all_preferred=restricted or self.widest_first)
-        self.policy = alignment.policy
-        self.numa_ids = mask_of(allocator.host.capacity)
-        allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=allocator.host.neighbours)
-        self.ranking = Ranking(allowed, fitness, self.widest_first)
-
-    def sizes(self) -> Iterable[int]:
-        """Return the sizes of combinations, the best first."""
-        sizes = self.table.sizes()
-        return reversed(list(sizes)) if self.widest_first else sizes
 
 
 def _unscored(numa_ids: Sequence[int]) -> int:
@@ -215,15 +209,3 @@ def _unscored(numa_ids: Sequence[int]) -> int:
 
 def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
     return score(numa_ids) if len(numa_ids) == 1 else 0
-
-
-def _select(search: _Search) -> Selection:
-    aligned = (search.policy, [search.table.hints], search.numa_ids, search.ranking)
-    for size in search.sizes():
-        search.table.add_combinations(size)
-        # Only one of a better size beats a preferred affinity, and all of these are known by now.
-        if all(search.table.hints.values()):
-            selection = select_preferred(*aligned)
-            if selection is not None:
-                return selection
-    return select_affinity(*aligned)

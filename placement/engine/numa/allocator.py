@@ -20,7 +20,7 @@ from placement.engine.numa.demand import (
     PodRefused,
     RefusalClass,
 )
-from placement.engine.numa.host import FACE_VALUE, HostState, numa_available, numa_used
+from placement.engine.numa.host import FACE_VALUE, HostState, numa_used
 
 # Dividing an amount over the NUMA nodes of an affinity.
 
@@ -103,12 +103,17 @@ class NumaAllocator:
     def available(self) -> dict[int, dict[str, int]]:
         """The amounts that NUMA nodes can give to the pod (koordinator.md, "Per-NUMA accounts")."""
         used = numa_used(self.host, self._use, self._credit.reusable)
-        available = numa_available(self.host, used)
-        cpus = self.demand.cpus
-        for numa, amounts in available.items():
-            self._limit(numa, amounts)
+        limits = self._credit.limits or NOTHING
+        limited = set().union(*limits.values())
+        cpus, available = self.demand.cpus, {}
+        for numa, capacity in self.host.capacity.items():
+            taken = used.get(numa, {})
+            amounts = {name: max(0, amount - taken.get(name, 0)) for name, amount in capacity.items()}
+            for name in limited & amounts.keys():
+                amounts[name] = limits.get(numa, {}).get(name, 0)
             if cpus is not None and cpus.strict and CPU in amounts:
                 amounts[CPU] = min(amounts[CPU], MILLI * self._free_counts.get(numa, 0))
+            available[numa] = amounts
         return available
 
     @cached_property
@@ -140,7 +145,11 @@ class NumaAllocator:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
-        taken = self._take_on_numa_nodes(cpus, shares) if shares else self._take(cpus, self.free_cpus)
+        taken = 0 if shares else self._take(cpus, self.free_cpus)
+        milli = {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
+        for numa, count in self._counts(milli).items():
+            place = self.host.layout.numa_nodes.get(numa, 0)
+            taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
         if taken.bit_count() != cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
         if cpus.strict:
@@ -160,7 +169,10 @@ class NumaAllocator:
             shares = self._share(CPU, affinity)
             counts = self._counts(shares)
             enough = sum(counts.values()) == cpus.need and sum(shares.values()) == self.known_requests[CPU]
-            if not enough or self._counts_decide(cpus, counts):
+            # Only a need for whole cores can fail although there are enough CPUs.
+            needs_cores = cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS
+            is_whole = not any(count % self.host.layout.threads for count in counts.values())
+            if not enough or not needs_cores or (is_whole and not self._credit.preferred):
                 return enough
         try:
             self.allocate(affinity)
@@ -183,13 +195,6 @@ class NumaAllocator:
             largest_first = sorted(self.rooms[resource].values(), reverse=True)
             fewest = max(fewest, 1 + sum(together < amount for together in accumulate(largest_first)))
         return fewest
-
-    def _limit(self, numa: int, amounts: dict[str, int]) -> None:
-        limits = self._credit.limits
-        if limits is not None:
-            limited = set().union(*limits.values())
-            for resource in limited & amounts.keys():
-                amounts[resource] = limits.get(numa, {}).get(resource, 0)
 
     @cached_property
     def _free_counts(self) -> Mapping[int, int]:
@@ -258,21 +263,6 @@ class NumaAllocator:
         """Return how many CPUs to take on each NUMA node."""
         free = self._free_counts
         return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
-
-    def _counts_decide(self, cpus: CpuDemand, counts: Mapping[int, int]) -> bool:
-        """Return whether enough CPUs are also suitable CPUs; only a need for whole cores can fail."""
-        if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
-            return True
-        whole = not any(count % self.host.layout.threads for count in counts.values())
-        return whole and not self._credit.preferred
-
-    def _take_on_numa_nodes(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> int:
-        taken = 0
-        milli = {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
-        for numa, count in self._counts(milli).items():
-            place = self.host.layout.numa_nodes.get(numa, 0)
-            taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
-        return taken
 
     def _take(self, cpus: CpuDemand, free: int) -> int:
         return take_cpus(self.host.layout, self._use, free, cpus, self.host.rules, self._credit.preferred)

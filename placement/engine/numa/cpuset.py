@@ -54,21 +54,15 @@ def parse_cpu_list(text: str) -> CpuSet:
     """
     cpus: set[int] = set()
     for part in text.split(",") if text else ():
-        cpus.update(_parse_part(part))
+        match = _PART.fullmatch(part)
+        if match is None:
+            shown = part if len(part) <= 40 else part[:40] + "..."
+            raise CpuListError(f"{shown!r} is not a CPU id or a range of CPU ids")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if match[2] is not None and last > MAX_RANGE_END:
+            raise CpuListError(f"the range {part} ends above {MAX_RANGE_END}")
+        cpus.update(range(first, last + 1))
     return frozenset(cpus)
-
-
-def _parse_part(part: str) -> range:
-    match = _PART.fullmatch(part)
-    if match is None:
-        raise CpuListError(f"{_shown(part)} is not a CPU id or a range of CPU ids")
-    first = int(match[1])
-    if match[2] is None:
-        return range(first, first + 1)
-    last = int(match[2])
-    if last > MAX_RANGE_END:
-        raise CpuListError(f"the range {part} ends above {MAX_RANGE_END}")
-    return range(first, last + 1)
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
@@ -85,7 +79,3 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             ranges.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
-
-
-def _shown(part: str) -> str:
-    return repr(part if len(part) <= 40 else part[:40] + "...")

@@ -118,12 +118,14 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
 
 def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
     """Return the preferred and possible NUMA nodes of each resource in words (koordinator.md, "Policies")."""
-    return sorted(
-        _summary(resource, hints)
-        for provider in providers
-        for resource, hints in (provider or {}).items()
-        if hints
-    )
+    found = []
+    for provider in providers:
+        for resource, hints in (provider or {}).items():
+            if hints:
+                preferred = " ".join(_binary(hint.affinity) for hint in hints if hint.preferred)
+                among = " ".join(_binary(hint.affinity) for hint in hints)
+                found.append(f"{resource} prefer [{preferred}] among [{among}]")
+    return sorted(found)
 
 
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
@@ -135,12 +137,6 @@ def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ..
         [hint for hint in row if hint.preferred and (hint.affinity is None or hint.affinity.bit_count() == 1)]
         for row in rows
     )
-
-
-def _summary(resource: str, hints: Sequence[Hint]) -> str:
-    preferred = " ".join(_binary(hint.affinity) for hint in hints if hint.preferred)
-    among = " ".join(_binary(hint.affinity) for hint in hints)
-    return f"{resource} prefer [{preferred}] among [{among}]"
 
 
 def _binary(affinity: int | None) -> str:
@@ -202,10 +198,8 @@ class Ranking(NamedTuple):
             return merged.affinity < best.affinity or merged.score > best.score
         if merged.affinity == best.affinity:
             return merged.score > best.score
-        return self._key(self.fitness, merged) > self._key(self.fitness, best)
-
-    def _key(self, fitness: Fitness, merged: Merged) -> tuple[tuple[int, ...], int]:
-        return fitness(merged.affinity), -merged.affinity
+        mine, other = self.fitness(merged.affinity), self.fitness(best.affinity)
+        return (mine, -merged.affinity) > (other, -best.affinity)
 
 
 def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
@@ -258,21 +252,17 @@ def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | N
 
 def _preferred_combinations(rows: Sequence[Row]) -> Iterator[Sequence[Hint]]:
     """Yield the combinations of preferred hints with a common affinity, in cartesian order."""
-    places = [_preferred_places(row) for row in rows]
+    # The places in each row of the preferred hints of each affinity.
+    places: list[dict[int | None, list[int]]] = [{} for _ in rows]
+    for of, row in zip(places, rows, strict=True):
+        for place, hint in enumerate(row):
+            if hint.preferred:
+                of.setdefault(hint.affinity, []).append(place)
     chosen: set[tuple[int, ...]] = set()
     for affinity in set().union(*places):
         chosen.update(product(*({*of.get(affinity, ()), *of.get(None, ())} for of in places)))
     for combination in sorted(chosen):
         yield [row[place] for row, place in zip(rows, combination, strict=True)]
-
-
-def _preferred_places(row: Row) -> dict[int | None, list[int]]:
-    """Return the places in a row of the preferred hints of each affinity."""
-    places: dict[int | None, list[int]] = {}
-    for place, hint in enumerate(row):
-        if hint.preferred:
-            places.setdefault(hint.affinity, []).append(place)
-    return places
 
 
 def _narrowed(rows: Sequence[Row]) -> Sequence[Row]:
@@ -308,7 +298,14 @@ def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
     def fitness(affinity: int) -> tuple[int, ...]:
         numa_ids = tuple(members_of(affinity))
         left = sum(allocator.available[numa].get(CPU, 0) for numa in numa_ids)
-        return -_missed_on(allocator, numa_ids), score(numa_ids), sign * left
+        cost, cpus = 0, allocator.demand.cpus
+        if cpus is not None:
+            try:
+                taken = allocator.allocate(numa_ids).cpus
+                cost = missed(allocator.host, taken, CpuPreference(cpus.bind, cpus.exclusive))
+            except PodRefused:
+                cost = 2 * MISSED
+        return -cost, score(numa_ids), sign * left
 
     return fitness
 
@@ -321,14 +318,3 @@ def spreads_wide(allocator: NumaAllocator, policy: NumaPolicy) -> bool:
     distribution = allocator.host.rules.distribution
     is_bound = allocator.demand.cpus is not None
     return is_bound and distribution is Distribution.OVER_ALL and policy in _WIDENED
-
-
-def _missed_on(allocator: NumaAllocator, numa_ids: tuple[int, ...]) -> int:
-    cpus, host = allocator.demand.cpus, allocator.host
-    if cpus is None:
-        return 0
-    try:
-        taken = allocator.allocate(numa_ids).cpus
-    except PodRefused:
-        return 2 * MISSED
-    return missed(host, taken, CpuPreference(cpus.bind, cpus.exclusive))

@@ -251,35 +251,16 @@ def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int
     """
     used = {numa: dict(host.held[numa]) for numa in host.capacity if numa in host.held}
     if host.cpu_ratio > FACE_VALUE:
-        for numa, surcharge in _surcharges(host, use).items():
-            row = used.setdefault(numa, {})
-            row["cpu"] = row.get("cpu", 0) + surcharge
+        for numa in host.capacity:
+            bound = MILLI * (use.held & host.layout.numa_nodes.get(numa, 0)).bit_count()
+            if bound:
+                row = used.setdefault(numa, {})
+                row[CPU] = row.get(CPU, 0) + bound_cost(bound, host.cpu_ratio) - bound
     for numa, amounts in reusable.items():
         for resource, amount in amounts.items():
             if resource in used.get(numa, _EMPTY):
                 used[numa][resource] = max(0, used[numa][resource] - amount)
     return used
-
-
-def _surcharges(host: HostState, use: CpuUse) -> dict[int, int]:
-    surcharges = {}
-    for numa in host.capacity:
-        bound = 1000 * (use.held & host.layout.numa_nodes.get(numa, 0)).bit_count()
-        if bound:
-            surcharges[numa] = bound_cost(bound, host.cpu_ratio) - bound
-    return surcharges
-
-
-def numa_available(host: HostState, used: AmountsByNuma) -> dict[int, dict[str, int]]:
-    """Return what is left of the capacity of every NUMA node, at least 0.
-
-    Source: koordinator.md, "Per-NUMA accounts".
-    """
-    return {numa: _left(capacity, used.get(numa, _EMPTY)) for numa, capacity in host.capacity.items()}
-
-
-def _left(capacity: Amounts, used: Mapping[str, int]) -> dict[str, int]:
-    return {resource: max(0, amount - used.get(resource, 0)) for resource, amount in capacity.items()}
 
 
 # The score of a host for a pod.
@@ -310,23 +291,20 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: 
     That is a pod without a NUMA policy, or one with a policy (`is_aligned`) that got no NUMA nodes.
     Source: koordinator.md, "Score".
     """
-    costs, held = demand_costs(host, demand), host.use.held.bit_count()
-    score_of = sum_scorer(scoring, costs)
+    held, score_of = host.use.held.bit_count(), sum_scorer(scoring, demand_costs(host, demand))
+    only_bound_cpus = is_aligned and demand.cpus is not None
+    is_amplified = host.cpu_ratio > FACE_VALUE
 
     def score(totals: HostTotals) -> int:
-        return score_of(totals.requested, totals.allocatable)
-
-    def score_with_bound_cpus_only(totals: HostTotals) -> int:
-        requested = {**totals.requested, CPU: bound_cost(MILLI * held, host.cpu_ratio)}
+        requested = totals.requested
+        if only_bound_cpus:
+            requested = {**requested, CPU: bound_cost(MILLI * held, host.cpu_ratio)}
+        elif is_amplified:
+            cpu = host_cpu_requested(requested.get(CPU, 0), held, host.cpu_ratio)
+            requested = {**requested, CPU: cpu}
         return score_of(requested, totals.allocatable)
 
-    def score_amplified(totals: HostTotals) -> int:
-        cpu = host_cpu_requested(totals.requested.get(CPU, 0), held, host.cpu_ratio)
-        return score_of({**totals.requested, CPU: cpu}, totals.allocatable)
-
-    if is_aligned and demand.cpus is not None:
-        return score_with_bound_cpus_only
-    return score_amplified if host.cpu_ratio > FACE_VALUE else score
+    return score
 
 
 def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa_ids: Collection[int]) -> int:

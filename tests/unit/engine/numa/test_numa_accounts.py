@@ -8,14 +8,14 @@ from placement.engine.numa.allocator import NO_CREDIT, NumaAllocator, ReservedCr
 from placement.engine.numa.amounts import NOTHING, NumaAmounts
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import Distribution, PodRefused
-from placement.engine.numa.host import HostState, numa_available, numa_used
+from placement.engine.numa.demand import Distribution, PodDemand, PodRefused
+from placement.engine.numa.host import HostState, numa_used
 from tests.unit.engine.numa.samples import cpus, holding, host, pod, problems, shown
 
 
 def accounts(state, reusable=NOTHING):
-    used = numa_used(state, state.use, reusable)
-    return used, numa_available(state, used)
+    available = NumaAllocator(state, PodDemand({}), ReservedCredit(reusable=reusable)).available
+    return numa_used(state, state.use, reusable), available
 
 
 def test_bound_cpus_cost_it_also_where_nothing_is_accounted_for():
