@@ -39,13 +39,10 @@ def check_json(text: bytes) -> None:
     opened = text.count(b"[") + text.count(b"{")
     if opened + text.count(b",") > _FREE_VALUES + len(text) // _BYTES_PER_VALUE:
         raise BadRequest("Malformed JSON: too many values")
-    if opened > DEEPEST and _depth(text) > DEEPEST:
-        raise BadRequest(f"Malformed JSON: nested deeper than {DEEPEST} levels")
-
-
-def _depth(text: bytes) -> int:
-    brackets = _TEXT.sub(b"", text).translate(None, _NO_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+    if opened > DEEPEST:
+        brackets = _TEXT.sub(b"", text).translate(None, _NO_BRACKETS)
+        if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > DEEPEST:
+            raise BadRequest(f"Malformed JSON: nested deeper than {DEEPEST} levels")
 
 
 def check_yaml(text: str, loader: type, most_values: int | None) -> None:
@@ -72,7 +69,6 @@ def check_yaml(text: str, loader: type, most_values: int | None) -> None:
             raise BadRequest(f"Malformed YAML: more than {most_values} values")
 
 
-_TOPOLOGY = "NodeResourceTopology"
 _LONGEST_NUMBER = 100
 # A prefix of 253 characters, a slash and a name of 63.
 _LONGEST_KEY = 317
@@ -136,7 +132,8 @@ def parse_json(text: bytes) -> list[Any]:
         document = orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
-    if _may_be_odd(text):
+    # Nothing else in JSON can be odd, as the parser accepts finite numbers only.
+    if rb"\u0000" in text or _LONG_NUMBER.search(text):
         _check_storable([document])
     return [document]
 
@@ -151,14 +148,6 @@ def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
         raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
     _check_storable(documents)
     return [document for document in documents if document is not None]
-
-
-def _may_be_odd(text: bytes) -> bool:
-    """Return whether a JSON text that was parsed may have a NUL character, or a number beyond 64 bits.
-
-    Only False is certain, and saves a check of every value. The parser accepts finite numbers only.
-    """
-    return rb"\u0000" in text or _LONG_NUMBER.search(text) is not None
 
 
 def _check_storable(documents: list[Any]) -> None:
@@ -194,7 +183,10 @@ def _path(place: _Place | None) -> str:
     kind, *members = reversed(keys)
     path = str(kind)
     for key in members:
-        path = f"{path}[{key}]" if isinstance(key, int) else _member(path, key)
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            path = f"{path}.{key}" if path else key
+        else:
+            path = f"{path}[{key if isinstance(key, int) else key[:_LONGEST_KEY]}]"
     return path
 
 
@@ -220,9 +212,3 @@ def _what_is_wrong(value: Any) -> str | None:
 def _kind(document: Any) -> str:
     kind = document.get("kind") if isinstance(document, dict) else None
     return kind if isinstance(kind, str) and _PLAIN_KEY.fullmatch(kind) else ""
-
-
-def _member(path: str, key: str) -> str:
-    if not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{key[:_LONGEST_KEY]}]"
-    return f"{path}.{key}" if path else key

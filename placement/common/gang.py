@@ -83,13 +83,16 @@ def read_gang(manifest: Manifest, namespace: str) -> Gang | None:
     total = manifest.annotation(GANG_TOTAL_NUMBER)
     if total.value is not None and (_number(total) or number) < number:
         total.warn(f"is less than {number}, the least that are placed together; ignored")
-    return Gang(
-        own,
-        number,
-        _is_strict(manifest.annotation(GANG_MODE)),
-        _waiting_time(manifest.annotation(GANG_WAITING_TIME)),
-        _together(manifest.annotation(GANG_GROUPS)) | {own},
-    )
+    field = manifest.annotation(GANG_MODE)
+    mode = field.text() or _STRICT
+    if mode not in (_STRICT, _NON_STRICT):
+        field.warn(f"{mode[:60]!r} is neither {_STRICT} nor {_NON_STRICT}; {_STRICT} counts")
+    field, waiting_time = manifest.annotation(GANG_WAITING_TIME), _WAITING_TIME
+    if field.value is not None:
+        waiting_time = min(read_duration(field.softly()) or _WAITING_TIME, _LONGEST_WAIT)
+    others = (each.text() for each in manifest.annotation(GANG_GROUPS).json().elements())
+    together = frozenset([own, *filter(None, others)])
+    return Gang(own, number, mode != _NON_STRICT, waiting_time, together)
 
 
 def gang_of(pod: Mapping[str, Any], namespace: str) -> Gang | None:
@@ -107,24 +110,6 @@ def _number(field: Field) -> int | None:
     return None
 
 
-def _is_strict(mode: Field) -> bool:
-    text = mode.text() or _STRICT
-    if text not in (_STRICT, _NON_STRICT):
-        mode.warn(f"{text[:60]!r} is neither {_STRICT} nor {_NON_STRICT}; {_STRICT} counts")
-    return text != _NON_STRICT
-
-
-def _waiting_time(field: Field) -> datetime.timedelta:
-    if field.value is None:
-        return _WAITING_TIME
-    return min(read_duration(field.softly()) or _WAITING_TIME, _LONGEST_WAIT)
-
-
-def _together(groups: Field) -> frozenset[str]:
-    names = (each.text() or "" for each in groups.json().elements())
-    return frozenset(name for name in names if name)
-
-
 def with_pod_groups(
     pods: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
@@ -133,23 +118,19 @@ def with_pod_groups(
     for group in groups:
         root = Field(POD_GROUP, group, ManifestReport(), soft=True)
         metadata, spec = root.member("metadata"), root.member("spec")
+        given = {
+            key: text
+            for key in (GANG_MODE, GANG_GROUPS, GANG_TOTAL_NUMBER)
+            if (text := metadata.member("annotations").member(key).text())
+        }
+        least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
+        if least is not None:
+            given[GANG_MIN_AVAILABLE] = str(least)
+        if seconds is not None:
+            given[GANG_WAITING_TIME] = f"{seconds}s"
         namespace = metadata.member("namespace").text() or "default"
-        stated[namespace, metadata.member("name").text()] = _annotations(metadata, spec)
+        stated[namespace, metadata.member("name").text()] = given
     return [_annotated(pod, stated) for pod in pods]
-
-
-def _annotations(metadata: Field, spec: Field) -> dict[str, str]:
-    given = {
-        key: text
-        for key in (GANG_MODE, GANG_GROUPS, GANG_TOTAL_NUMBER)
-        if (text := metadata.member("annotations").member(key).text())
-    }
-    least, seconds = spec.member("minMember").value, spec.member("scheduleTimeoutSeconds").value
-    if least is not None:
-        given[GANG_MIN_AVAILABLE] = str(least)
-    if seconds is not None:
-        given[GANG_WAITING_TIME] = f"{seconds}s"
-    return given
 
 
 def _annotated(

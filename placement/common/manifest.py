@@ -76,20 +76,16 @@ def parse_quantity(value: object) -> Fraction:
     Source: Kubernetes resource quantities.
     """
     if isinstance(value, str) and (match := _QUANTITY.fullmatch(value)):
-        return Fraction(match["number"].rstrip(".")) * _scale(match["exponent"], match["suffix"])
+        exponent, suffix = match["exponent"], match["suffix"] or ""
+        scale: Fraction = Fraction(10) ** (_DECIMAL.get(suffix, 0) if exponent is None else int(exponent))
+        if suffix in _BINARY:
+            scale = Fraction(2) ** _BINARY[suffix]
+        return Fraction(match["number"].rstrip(".")) * scale
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     if isinstance(value, float) and math.isfinite(value):
         return Fraction(repr(value))  # the digits as written, not their nearest binary fraction
     raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
-
-
-def _scale(exponent: str | None, suffix: str | None) -> Fraction:
-    if exponent is not None:
-        return Fraction(10) ** int(exponent)
-    if suffix in _BINARY:
-        return Fraction(2) ** _BINARY[suffix]
-    return Fraction(10) ** _DECIMAL[suffix or ""]
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -201,9 +197,6 @@ class Field:
     def _child(self, name: str | int, value: Any) -> Field:
         return Field(name, value, self.report, self.soft, self)
 
-    def _saying(self, value: Any) -> Field:
-        return Field(self._name, value, self.report, self.soft, self._above)
-
     def mapping(self) -> Mapping[str, Any]:
         """Return the mapping in this field; empty if absent."""
         if self.value is None:
@@ -279,15 +272,13 @@ class Field:
 
     def json(self) -> Field:
         """Return the value of the JSON text in this field, at its path; absent if it does not parse."""
-        text = self.text()
-        if not text:
-            return self._saying(None)
+        text, value = self.text(), None
         try:
-            return self._saying(json.loads(text, parse_constant=_refuse_constant))
+            value = json.loads(text, parse_constant=_refuse_constant) if text else None
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             self.complain(f"not JSON: {reason}")
-            return self._saying(None)
+        return Field(self._name, value, self.report, self.soft, self._above)
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -357,17 +348,17 @@ def read_duration(field: Field) -> datetime.timedelta | None:
     parts = _PART.findall(text)
     if text == "0" or (parts and "".join(parts) == text):
         try:
-            return datetime.timedelta(seconds=sum(map(_seconds, parts)))
+            units = [part.lstrip("0123456789.") for part in parts]
+            amounts = (
+                float(part.removesuffix(unit)) * _SECONDS[unit]
+                for part, unit in zip(parts, units, strict=True)
+            )
+            return datetime.timedelta(seconds=sum(amounts))
         except OverflowError:
             field.complain("is too long")
             return None
     field.complain(f"{text[:60]!r} is no duration such as 90s or 1h30m")
     return None
-
-
-def _seconds(part: str) -> float:
-    unit = part.lstrip("0123456789.")
-    return float(part.removesuffix(unit)) * _SECONDS[unit]
 
 
 # The two readings of Koordinator; each cluster follows one. Commands import them without numpy.

@@ -81,17 +81,7 @@ class CpuTopology:
 
         Source: koordinator.md, "Derived numbers".
         """
-        return _share(len(self.rows), len(self.cores))
-
-    @property
-    def cpus_per_numa_node(self) -> int:
-        """CPUs // NUMA nodes over the whole host, 0 when there are none."""
-        return _share(len(self.rows), len(self.numa_nodes))
-
-    @property
-    def cpus_per_socket(self) -> int:
-        """CPUs // sockets over the whole host, 0 when there are none."""
-        return _share(len(self.rows), len(self.sockets))
+        return len(self.rows) // len(self.cores) if self.cores else 0
 
 
 def _grouped(
@@ -101,13 +91,6 @@ def _grouped(
     for row in rows:
         groups[place(row)].append(row.cpu)
     return {key: tuple(groups[key]) for key in sorted(groups)}
-
-
-def _share(cpus: int, places: int) -> int:
-    return cpus // places if places else 0
-
-
-_LAYOUTS_KEPT = 4096
 
 
 class CpuLayout:
@@ -121,11 +104,11 @@ class CpuLayout:
         self.topology = topology
         self.cpus = mask_of(topology.cpus)
         self.threads = topology.threads_per_core
-        self.numa_size = topology.cpus_per_numa_node
-        self.socket_size = topology.cpus_per_socket
         self.cores = tuple(mask_of(cpus) for cpus in topology.cores.values())
         self.numa_nodes = {numa: mask_of(cpus) for numa, cpus in topology.numa_nodes.items()}
         self.sockets = {socket: mask_of(cpus) for socket, cpus in topology.sockets.items()}
+        self.numa_size = len(topology.rows) // max(1, len(self.numa_nodes))
+        self.socket_size = len(topology.rows) // max(1, len(self.sockets))
         self._hash = hash(topology)
 
     def __hash__(self) -> int:
@@ -184,14 +167,14 @@ class CpuLayout:
 
     def numa_nodes_touching(self, cpus: int) -> int:
         """Return all CPUs of the NUMA nodes that have any of these."""
-        return _union_touching(tuple(self.numa_nodes.values()), cpus)
+        return _union_touching(self.numa_nodes.values(), cpus)
 
     def numa_ids(self, cpus: int) -> int:
         """Return the NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
         return mask_of(numa for numa, place in self.numa_nodes.items() if place & cpus)
 
 
-def _union_touching(places: tuple[int, ...], cpus: int) -> int:
+def _union_touching(places: Iterable[int], cpus: int) -> int:
     touched = 0
     if cpus:
         for place in places:
@@ -200,7 +183,7 @@ def _union_touching(places: tuple[int, ...], cpus: int) -> int:
     return touched
 
 
-@lru_cache(maxsize=_LAYOUTS_KEPT)
+@lru_cache(maxsize=4096)
 def layout_of(topology: CpuTopology) -> CpuLayout:
     """Return the layout of a topology; hosts with equal topologies share one."""
     return CpuLayout(topology)
@@ -227,47 +210,32 @@ def find_inconsistencies(rows: Sequence[LogicalCpu]) -> list[Inconsistency]:
     These are: negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two
     sockets, more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
     """
-    return sorted([*_bad_ids(rows), *_repeated_cpus(rows), *_scattered(rows), *_too_many_numa_nodes(rows)])
+    return sorted(_inconsistencies(rows))
 
 
-def _bad_ids(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+def _inconsistencies(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
+    cpus: set[int] = set()
+    numa_of_core: dict[tuple[int, int], int] = {}
+    socket_of_numa: dict[int, int] = {}
     for position, row in enumerate(rows):
         for field, value in row._asdict().items():
             if value < 0:
                 yield Inconsistency(position, field, f"{value} is negative")
             elif value > MAX_ID:
                 yield Inconsistency(position, field, f"{value} is above {MAX_ID}")
-
-
-def _repeated_cpus(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
-    seen: set[int] = set()
-    for position, row in enumerate(rows):
-        if row.cpu in seen:
+        if row.cpu in cpus:
             yield Inconsistency(position, "cpu", f"CPU {row.cpu} is listed twice")
-        seen.add(row.cpu)
-
-
-def _scattered(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
-    numa_of_core: dict[tuple[int, int], int] = {}
-    socket_of_numa: dict[int, int] = {}
-    for position, row in enumerate(rows):
+        cpus.add(row.cpu)
         numa = numa_of_core.setdefault(row.core_id, row.numa)
         if numa != row.numa:
             core = f"core {row.core} of socket {row.socket}"
             yield Inconsistency(position, "numa", f"{core} lies in NUMA nodes {numa} and {row.numa}")
+        if row.numa not in socket_of_numa and len(socket_of_numa) == MAX_NUMA_NODES:
+            yield Inconsistency(position, "numa", f"there are more than {MAX_NUMA_NODES} NUMA nodes")
         socket = socket_of_numa.setdefault(row.numa, row.socket)
         if socket != row.socket:
             places = f"sockets {socket} and {row.socket}"
             yield Inconsistency(position, "socket", f"NUMA node {row.numa} lies in {places}")
-
-
-def _too_many_numa_nodes(rows: Sequence[LogicalCpu]) -> Iterator[Inconsistency]:
-    seen: set[int] = set()
-    for position, row in enumerate(rows):
-        seen.add(row.numa)
-        if len(seen) > MAX_NUMA_NODES:
-            yield Inconsistency(position, "numa", f"there are more than {MAX_NUMA_NODES} NUMA nodes")
-            return
 
 
 # The pools of CPUs for pods that have no CPUs of their own.

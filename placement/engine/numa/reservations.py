@@ -150,8 +150,13 @@ class ReservedPlacing:
 
         Raises PodRefused if that reservation cannot be nominated.
         """
+        reservation, cpus = self._reservations.matched[place], self._demand.cpus
         try:
-            return self._allocate_from(self._reservations.matched[place], affinity)
+            if not reservation.restricted:
+                return self._allocator((reservation,)).allocate(affinity)
+            if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
+                raise PodRefused(NOT_ENOUGH_CPUS)
+            return self._only_from(reservation).allocate(affinity)
         except PodRefused as refused:
             if self._reservations.required:
                 reasons: Iterable[str] = (f"{PREFIX}{reason}" for reason in refused.refusal.reasons)
@@ -160,14 +165,6 @@ class ReservedPlacing:
             else:
                 raise
             raise PodRefused(*reasons, status=refused.refusal.status) from refused
-
-    def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
-        if not reservation.restricted:
-            return self._allocator((reservation,)).allocate(affinity)
-        cpus = self._demand.cpus
-        if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
-            raise PodRefused(NOT_ENOUGH_CPUS)
-        return self._only_from(reservation).allocate(affinity)
 
     def _together(self, reservations: HostReservations) -> NumaAllocator:
         """Return an allocator that sees as free everything that any matched reservation gives."""
@@ -178,12 +175,18 @@ class ReservedPlacing:
 
     def _only_from(self, reservation: Reservation) -> NumaAllocator:
         """Return an allocator for what the reservation has left, whichever pods are recorded on its CPUs."""
-        host = self._host
+        host, remaining = self._host, reservation.remaining
         others = host.layout.cpus & ~reservation.cpus
+        # What remains of every resource that the reservation holds, 0 for used-up ones.
+        resources = set().union(*(reservation.total or remaining).values())
+        limits = {
+            numa: {name: remaining.get(numa, {}).get(name, 0) for name in resources}
+            for numa in reservation.total.keys() | remaining.keys()
+        }
         credit = ReservedCredit(
             preferred=reservation.cpus,
             returned=(reservation.cpus,) * len(host.use.counts),
-            limits=_limits(reservation),
+            limits=NumaAmounts(limits),
         )
         limited = replace(host, unallocatable=host.unallocatable | others)
         return NumaAllocator(limited, self._demand, credit)
@@ -198,15 +201,3 @@ class ReservedPlacing:
             reusable=summed(reservation.remaining for reservation in opened),
         )
         return NumaAllocator(self._host, self._demand, credit)
-
-
-def _limits(reservation: Reservation) -> NumaAmounts:
-    """Return what remains of every resource that the reservation holds, 0 for used-up ones."""
-    resources = set().union(*(reservation.total or reservation.remaining).values())
-    numa_ids = reservation.total.keys() | reservation.remaining.keys()
-    return NumaAmounts(
-        {
-            numa: {name: reservation.remaining.get(numa, {}).get(name, 0) for name in resources}
-            for numa in numa_ids
-        }
-    )
