@@ -53,9 +53,8 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     """
     found = list(_flattened(documents))
     groups = [manifest for manifest in found if manifest.get("kind") == POD_GROUP]
-    return with_pod_groups(
-        _of_kind("Pod", [manifest for manifest in found if manifest.get("kind") != POD_GROUP]), groups
-    )
+    others = [manifest for manifest in found if manifest.get("kind") != POD_GROUP]
+    return with_pod_groups(_of_kind("Pod", others), groups)
 
 
 def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:

@@ -42,22 +42,14 @@ def is_former(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     One sign that confirms the order is enough if none denies it: clocks of API servers may differ, and
     versions restart in a restored Kubernetes. A sign that one of the two pods lacks does not count.
     """
-    signs = (
-        _order(_created_at(pod), _created_at(other)),
-        _order(_version(pod), _version(other)),
-    )
-    return -1 in signs and 1 not in signs
-
-
-def _order(first: Any, second: Any) -> int:
-    """Return -1, 0 or 1 as `first` is less, equal or greater; 0 also if one is unknown."""
-    if first is None or second is None:
-        return 0
-    return int(first > second) - int(first < second)
+    signs: list[tuple[Any, Any]] = [(read(pod), read(other)) for read in (_created_at, _version)]
+    known = [(one, another) for one, another in signs if one is not None and another is not None]
+    confirms = any(one < another for one, another in known)
+    return confirms and not any(one > another for one, another in known)
 
 
 def _created_at(pod: Mapping[str, Any]) -> datetime.datetime | None:
-    text = _metadata(pod).get("creationTimestamp")
+    text = _mapping(pod.get("metadata")).get("creationTimestamp")
     if not isinstance(text, str):
         return None
     try:
@@ -68,15 +60,10 @@ def _created_at(pod: Mapping[str, Any]) -> datetime.datetime | None:
 
 
 def _version(pod: Mapping[str, Any]) -> int | None:
-    text = _metadata(pod).get("resourceVersion")
+    text = _mapping(pod.get("metadata")).get("resourceVersion")
     if not isinstance(text, str) or len(text) > _LONGEST_VERSION:
         return None
     return int(text) if text.isascii() and text.isdecimal() else None
-
-
-def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = pod.get("metadata")
-    return found if isinstance(found, Mapping) else {}
 
 
 # A resize in place: the status of a pod shows that its containers have other amounts than they request.
@@ -109,20 +96,19 @@ def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
             found[statuses] = differing
     if _differs(status, _requests(spec)):
         found |= {name: status[name] for name in _AMOUNTS if name in status}
-    if found and resize_is_infeasible(manifest):
-        found["conditions"] = list(_infeasible(status))
+    infeasible = [each for each in _mappings(status.get("conditions")) if _infeasible(each)]
+    if found and infeasible:
+        found["conditions"] = [{"type": each["type"], "reason": each["reason"]} for each in infeasible]
     return found
 
 
 def resize_is_infeasible(manifest: Mapping[str, Any]) -> bool:
     """Return whether kubelet found that the node can never meet the new requests."""
-    return any(True for _ in _infeasible(_mapping(manifest.get("status"))))
+    return any(map(_infeasible, _mappings(_mapping(manifest.get("status")).get("conditions"))))
 
 
-def _infeasible(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for each in _mappings(status.get("conditions")):
-        if (each.get("type"), each.get("reason")) == ("PodResizePending", "Infeasible"):
-            yield {"type": each["type"], "reason": each["reason"]}
+def _infeasible(condition: Mapping[str, Any]) -> bool:
+    return (condition.get("type"), condition.get("reason")) == ("PodResizePending", "Infeasible")
 
 
 def _differs(status: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:

@@ -58,19 +58,15 @@ def answer(method: str, path: str, query: str, accept: str, checks: Callable[[],
     if path == HEALTHCHECK:
         return _healthcheck(method, accept, checks())
     found = _ALIVE if path == LIVE else checks()
-    well = all(check.ok for check in found)
-    verbose = "verbose" in parse_qs(query, keep_blank_values=True)
-    body = "ok" if well and not verbose else _listed(path, found, well)
+    well, body = all(check.ok for check in found), "ok"
+    if not well or "verbose" in parse_qs(query, keep_blank_values=True):
+        lines = [
+            f"[{'+' if check.ok else '-'}]{check.name} {'ok' if check.ok else 'failed'}"
+            + (f": {check.said}" if check.said else "")
+            for check in found
+        ]
+        body = "\n".join([*lines, f"{path[1:]} check {'passed' if well else 'failed'}", ""])
     return Probe(200 if well else 503, _PLAIN, "" if method == "HEAD" else body)
-
-
-def _listed(path: str, checks: Sequence[Check], well: bool) -> str:
-    lines = [
-        f"[{'+' if check.ok else '-'}]{check.name} {'ok' if check.ok else 'failed'}"
-        + (f": {check.said}" if check.said else "")
-        for check in checks
-    ]
-    return "\n".join([*lines, f"{path[1:]} check {'passed' if well else 'failed'}", ""])
 
 
 def _healthcheck(method: str, accept: str, checks: Sequence[Check]) -> Probe:

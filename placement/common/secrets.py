@@ -53,10 +53,6 @@ def with_password_of(file: str, url: str) -> str:
     scheme, separator, rest = url.partition("://")
     found = _USER.match(rest)
     user, place = (found["name"], rest[found.end() :]) if found else ("", rest)
-    return f"{scheme}{separator}{user}:{quote(_read(file), safe='')}@{place}"
-
-
-def _read(file: str) -> str:
     try:
         password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -64,7 +60,7 @@ def _read(file: str) -> str:
         raise PlacementError(f"[placement_database] password_file: {file}: {reason}") from None
     if not password:
         raise PlacementError(f"[placement_database] password_file: {file} is empty")
-    return password
+    return f"{scheme}{separator}{user}:{quote(password, safe='')}@{place}"
 
 
 def warn_if_readable(file: str, what: str) -> None:

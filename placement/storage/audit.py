@@ -108,18 +108,13 @@ def store(transaction: Transaction, records: Sequence[AuditRecord]) -> None:
         **dict(zip(_WHO, described(initiator()), strict=True)),
         **transaction.stamp_parameters,
     }
-    rows = [
-        {**dict(zip(_COLUMNS, _values(record), strict=True)), **alike}
-        for record in records
-        if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in shown
-    ]
+    rows = []
+    for record in records:
+        if record.kind is not TargetKind.ALLOCATIONS or record.consumer not in shown:
+            values = (*record[:3], record.consumer, document(record.before), document(record.after))
+            rows.append({**dict(zip(_COLUMNS, values, strict=True)), **alike})
     statement = _insert(type(transaction.backend))
     transaction.backend.run_last(transaction.connection, statement, rows)
-
-
-def _values(record: AuditRecord) -> tuple[str | None, ...]:
-    """Return the values of `_COLUMNS`."""
-    return (*record[:3], record.consumer, document(record.before), document(record.after))
 
 
 def described(acting: Initiator) -> tuple[str | None, ...]:
@@ -128,8 +123,7 @@ def described(acting: Initiator) -> tuple[str | None, ...]:
         acting.user_id,
         acting.project_id,
         ",".join(acting.roles) or None,
-        _id(acting.request_id),
-        _id(acting.global_request_id),
+        *(id_ and id_[:_LONGEST_ID] for id_ in (acting.request_id, acting.global_request_id)),
         acting.address,
     )
 
@@ -140,7 +134,3 @@ def document(content: Mapping[str, Any] | None) -> str | None:
         return None
     text = _encoded(content)
     return text if len(text) <= _LONGEST_DOCUMENT else json.dumps({"omitted_characters": len(text)})
-
-
-def _id(text: str | None) -> str | None:
-    return None if text is None else text[:_LONGEST_ID]

@@ -142,10 +142,8 @@ class IdIndex:
     def put_all(self, found: Iterable[tuple[int, int]]) -> None:
         """Remember many new ids with their rows; row -1 forgets an id."""
         self._recent.update(found)
-        if len(self._recent) > _RECENT:
-            self._merge()
-
-    def _merge(self) -> None:
+        if len(self._recent) <= _RECENT:
+            return
         recent = np.array(list(self._recent), np.int64)
         ids = np.concatenate([self._ids[~np.isin(self._ids, recent)], recent])
         kept = self._rows[~np.isin(self._ids, recent)]
@@ -213,15 +211,7 @@ def numbers(column: Numbers) -> Texts:
     width = _width(column)
     if width <= _DIGITS:
         return _ALIGNED.take(column.astype(np.intp)).view(np.uint8).reshape(-1, _DIGITS)[:, -width:]
-    groups: list[NDArray[np.uint32]] = []
-    table, left = _LAST, column
-    for _ in range(0, width, _DIGITS):
-        above = left // _GROUP
-        which = (left - above * _GROUP).astype(np.intp)
-        which += (above > 0) * np.intp(_GROUP)
-        groups.insert(0, table.take(which))
-        table, left = _LEADING, above
-    return _characters(groups, width)
+    return _digits(column, width)
 
 
 def fractions(above: Numbers, below: Numbers) -> Texts:
@@ -229,7 +219,7 @@ def fractions(above: Numbers, below: Numbers) -> Texts:
     left, behind = numbers(above), _width(below)
     rows, lengths = np.arange(len(above)), _lengths(below, behind)
     # Zeros on the right shift the digits to the left.
-    right = _digits(below * _powers(behind)[behind - lengths], behind)
+    right = _digits(below * _powers(behind)[behind - lengths], behind, zeros=True)
     np.putmask(right, np.arange(behind) >= lengths[:, None], _SPACE)
     texts = filled([b" ", b"/", b" "], [left, right])
     width = left.shape[1]
@@ -253,21 +243,17 @@ def _powers(width: int) -> Numbers:
     return _POWERS if width <= len(_POWERS) else _LONG_POWERS
 
 
-def _digits(column: Numbers, width: int) -> Texts:
-    """Return the last `width` digits of each number, zeros included."""
+def _digits(column: Numbers, width: int, *, zeros: bool = False) -> Texts:
+    """Return the last `width` digits of each number; leading `zeros` are spaces unless they are wanted."""
     groups: list[NDArray[np.uint32]] = []
-    left = column
+    table, left = _LAST, column
     for _ in range(0, width, _DIGITS):
         above = left // _GROUP
-        groups.insert(0, _PADDED.take((left - above * _GROUP).astype(np.intp)))
-        left = above
-    return _characters(groups, width)
-
-
-def _characters(groups: Sequence[NDArray[np.uint32]], width: int) -> Texts:
-    """Return the last `width` characters of groups of four."""
-    texts = groups[0][:, None] if len(groups) == 1 else np.stack(groups, axis=1)
-    return texts.view(np.uint8)[:, -width:]
+        which = (left - above * _GROUP).astype(np.intp)
+        which += np.intp(_GROUP) if zeros else (above > 0) * np.intp(_GROUP)
+        groups.insert(0, table.take(which))
+        table, left = _LEADING, above
+    return np.stack(groups, axis=1).view(np.uint8)[:, -width:]
 
 
 def lines(texts: Texts) -> list[bytes]:
