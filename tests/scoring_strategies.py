@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from placement.engine.scoring.order import Order, Scope, Strategy, parse_strategy
-from placement.engine.scoring.strategies import RULES
+from placement.engine.scoring.rule import RULES
 from tests.naive_scoring import SoftCondition
 from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
 

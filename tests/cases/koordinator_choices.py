@@ -9,13 +9,22 @@ from typing import Any
 
 from placement.common.manifest import Profile
 from placement.engine.numa.accumulator import Run, leftover_order, take_cpus
-from placement.engine.numa.alignment import admits, is_allowed, select_affinity
+from placement.engine.numa.alignment import (
+    Hint,
+    HintTable,
+    Ranking,
+    admits,
+    collect_rows,
+    is_allowed,
+    select_affinity,
+    single_numa_rows,
+    summarize,
+)
 from placement.engine.numa.allocator import NumaAllocator
 from placement.engine.numa.amounts import NOTHING, NumaAmounts
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of, members_of
 from placement.engine.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
-from placement.engine.numa.hints import Hint, HintTable, Ranking, collect_rows, single_numa_rows, summarize
 from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_used
 from placement.pods.host import merged_numa_policy
 from tests.cases import koordinator_inputs as read

@@ -18,8 +18,7 @@ from placement.allocations.rendering import score_members
 from placement.engine.domain.inventories import Inventory
 from placement.engine.forest.arrays import lines
 from placement.engine.scoring.order import Order, parse_order, parse_strategy, score_with_parts
-from placement.engine.scoring.rule import ScoringRefused, parse_resources, parse_shape
-from placement.engine.scoring.strategies import RULES
+from placement.engine.scoring.rule import RULES, ScoringRefused, parse_resources, parse_shape
 from placement.engine.search.query import ForestOrder, GroupQuery, Slot
 from placement.engine.search.ranking import CandidateScores, HostSums, ScoreTable, StrategyScores
 from tests.cases import Outcome

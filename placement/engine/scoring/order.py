@@ -11,12 +11,13 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts as AmountColumn
 from placement.engine.forest.arrays import Mask
-from placement.engine.scoring import strategies
 from placement.engine.scoring.rule import (
     BEST,
     DEFAULT,
     FULL,
     LARGE_SCALE,
+    REQUESTED_TO_CAPACITY_RATIO,
+    RULES,
     SMALL_SCALE,
     LoadColumn,
     ScoreFigure,
@@ -30,7 +31,6 @@ from placement.engine.scoring.rule import (
     parse_weight,
     renamed,
 )
-from placement.engine.scoring.strategies import RULES
 
 # Strategies as parameters: the kind of score, and its classes. Source: scoring.md, "Parameters".
 
@@ -213,7 +213,7 @@ class Order:
 
 def _ramp(low: int, high: int) -> Order:
     shape = Shape(((0, low), (FULL, high)), SMALL_SCALE)
-    return Order((Strategy(strategies.REQUESTED_TO_CAPACITY_RATIO.name, shape=shape),))
+    return Order((Strategy(REQUESTED_TO_CAPACITY_RATIO.name, shape=shape),))
 
 
 POD_SCORING = Order((DEFAULT_SCORING,))

@@ -7,20 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.engine.numa.alignment import MOST_HINTS as MOST_COMBINATIONS
 from placement.engine.numa.alignment import (
     Alignment,
+    Hint,
+    HintTable,
+    Merged,
+    Ranking,
     choose_affinity,
     is_allowed,
+    merge_hints,
     numa_scorer,
     select_affinity,
+    summarize,
 )
 from placement.engine.numa.allocator import NumaAllocator
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.cpus import layout_of
 from placement.engine.numa.cpuset import mask_of
 from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused
-from placement.engine.numa.hints import MOST_HINTS as MOST_COMBINATIONS
-from placement.engine.numa.hints import Hint, HintTable, Merged, Ranking, merge_hints, summarize
 from placement.engine.numa.host import HostState, NumaNeighbours
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Weighted
