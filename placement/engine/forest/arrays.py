@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +38,26 @@ def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
     return np.concatenate([np.empty((0, width), np.int64), *parts])
 
 
+class _Column(NamedTuple):
+    dtype: Any
+    empty: Any
+
+
+def column_of(dtype: Any, empty: Any) -> Any:
+    """Return the declaration of a column of `Columns`; `empty` is the value of unused rows."""
+    return _Column(dtype, empty)
+
+
 class Columns:
-    """Parallel arrays of one length that grow together, doubling.
+    """Parallel arrays of one length that grow together, doubling: one for each `column_of` in the class."""
 
-    `fields` maps a name to (dtype, value of unused rows); each becomes an attribute of full capacity.
-    """
-
-    def __init__(self, fields: dict[str, tuple[Any, Any]]) -> None:
-        self._fields = fields
+    def __init__(self) -> None:
+        declared = vars(type(self)).items()
+        self._fields = {name: value for name, value in declared if isinstance(value, _Column)}
         self.capacity = 0
         # Whether a snapshot shares these arrays.
         self.is_shared = False
-        for name, (dtype, _) in fields.items():
+        for name, (dtype, _) in self._fields.items():
             setattr(self, name, np.empty(0, dtype))
 
     def ensure(self, rows: int) -> None:

@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.engine.forest.arrays import HUGE, Amounts, Columns, Indices, Mask, Ratios, Rows, Shares
+from placement.engine.forest.arrays import (
+    HUGE,
+    Amounts,
+    Columns,
+    Indices,
+    Mask,
+    Ratios,
+    Rows,
+    Shares,
+    column_of,
+)
 from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryRow
 
 # The parts of the inventories of one resource class, as columns.
@@ -17,21 +27,21 @@ from placement.engine.forest.providers import LARGEST_RATIO, MILLION, InventoryR
 class InventoryEntries(Columns):
     """Columns of what searches read of each entry, and the provider of the entry."""
 
-    provider: Indices
-    capacity_of: Amounts
-    used: Amounts
-    free: Amounts
-    min_unit: Indices
-    max_unit: Indices
-    step_size: Indices
+    provider: Indices = column_of(np.int32, -1)
+    capacity_of: Amounts = column_of(np.int64, 0)
+    used: Amounts = column_of(np.int64, 0)
+    free: Amounts = column_of(np.int64, -HUGE)
+    min_unit: Indices = column_of(np.int32, 1)
+    max_unit: Indices = column_of(np.int32, 1)
+    step_size: Indices = column_of(np.int32, 1)
 
 
 class CapacityColumns(Columns):
     """Columns that make the capacity of each entry; searches do not read and usage does not change them."""
 
-    total: Indices
-    reserved: Indices
-    ratio: Ratios
+    total: Indices = column_of(np.int32, 0)
+    reserved: Indices = column_of(np.int32, 0)
+    ratio: Ratios = column_of(np.float32, 1.0)
 
 
 class OfferedColumns(NamedTuple):
@@ -54,7 +64,7 @@ def whole(offered: Shares) -> Amounts:
 class EntryOf(Columns):
     """A column with the entry of each provider."""
 
-    entry: Indices
+    entry: Indices = column_of(np.int32, -1)
 
 
 class Draw(NamedTuple):
@@ -69,24 +79,12 @@ class InventoryColumn:
     """A column with an entry per inventory of the class, and the entry of each provider row (-1: none)."""
 
     def __init__(self) -> None:
-        self.entries = InventoryEntries(
-            {
-                "provider": (np.int32, -1),
-                "capacity_of": (np.int64, 0),
-                "used": (np.int64, 0),
-                "free": (np.int64, -HUGE),
-                "min_unit": (np.int32, 1),
-                "max_unit": (np.int32, 1),
-                "step_size": (np.int32, 1),
-            }
-        )
-        self.offers = CapacityColumns(
-            {"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)}
-        )
+        self.entries = InventoryEntries()
+        self.offers = CapacityColumns()
         # Entry -1 stands for "none" and is masked out, but must exist, because it is read.
         self.entries.ensure(1)
         self.offers.ensure(1)
-        self._entry_of = EntryOf({"entry": (np.int32, -1)})
+        self._entry_of = EntryOf()
         self._count = 0
         self._vacant: list[int] = []
         # Few classes use units; the filter skips comparisons that cannot matter.

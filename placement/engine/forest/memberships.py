@@ -11,20 +11,20 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.engine.forest.arrays import Columns, Indices, Mask, Rows
+from placement.engine.forest.arrays import Columns, Indices, Mask, Rows, column_of
 
 _EMPTY_SET, _UNKNOWN_SET = 0, -1
 
 
 class _SetNumbers(Columns):
-    number: Indices
+    number: Indices = column_of(np.int32, _EMPTY_SET)
 
 
 class Memberships:
     """A store of the sets of ids (traits or aggregates) that providers carry."""
 
     def __init__(self) -> None:
-        self._numbers = _SetNumbers({"number": (np.int32, _EMPTY_SET)})
+        self._numbers = _SetNumbers()
         self._sets: list[frozenset[int]] = [frozenset()]
         self._number_of: dict[frozenset[int], int] = {frozenset(): _EMPTY_SET}
         self._uses: list[int] = [0]

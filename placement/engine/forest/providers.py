@@ -19,6 +19,7 @@ from placement.engine.forest.arrays import (
     Indices,
     Rows,
     Uuids,
+    column_of,
     from_text,
 )
 
@@ -117,36 +118,22 @@ NONE = -1
 class ProviderColumns(Columns):
     """Columns with a row per provider; the rows of a tree form a doubly linked list from its root on."""
 
-    id: Amounts
-    uuid: Uuids
-    generation: Indices
-    revision: Amounts
+    id: Amounts = column_of(np.int64, NONE)
+    uuid: Uuids = column_of(np.dtype((np.uint8, 16)), 0)
+    generation: Indices = column_of(np.int32, 0)
+    revision: Amounts = column_of(np.int64, 0)
     # See ProviderRow.
-    content: Amounts
-    parent: Indices
-    root: Indices
-    next: Indices
-    previous: Indices
-    tree_size: Indices
+    content: Amounts = column_of(np.int64, 0)
+    parent: Indices = column_of(np.int32, NONE)
+    root: Indices = column_of(np.int32, NONE)
+    next: Indices = column_of(np.int32, NONE)
+    previous: Indices = column_of(np.int32, NONE)
+    tree_size: Indices = column_of(np.int32, 0)
     # Raised at the root whenever anything in its tree changes; caches compare it.
-    tree_stamp: Amounts
+    tree_stamp: Amounts = column_of(np.int64, 0)
 
     def __init__(self, stamp: int = 0) -> None:
-        super().__init__(
-            {
-                "id": (np.int64, NONE),
-                "uuid": (np.dtype((np.uint8, 16)), 0),
-                "generation": (np.int32, 0),
-                "revision": (np.int64, 0),
-                "content": (np.int64, 0),
-                "parent": (np.int32, NONE),
-                "root": (np.int32, NONE),
-                "next": (np.int32, NONE),
-                "previous": (np.int32, NONE),
-                "tree_size": (np.int32, 0),
-                "tree_stamp": (np.int64, 0),
-            }
-        )
+        super().__init__()
         # Row NONE is masked out, but must exist, because it is read.
         self.ensure(1)
         self.stamp = stamp

@@ -20,6 +20,7 @@ from placement.engine.forest.arrays import (
     TextColumn,
     TextList,
     Texts,
+    column_of,
     dashed,
     lines,
     objects,
@@ -39,8 +40,8 @@ _NEVER = -1
 
 class _Texts(Columns):
     # Arrays: looking up thousands of texts in a dict takes longer than joining them.
-    stamp: Amounts
-    text: TextList
+    stamp: Amounts = column_of(np.int64, _NEVER)
+    text: TextList = column_of(object, None)
 
 
 class SummaryCache:
@@ -52,7 +53,7 @@ class SummaryCache:
         self._forget()
 
     def _forget(self) -> None:
-        self._kept = _Texts({"stamp": (np.int64, _NEVER), "text": (object, None)})
+        self._kept = _Texts()
         self._bytes = 0
 
     def of(self, forest: Forest, roots: Indices, write: Callable[[Indices], list[bytes]]) -> list[bytes]:
