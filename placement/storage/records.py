@@ -7,6 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -435,7 +436,7 @@ def together(
 
 def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
     """Return nodes sorted by name."""
-    return sorted((NodeRow(*row) for row in rows), key=lambda row: row.name)
+    return sorted((NodeRow(*row) for row in rows), key=attrgetter("name"))
 
 
 def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
@@ -443,7 +444,7 @@ def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
     found_nodes, found_pods, records, others = rows
     return NodeParts(
         nodes_by_name(found_nodes),
-        sorted((PodRow(*row) for row in found_pods), key=lambda row: row.id),
+        sorted((PodRow(*row) for row in found_pods), key=attrgetter("id")),
         [
             HostRecord(root_id, class_name, _capacity_and_ratio(total, reserved, ratio)[0], used)
             for root_id, class_name, total, reserved, ratio, used in records

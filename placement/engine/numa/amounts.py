@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 
 CPU = "cpu"
 MILLI = 1000
@@ -16,33 +17,17 @@ Amounts = Mapping[str, int]
 AmountsByNuma = Mapping[int, Amounts]
 
 
-class NumaAmounts(Mapping[int, Amounts]):
-    """An immutable mapping of NUMA ids, ascending, to amounts, so that it can be part of a key."""
+class NumaAmounts(dict[int, Amounts]):
+    """Amounts by NUMA id, ascending. It never changes, so that it can be part of a key."""
 
-    __slots__ = ("_by_numa", "_hash")
+    __slots__ = ("_hash",)
 
-    def __init__(self, by_numa: AmountsByNuma | None = None) -> None:
-        given = by_numa or {}
-        self._by_numa = {numa: dict(given[numa]) for numa in sorted(given)}
-        self._hash = hash(tuple((numa, frozenset(row.items())) for numa, row in self._by_numa.items()))
+    def __init__(self, by_numa: AmountsByNuma = MappingProxyType({})) -> None:
+        super().__init__((numa, dict(by_numa[numa])) for numa in sorted(by_numa))
+        self._hash = hash(tuple((numa, frozenset(row.items())) for numa, row in self.items()))
 
-    def __getitem__(self, numa: int) -> Amounts:
-        return self._by_numa[numa]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._by_numa)
-
-    def __len__(self) -> int:
-        return len(self._by_numa)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, NumaAmounts) and self._by_numa == other._by_numa)
-
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return self._hash
-
-    def __repr__(self) -> str:
-        return f"NumaAmounts({self._by_numa})"
 
 
 NOTHING = NumaAmounts()
