@@ -115,12 +115,12 @@ class Shortage:
     """A shortage that keeps a provider, a tree or a node from serving; amounts in units of the class.
 
     AMOUNT: more of a class is wanted than `provider` has free (None: than several providers of the tree have
-    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
-    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
-    `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers that
-    could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition` give
-    too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group could
-    be served alone, but not beside the others; with a `condition`, the nearest providers do not meet it.
+    together). UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. The next
+    reason: no provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left
+    below `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers
+    that could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition`
+    give too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group
+    could be served alone, but not beside the others; with a `condition`, the nearest providers do not meet it.
     """
 
     reason: Reason
