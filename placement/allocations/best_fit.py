@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 
 from placement.allocations.applications import (
@@ -50,13 +51,13 @@ from placement.engine.domain.identifiers import portions
 from placement.engine.domain.request_scope import Initiator, initiator
 from placement.providers import view as scoping
 from placement.providers.view import View
-from placement.storage.database import Attempts, RetryPolicy
+from placement.storage.database import Attempts
 
 _KIND = "consumer"
 # The most consumers that claim in one transaction, unless they need all or nothing.
 _AT_ONCE = 1000
 # This repeats the decision; `Claims` repeats its transactions by itself.
-_POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
+_begin = partial(Attempts, patience_seconds=20.0, longest_pause_seconds=0.005)
 # The most callers that one of them serves, and how long a caller waits for its turn.
 _MOST_GATHERED = 32
 _PATIENCE_SECONDS = 0.05
@@ -103,7 +104,7 @@ class ClaimAttempt:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     # The generations of consumers that exist and hold nothing.
     generations: dict[str, int] = field(default_factory=dict)
-    attempts: Attempts = field(default_factory=_POLICY.begin)
+    attempts: Attempts = field(default_factory=_begin)
     lost: set[ProposalKey] = field(default_factory=set)
     was_lost: bool = False
     decision: Decision | None = None

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -383,28 +382,23 @@ Result = TypeVar("Result")
 _OUTAGE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The limits: `attempts` None sets no number. Pauses double from the first to the longest; in seconds."""
-
-    patience_seconds: float = 30.0
-    attempts: int | None = None
-    first_pause_seconds: float = 0.005
-    longest_pause_seconds: float = 0.5
-
-    def begin(self) -> Attempts:
-        """Begin the first attempt of one caller."""
-        return Attempts(self)
-
-
 class Attempts:
-    """A record of what one caller has tried so far."""
+    """A record of what one caller has tried so far, and the limits of that.
 
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
+    `most` attempts, None for any number. Pauses double from the first to the longest.
+    """
+
+    def __init__(
+        self,
+        most: int | None = None,
+        patience_seconds: float = 30.0,
+        first_pause_seconds: float = 0.005,
+        longest_pause_seconds: float = 0.5,
+    ) -> None:
+        self._most, self._patience_seconds = most, patience_seconds
+        self._pause, self._longest_pause = first_pause_seconds, longest_pause_seconds
         self._begun = time.monotonic()
         self._failed = 0
-        self._pause = policy.first_pause_seconds
 
     def may_go_on(self, patience_seconds: float = math.inf) -> bool:
         """Note that an attempt failed; return whether there may be another one.
@@ -412,20 +406,16 @@ class Attempts:
         `patience_seconds`: how long this failure is worth waiting for in all, if that is less than usual.
         """
         self._failed += 1
-        if self._failed == self._policy.attempts:
+        if self._failed == self._most:
             return False
-        taken = time.monotonic() - self._begun
-        if taken > min(patience_seconds, self._policy.patience_seconds):
+        if time.monotonic() - self._begun > min(patience_seconds, self._patience_seconds):
             return False
         return request_scope.remaining() > _LARGEST_PART * self._pause
 
     def pause(self) -> None:
         """Wait for the next attempt."""
         time.sleep(self._pause * random.uniform(_LEAST_PART, _LARGEST_PART))
-        self._pause = min(2 * self._pause, self._policy.longest_pause_seconds)
-
-
-_PATIENTLY = RetryPolicy()
+        self._pause = min(2 * self._pause, self._longest_pause)
 
 
 def run_in_transaction(
@@ -451,15 +441,15 @@ def retry(database: Database, once: Callable[[], Result]) -> Result:
 
     Raises Unavailable when the attempts or the time are used up; nothing was changed then.
     """
-    return retry_until_deadline(once, RetryPolicy(attempts=database.attempts))
+    return retry_until_deadline(once, database.attempts)
 
 
-def retry_until_deadline(once: Callable[[], Result], policy: RetryPolicy = _PATIENTLY) -> Result:
+def retry_until_deadline(once: Callable[[], Result], most: int | None = None) -> Result:
     """Do something again while other writers get in its way, with jitter and for a bounded time.
 
-    Raises Unavailable when time is up; nothing was changed then.
+    `most` attempts, if given. Raises Unavailable when time is up; nothing was changed then.
     """
-    attempts = policy.begin()
+    attempts = Attempts(most)
     while True:
         try:
             return once()

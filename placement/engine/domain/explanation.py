@@ -120,7 +120,7 @@ class Shortage:
     below `provider`, where same_subtree wants the groups. APART: other isolated groups take all providers
     that could serve. SPLIT: the providers below `provider` (None: of the whole tree) that meet `condition`
     give too little of an amount that is split; `is_numa`: this provider is a NUMA node. TOGETHER: each group
-    could be served alone, but not beside the others; with a `condition`, the nearest providers do not meet it.
+    could be served alone, but not beside the others; with a `condition`, the nearest providers miss it.
     """
 
     reason: Reason

@@ -186,12 +186,9 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
 def used(forest: Forest, fleet: Fleet, class_id: int) -> Shares:
     """Return what is used of the capacity of a class."""
     column = forest.column(class_id)
-    held = column.held
-    place = _places(forest, fleet)[column.entries.provider[held]]
-    return Shares(
-        _summed(fleet, place, column.entries.used[held]),
-        _summed(fleet, place, np.maximum(column.entries.capacity_of[held], 0)),
-    )
+    entries, held = column.entries, column.held
+    capacity = np.maximum(entries.capacity_of[held], 0)
+    return _shares(forest, fleet, entries.provider[held], entries.used[held], capacity)
 
 
 def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
@@ -200,9 +197,7 @@ def free_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int) -> Shares:
     A core is a provider of the class `cpus` below another one, without memory of its own. Where a provider
     with memory offers the CPUs, each CPU counts.
     """
-    cores = _cores(forest, cpus, memory)
-    place = _places(forest, fleet)[cores.provider]
-    return Shares(_summed(fleet, place, cores.free), _summed(fleet, place, cores.all))
+    return _shares(forest, fleet, *_cores(forest, cpus, memory))
 
 
 def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request: tuple[int, int]) -> Shares:
@@ -210,15 +205,17 @@ def stranded_cores(forest: Forest, fleet: Fleet, cpus: int, memory: int, request
 
     Cores and memory below one provider with memory are beside each other. The whole is all free cores.
     """
-    cores = _cores(forest, cpus, memory)
-    beside = _with_memory(forest, cores.provider, memory)
-    free = np.bincount(beside, cores.free, forest.count).astype(np.int64)
-    column = forest.column(memory)
+    provider, free, _ = _cores(forest, cpus, memory)
+    column, parents = forest.column(memory), forest.providers.parent
+    # The nearest provider of each one, from itself upwards, that offers memory; else its root.
+    beside = provider.copy()
+    while (further := (column.entries_of(beside) < 0) & (parents[beside] >= 0)).any():
+        beside = np.where(further, parents[beside], beside)
+    together = np.bincount(beside, free, forest.count).astype(np.int64)
     at = column.entries_of(beside)
     room = np.where(at >= 0, column.entries.free[at], _ENDLESS)
-    in_vain = (free[beside] < request[0]) | (room < request[1])
-    place = _places(forest, fleet)[cores.provider]
-    return Shares(_summed(fleet, place, cores.free * in_vain), _summed(fleet, place, cores.free))
+    in_vain = (together[beside] < request[0]) | (room < request[1])
+    return _shares(forest, fleet, provider, free * in_vain, free)
 
 
 def overfull(forest: Forest) -> list[tuple[int, int, int, int]]:
@@ -248,13 +245,8 @@ def places_of(fleet: Fleet, ids: Sequence[int]) -> list[int | None]:
     ]
 
 
-class _Cores(NamedTuple):
-    provider: Indices
-    free: Amounts
-    all: Amounts
-
-
-def _cores(forest: Forest, cpus: int, memory: int) -> _Cores:
+def _cores(forest: Forest, cpus: int, memory: int) -> tuple[Indices, Amounts, Amounts]:
+    """Return the providers of cores or of CPUs beside memory, how many each has free, and in all."""
     column = forest.column(cpus)
     at = column.occupied()
     entries = column.entries
@@ -265,30 +257,16 @@ def _cores(forest: Forest, cpus: int, memory: int) -> _Cores:
     capacity = np.maximum(entries.capacity_of[at], 0)
     untouched = (capacity > 0) & (entries.used[at] == 0)
     free = np.where(is_core, untouched, np.clip(entries.free[at], 0, capacity))
-    return _Cores(provider, free.astype(np.int64), np.where(is_core, capacity > 0, capacity).astype(np.int64))
+    return provider, free.astype(np.int64), np.where(is_core, capacity > 0, capacity).astype(np.int64)
 
 
-def _with_memory(forest: Forest, rows: Indices, memory: int) -> Indices:
-    """Return for each provider the nearest one, from itself upwards, that offers memory; else its root."""
-    column, parents = forest.column(memory), forest.providers.parent
-    at = rows.copy()
-    while True:
-        further = (column.entries_of(at) < 0) & (parents[at] >= 0)
-        if not further.any():
-            return at
-        at = np.where(further, parents[at], at)
-
-
-def _places(forest: Forest, fleet: Fleet) -> Rows:
-    """Return the place of the tree of each row; one past the last for rows of other trees."""
-    place = np.full(forest.count + 1, len(fleet.roots), np.intp)
-    place[fleet.roots] = np.arange(len(fleet.roots))
-    roots = forest.providers.root[: forest.count]
-    of_rows: Rows = place[np.where(roots >= 0, roots, forest.count)]
-    return of_rows
-
-
-def _summed(fleet: Fleet, place: Rows, amounts: Amounts) -> Amounts:
+def _shares(forest: Forest, fleet: Fleet, provider: Indices, part: Amounts, whole: Amounts) -> Shares:
+    """Return the amounts of these providers, summed over each tree."""
     count = len(fleet.roots)
-    sums: Amounts = np.bincount(place, amounts, count + 1)[:count].astype(np.int64)
-    return sums
+    # The place of the tree of each row; one past the last for rows of other trees.
+    place = np.full(forest.count + 1, count, np.intp)
+    place[fleet.roots] = np.arange(count)
+    roots = forest.providers.root[: forest.count]
+    of_provider = place[np.where(roots >= 0, roots, forest.count)][provider]
+    part, whole = (np.bincount(of_provider, amounts, count + 1)[:count] for amounts in (part, whole))
+    return Shares(part.astype(np.int64), whole.astype(np.int64))

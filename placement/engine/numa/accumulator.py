@@ -61,11 +61,6 @@ class Run:
                 cpus &= layer
         yield cpus
 
-    def in_cpu_order(self, cpus: int) -> Iterator[int]:
-        """Yield the CPUs one by one: by their count if it matters, then by id."""
-        for group in self.count_groups(cpus):
-            yield from members_of(group)
-
     def first_cpus(self, cpus: int, count: int) -> int:
         """Return the first `count` of these CPUs in CPU order, or all of them."""
         chosen = 0
@@ -209,7 +204,9 @@ def leftover_order(run: Run, usable: int) -> Iterator[int]:
             shared = run.use.sum_of_counts(rest) if run.shares else 0
             key = (*on_socket[socket], on_numa[numa], rest.bit_count(), socket, shared, index)
             keyed.append((key, rest))
-    cores = [list(run.in_cpu_order(rest)) for _, rest in sorted(keyed)]
+    cores = [
+        [cpu for group in run.count_groups(rest) for cpu in members_of(group)] for _, rest in sorted(keyed)
+    ]
     if usable.bit_count() <= layout.threads:
         yield from chain.from_iterable(cores)
     else:

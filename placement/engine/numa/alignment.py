@@ -375,14 +375,6 @@ def select_affinity(
     return selection._replace(reasons=reasons)
 
 
-def select_preferred(
-    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
-) -> Selection | None:
-    """Return the selection of `select_affinity` if it is preferred, else None; this is cheaper."""
-    best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, ranking)
-    return None if best is None else _selected(policy, best, numa_ids)
-
-
 def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
     return single_numa_rows(rows) if policy is NumaPolicy.SINGLE_NUMA_NODE else rows
 
@@ -491,16 +483,19 @@ def choose_affinity(
     all_preferred = policy is NumaPolicy.RESTRICTED or widest_first
     table = HintTable(allocator, fits or allocator.fits, score, all_preferred)
     allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=host.neighbours)
-    aligned = (policy, [table.hints], mask_of(host.capacity), Ranking(allowed, fitness, widest_first))
-    selection = None
+    numa_ids, ranking, best = mask_of(host.capacity), Ranking(allowed, fitness, widest_first), None
     for size in reversed(list(table.sizes())) if widest_first else table.sizes():
         table.add_combinations(size)
         # Only one of a better size beats a preferred affinity, and all of these are known by now.
         if all(table.hints.values()):
-            selection = select_preferred(*aligned)
-            if selection is not None:
+            rows = _relevant(policy, collect_rows([table.hints]).rows)
+            best = merge_preferred(rows, numa_ids, ranking)
+            if best is not None:
                 break
-    selection = selection or select_affinity(*aligned)
+    if best is not None:
+        selection = _selected(policy, best, numa_ids)
+    else:
+        selection = select_affinity(policy, [table.hints], numa_ids, ranking)
     if selection.reasons:
         raise PodRefused(*selection.reasons, obstacle=UNALIGNED)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))

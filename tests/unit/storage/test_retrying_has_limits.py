@@ -6,7 +6,7 @@ import pytest
 
 from placement.engine.domain import request_scope
 from placement.storage import database
-from placement.storage.database import RetryPolicy
+from placement.storage.database import Attempts
 
 
 class Clock:
@@ -31,9 +31,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def failures(policy: RetryPolicy, clock: Clock, each_takes: float = 0.0) -> int:
+def failures(attempts: Attempts, clock: Clock, each_takes: float = 0.0) -> int:
     """How many attempts are made if all fail."""
-    attempts, made = policy.begin(), 0
+    made = 0
     while True:
         made += 1
         clock.now += each_takes
@@ -43,33 +43,31 @@ def failures(policy: RetryPolicy, clock: Clock, each_takes: float = 0.0) -> int:
 
 
 def test_so_many_attempts(clock: Clock):
-    assert failures(RetryPolicy(attempts=4), clock) == 4
+    assert failures(Attempts(most=4), clock) == 4
 
 
 def test_so_many_seconds(clock: Clock):
-    made = failures(RetryPolicy(patience_seconds=10), clock, each_takes=3.0)
+    made = failures(Attempts(patience_seconds=10), clock, each_takes=3.0)
     assert made == 4, "the fourth ends after 12 seconds"
 
 
 def test_some_failures_are_worth_less_patience(clock: Clock):
-    attempts = RetryPolicy(patience_seconds=10).begin()
+    attempts = Attempts(patience_seconds=10)
     clock.now += 3
     assert attempts.may_go_on()
     assert not attempts.may_go_on(2.0)
 
 
 def test_no_attempt_begins_when_the_request_is_over(clock: Clock):
-    attempts = RetryPolicy(first_pause_seconds=1000.0).begin()
+    attempts = Attempts(first_pause_seconds=1000.0)
     assert attempts.may_go_on()
     with request_scope.within(1000.0):
         assert not attempts.may_go_on(), "the pause alone may take longer"
 
 
 def test_pauses_double_up_to_the_longest_and_never_are_the_same(clock: Clock):
-    policy = RetryPolicy(
-        patience_seconds=1000, attempts=8, first_pause_seconds=1.0, longest_pause_seconds=8.0
-    )
-    failures(policy, clock)
+    attempts = Attempts(most=8, patience_seconds=1000, first_pause_seconds=1.0, longest_pause_seconds=8.0)
+    failures(attempts, clock)
     for pause, usual in zip(clock.pauses, (1, 2, 4, 8, 8, 8, 8), strict=True):
         assert 0.5 * usual <= pause <= 1.5 * usual
     assert len(set(clock.pauses)) == len(clock.pauses)
