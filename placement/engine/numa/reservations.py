@@ -93,7 +93,10 @@ class ReservedPlacing:
         self._demand = demand
         self._reservations = reservations
         self._on_free_capacity = self._allocator(())
-        self._on_everything = self._together(reservations) if reservations.matched else None
+        # What sees everything as free that any matched reservation gives.
+        self._on_everything = self._allocator(reservations.matched) if reservations.matched else None
+        if reservations.required and len(reservations.matched) == 1 and reservations.matched[0].restricted:
+            self._on_everything = self._only_from(reservations.matched[0])
 
     @property
     def widest_allocator(self) -> NumaAllocator:
@@ -165,13 +168,6 @@ class ReservedPlacing:
             else:
                 raise
             raise PodRefused(*reasons, status=refused.refusal.status) from refused
-
-    def _together(self, reservations: HostReservations) -> NumaAllocator:
-        """Return an allocator that sees as free everything that any matched reservation gives."""
-        first, *others = reservations.matched
-        if reservations.required and first.restricted and not others:
-            return self._only_from(first)
-        return self._allocator(reservations.matched)
 
     def _only_from(self, reservation: Reservation) -> NumaAllocator:
         """Return an allocator for what the reservation has left, whichever pods are recorded on its CPUs."""

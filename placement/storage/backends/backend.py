@@ -97,7 +97,6 @@ class Backend(Protocol):
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
         """Raise InvalidatePoolError for a connection of the driver that was lost while it was idle."""
-        return
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
         """Return whether each connection that `read` opens has a session of its own all along."""
@@ -127,7 +126,6 @@ class Backend(Protocol):
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         """Run an insert, with VALUES of one row, for some rows, as the last statement before the commit."""
-        connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raise OutcomeUnknown after a commit if the server may have stopped being the database."""

@@ -73,6 +73,11 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         last, self.last_statement = self.last_statement, b""
         return last
 
+    def allow(self) -> None:
+        """Note until when the statement that begins now may run."""
+        now = time.monotonic()
+        self.expires = min(now + self.patience, max(now, request_scope.at()) + GRACE_SECONDS)
+
     def close(self) -> None:
         super().close()
         with _watch.lock:
@@ -103,10 +108,8 @@ class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
         self._watched(super().executemany, query, vars_list)
 
     def _watched(self, run: Callable[[Any, Any], None], query: Any, given: Any) -> None:
-        """Run statements, and note until when they may run."""
         connection: Any = self.connection
-        now = time.monotonic()
-        connection.expires = min(now + connection.patience, max(now, request_scope.at()) + GRACE_SECONDS)
+        connection.allow()
         try:
             run(query, given)
         finally:

@@ -174,6 +174,9 @@ class SQLite(Backend):
         except sqlite3.Error:
             return False
 
+    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
+        """Do nothing: files do not hang up."""
+
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
@@ -197,6 +200,11 @@ class SQLite(Backend):
             connection.rollback()
             connection.info[_PATIENCE] = seconds
         return _BEGIN_WRITE
+
+    def run_last(
+        self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raise OutcomeUnknown if the file was removed or replaced meanwhile."""
