@@ -124,16 +124,13 @@ class IdIndex:
     def rows_of(self, keys: Amounts) -> Indices:
         """Return the rows of many ids, -1 where there is none."""
         rows = np.full(len(keys), -1, np.int32)
-        if len(self._ids):
-            at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
-            found = self._ids[at] == keys
-            rows[found] = self._rows[at[found]]
-        if self._recent:
-            recent = np.array(list(self._recent.items()), np.int64)
-            recent = recent[np.argsort(recent[:, 0])]
-            at = np.minimum(np.searchsorted(recent[:, 0], keys), len(recent) - 1)
-            found = recent[at, 0] == keys
-            rows[found] = recent[at[found], 1]
+        recent = np.array(list(self._recent.items()), np.int64).reshape(-1, 2)
+        recent = recent[np.argsort(recent[:, 0])]
+        for ids, of_ids in ((self._ids, self._rows), (recent[:, 0], recent[:, 1])):
+            if len(ids):
+                at = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
+                found = ids[at] == keys
+                rows[found] = of_ids[at[found]]
         return rows
 
     def get_all(self, keys: Sequence[int]) -> list[int]:

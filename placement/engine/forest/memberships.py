@@ -92,14 +92,7 @@ class Memberships:
 
     def assign(self, row: int, ids: frozenset[int]) -> None:
         """Give one provider its set."""
-        old = int(self._numbers.number[row])
-        if self._sets[old] == ids:
-            return
-        new = self._intern(ids)
-        self._numbers.own()
-        self._numbers.number[row] = new
-        self._uses[new] += 1
-        self._release(old)
+        self.assign_all(np.array([row]), np.array([0]), [ids])
 
     def assign_all(self, rows: Rows, which: Rows, sets: Sequence[frozenset[int]]) -> bool:
         """Give `rows[i]` the set `sets[which[i]]`, each row once; return whether any set changed."""
