@@ -184,15 +184,12 @@ class Database:
             **self.backend.engine_options(),
         )
         self._driver_error: type[Exception] = self.engine.dialect.loaded_dbapi.Error
-        for event, listener in (
-            ("do_connect", self.backend.connect),
-            ("connect", self._prepare),
-            ("checkin", _note_use),
-            ("checkout", self._refuse),
-            ("begin", _begin),
-            ("handle_error", self._give_up_broken),
-        ):
-            sa.event.listen(self.engine, event, listener)
+        sa.event.listen(self.engine, "do_connect", self.backend.connect)
+        sa.event.listen(self.engine, "connect", self._prepare)
+        sa.event.listen(self.engine, "checkin", _note_use)
+        sa.event.listen(self.engine, "checkout", self._refuse)
+        sa.event.listen(self.engine, "begin", _begin)
+        sa.event.listen(self.engine, "handle_error", self._give_up_broken)
 
     # -- connections --------------------------------------------------------------------------------
 
