@@ -15,13 +15,6 @@ from typing import Any, NoReturn
 from placement.engine.domain.errors import BadRequest
 from placement.engine.numa.cpuset import CpuListError, CpuSet, parse_cpu_list
 
-# Errors of readers of manifests, a subtree of the service's errors, and how they quote a value.
-#
-# BadRequest
-# +-- ManifestError     a manifest breaks rules; carries every finding
-# +-- QuantityError     a text is not a Kubernetes quantity
-
-
 _SHOWN = 20
 _LONGEST_VALUE = 60
 

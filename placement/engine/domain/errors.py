@@ -1,20 +1,5 @@
 """Every error the service raises on purpose.
 
-PlacementError
- +-- BadRequest            the request cannot be understood or names something that does not exist
- |    +-- Violation        a body or query breaks its schema; carries the keyword and the path
- +-- Forbidden             the caller may not do this
- +-- NotFound              the thing named in the path does not exist
- +-- Conflict              the request is fine but the present state refuses it
- |    +-- ConcurrentUpdate     another writer was faster; read again and retry
- |    +-- InventoryInUse       an inventory with allocations would disappear
- |    +-- CapacityExceeded     nothing has the amounts, or they break min_unit, max_unit or step_size
- +-- Gone                  the records that were asked for are no longer kept
- +-- Unanswered        another server did not say whether it carried out a request
- +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
-      +-- RequestTimeout       the time of the request was up before its work was done
-      +-- SearchTimeout        a search took longer than searches may
-
 `code` is the stable machine-readable code of the Placement API ("placement.undefined_code" by default).
 """
 
@@ -35,7 +20,7 @@ class PlacementError(Exception):
 
 
 class BadRequest(PlacementError):
-    """The request cannot be understood."""
+    """The request cannot be understood, or names something that does not exist."""
 
 
 class SchemaViolation(BadRequest):
@@ -68,11 +53,11 @@ class NotFound(PlacementError):
 
 
 class Conflict(PlacementError):
-    """The present state refuses the request."""
+    """The request is fine, but the present state refuses it."""
 
 
 class ConcurrentUpdate(Conflict):
-    """Another writer changed the same thing first."""
+    """Another writer changed the same thing first; read again and retry."""
 
     code = "placement.concurrent_update"
 
@@ -92,7 +77,7 @@ class InventoryInUse(Conflict):
 
 
 class CapacityExceeded(Conflict):
-    """The amounts do not fit the inventory."""
+    """The amounts do not fit the inventory, or break its min_unit, max_unit or step_size."""
 
 
 class Unavailable(PlacementError):

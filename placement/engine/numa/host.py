@@ -240,9 +240,6 @@ class HostState:
         return self.pool & ~self.use.held
 
 
-_EMPTY: Amounts = {}
-
-
 def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int, dict[str, int]]:
     """Return the used amounts on NUMA nodes with any record: held less reusable, at least 0.
 
@@ -258,7 +255,7 @@ def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int
                 row[CPU] = row.get(CPU, 0) + bound_cost(bound, host.cpu_ratio) - bound
     for numa, amounts in reusable.items():
         for resource, amount in amounts.items():
-            if resource in used.get(numa, _EMPTY):
+            if resource in used.get(numa, {}):
                 used[numa][resource] = max(0, used[numa][resource] - amount)
     return used
 
