@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,12 +89,12 @@ def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -
     """Yield all candidates of one root before the next."""
     for start in range(0, len(roots), SMALLEST_CHUNK):
         chunk = roots[start : start + SMALLEST_CHUNK]
-        place: dict[int, tuple[EquivalenceClass, int]] = {}
-        for trees in equivalence.of(chunk):
-            for at, rank in enumerate(trees.ranks.tolist()):
-                place[rank] = (trees, at)
-        for rank in sorted(place):
-            trees, at = place[rank]
+        places = [
+            (rank, at, trees)
+            for trees in equivalence.of(chunk)
+            for at, rank in enumerate(trees.ranks.tolist())
+        ]
+        for _, at, trees in sorted(places, key=itemgetter(0)):
             found = list(islice(solutions(trees.problem, equivalence.budget), maximum))
             if found:
                 yield trees.providers[at][np.array(found, np.intp)]

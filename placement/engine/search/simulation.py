@@ -5,7 +5,7 @@ What trees hold is numbered, so that a result about a tree is found again when t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -167,37 +167,33 @@ class SearchedForest(SimulatedForest):
 
         Trees that changed since the last search are all included. Raises SearchEnded.
         """
-        known = self._taking.get((key, self._shared))
-        changed = [] if known is None else self._changed_since(known[1])
+        states, known = self._states, self._taking.get((key, self._shared))
+        changed = []
+        if known is not None:
+            roots = states.keys() | known[1].keys()
+            changed = [root for root in roots if states.get(root, 0) != known[1].get(root, 0)]
         if known is None or len(changed) > len(known[0]) // 2 + 64:
-            looked = self._by_id(self._looked(self, query))
-            known = self._taking[key, self._shared] = looked, dict(self._states)
+            known = self._taking[key, self._shared] = self._looked(self, [query]), dict(states)
             changed = []
-        if not changed:
-            return known[0]
-        return self._by_id({*known[0], *changed})
+        return self._by_id({*known[0], *changed}) if changed else known[0]
 
     def ever_taking(self, queries: Sequence[ForestQuery]) -> list[int]:
         """Return the roots of trees that could take any request if nothing were held, by storage id."""
         if self._bare is None:
             self._bare = emptied(self)
-        roots = {root for query in queries for root in self._looked(self._bare, query)}
+        return self._looked(self._bare, queries)
+
+    def _looked(self, forest: Forest, queries: Sequence[ForestQuery]) -> list[int]:
+        """Return the roots of the trees from which some candidate takes something, by storage id."""
+        every, roots = np.flatnonzero(forest.alive()), set[int]()
+        for query in queries:
+            wanted = replace(query, maximum=max(1, len(forest.roots)), order=None, depth_first=False)
+            found = search_rows(forest, self._sharing_map, wanted, every, one_each=True)
+            roots.update(np.unique(forest.providers.root[found.candidates]).tolist())
         return self._by_id(roots)
 
-    def _by_id(self, roots: Iterable[int]) -> list[int]:
-        ids = self.providers.id
-        return sorted(roots, key=lambda root: int(ids[root]))
-
-    def _changed_since(self, before: Mapping[int, int]) -> list[int]:
-        roots = self._states.keys() | before.keys()
-        return [root for root in roots if self._states.get(root, 0) != before.get(root, 0)]
-
-    def _looked(self, forest: Forest, query: ForestQuery) -> set[int]:
-        """Return the roots of the trees from which some candidate takes something."""
-        wanted = replace(query, maximum=max(1, len(forest.roots)), order=None, depth_first=False)
-        every = np.flatnonzero(forest.alive())
-        found = search_rows(forest, self._sharing_map, wanted, every, one_each=True)
-        return set(np.unique(forest.providers.root[found.candidates]).tolist())
+    def _by_id(self, roots: Collection[int]) -> list[int]:
+        return sorted(roots, key=lambda root: int(self.providers.id[root]))
 
     def stranded(
         self, queries: Sequence[ForestQuery], class_id: int, roots: Collection[int] | None = None
@@ -225,27 +221,27 @@ class SearchedForest(SimulatedForest):
     def candidates(self, key: object, query: ForestQuery, root: int) -> list[Draws]:
         """Return the different ways in which a tree can take the request. Raises SearchEnded."""
         place = (key, root, self.state(root))
-        found = self._found.get(place)
-        if found is None:
-            query.budget.look()
-            found = self._found[place] = self._searched(query, root)
-        return found
-
-    def _searched(self, query: ForestQuery, root: int) -> list[Draws]:
+        if place in self._found:
+            return self._found[place]
+        query.budget.look()
         found: dict[object, Draws] = {}
         most = _MOST_IN_TREE
         for rows in self._parts_of(root):
-            wanted = replace(query, maximum=most, order=None)
-            answer = Answer(self, search_rows(self, self._sharing_map, wanted, rows))
-            if not len(answer) and not found:
+            ways = self._ways(query, rows, most)
+            if not ways and not found:
                 # The whole tree comes first: where it takes nothing, no part of it does.
                 break
-            self.was_cut |= len(answer) >= most == _MOST_IN_TREE
-            for at in range(len(answer)):
-                draws = tuple(sorted(answer.draws(at)))
+            self.was_cut |= len(ways) >= most == _MOST_IN_TREE
+            for draws in ways:
                 found.setdefault(self.look_of(draws), draws)
             most = _MOST_IN_PART
-        return list(found.values())
+        self._found[place] = list(found.values())
+        return self._found[place]
+
+    def _ways(self, query: ForestQuery, rows: Rows, most: int) -> list[Draws]:
+        wanted = replace(query, maximum=most, order=None)
+        answer = Answer(self, search_rows(self, self._sharing_map, wanted, rows))
+        return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
 
     def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
         """Return candidates on the providers of `draws`, their ancestors and sharers. Raises SearchEnded."""
@@ -255,10 +251,7 @@ class SearchedForest(SimulatedForest):
             while row >= 0:
                 rows.add(row)
                 row = int(parents[row])
-        wanted = replace(query, maximum=_MOST_AMONG, order=None)
-        some = np.array(sorted(rows), np.intp)
-        answer = Answer(self, search_rows(self, self._sharing_map, wanted, some))
-        return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
+        return self._ways(query, np.array(sorted(rows), np.intp), _MOST_AMONG)
 
     def _parts_of(self, root: int) -> list[Rows]:
         """Return a tree, and then each of the trees below its root with the root, if there are several."""
