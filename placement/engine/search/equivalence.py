@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.engine.forest.arrays import Amounts, Indices, Rows
-from placement.engine.forest.forest import Forest
+from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.engine.forest.inventories import InventoryColumn
-from placement.engine.forest.sharing import Sharing
-from placement.engine.search.filters import Choices
+from placement.engine.search.filters import Choices, FilledSlots
 from placement.engine.search.problem import Contention, Problem, Split, SplitSupply, Splitting
 from placement.engine.search.query import ForestQuery, Slot, demands_of
 from placement.engine.search.solver import solutions
@@ -53,31 +51,20 @@ class _Band:
 class EquivalenceClasses:
     """A partition of any set of roots into classes that pose the same problem to one query."""
 
-    def __init__(
-        self,
-        forest: Forest,
-        query: ForestQuery,
-        slots: Sequence[Slot],
-        choices: Sequence[Choices],
-        sharing: Sharing,
-        room: Room = InventoryColumn.headroom,
-    ) -> None:
+    def __init__(self, filled: FilledSlots, room: Room = InventoryColumn.headroom) -> None:
+        forest, query, slots = filled.forest, filled.query, filled.slots
+        self._filled = filled
         self._forest = forest
         self._query = query
+        self._slots = slots
         self._room = room
         self.budget = query.budget
-        self._slots = slots
-        self._sharing = sharing
         # Slots of like groups share one Choices object and so one bit of the features.
-        self._distinct = list({id(choice): choice for choice in choices}.values())
+        self._distinct = list({id(choice): choice for choice in filled.choices}.values())
         numbers = {id(choice): number for number, choice in enumerate(self._distinct)}
-        self._choice_of = [numbers[id(choice)] for choice in choices]
-        self._own_masks = [choice.own_mask for choice in self._distinct]
-        self._foreign_masks = [choice.foreign_mask for choice in self._distinct]
-        serving = reduce(np.logical_or, self._foreign_masks)[sharing.pair_provider]
-        self._foreign_rows = sharing.pair_provider[serving]
-        self._foreign_roots = sharing.pair_anchor[serving]
-        self._only_roots_matter = forest.is_flat and not len(self._foreign_rows)
+        self._choice_of = [numbers[id(choice)] for choice in filled.choices]
+        foreign = any(len(choice.foreign) for choice in self._distinct)
+        self._only_roots_matter = forest.is_flat and not foreign
         self._splits = _SplitSlots(slots, query)
         whole = [number for number, slot in enumerate(slots) if not slot.rule]
         self._isolated = _bit_set(at for at in whole if query.isolate and slots[at].suffixed)
@@ -109,9 +96,11 @@ class EquivalenceClasses:
         return self._only_roots_matter or all(len(list(found)) <= _FEW for found in few)
 
     @cached_property
-    def _own_rows(self) -> Rows:
-        """Return the providers that can fill some slot of their own tree; unused where only roots matter."""
-        return np.flatnonzero(reduce(np.logical_or, self._own_masks))
+    def _served(self) -> tuple[Rows, Rows, Mask]:
+        """Return (root, provider, whether foreign) of all that matters; unused where only roots do."""
+        union = Choices.union(self._distinct)
+        roots, rows = union.served(self._forest, self._filled.sharing)
+        return roots, rows, np.arange(len(rows)) >= len(union.own)
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
         if self._only_roots_matter:
@@ -119,20 +108,17 @@ class EquivalenceClasses:
             return
         rank_of = np.full(self._forest.count, -1, np.int32)
         rank_of[roots] = np.arange(len(roots), dtype=np.int32)
-        own_ranks = rank_of[self._forest.roots_of(self._own_rows)]
-        foreign_ranks = rank_of[self._foreign_roots]
-        own_kept, foreign_kept = own_ranks >= 0, foreign_ranks >= 0
-        own_ranks, foreign_ranks = own_ranks[own_kept], foreign_ranks[foreign_kept]
-        rows = np.concatenate([self._own_rows[own_kept], self._foreign_rows[foreign_kept]])
-        foreign = np.arange(len(rows)) >= len(own_ranks)
+        anchors, rows, foreign = self._served
+        ranks = rank_of[anchors]
+        kept = ranks >= 0
+        ranks, rows, foreign = ranks[kept], rows[kept], foreign[kept]
+        own_ranks, foreign_ranks = ranks[~foreign], ranks[foreign]
         # By root, then the providers of the tree itself, then by id.
-        rows = rows[
-            np.lexsort((self._forest.providers.id[rows], foreign, np.concatenate([own_ranks, foreign_ranks])))
-        ]
+        rows = rows[np.lexsort((self._forest.providers.id[rows], foreign, ranks))]
         own_sizes = np.bincount(own_ranks, minlength=len(roots))
         foreign_sizes = np.bincount(foreign_ranks, minlength=len(roots))
         starts = np.cumsum(own_sizes + foreign_sizes) - own_sizes - foreign_sizes
-        sizes = own_sizes * (len(self._sharing.providers) + 1) + foreign_sizes
+        sizes = own_sizes * (len(self._filled.sharing.providers) + 1) + foreign_sizes
         for size in np.flatnonzero(np.bincount(sizes)).tolist():
             ranks = np.flatnonzero(sizes == size).astype(np.int32)
             own = int(own_sizes[ranks[0]])
@@ -166,8 +152,8 @@ class EquivalenceClasses:
             word = np.zeros(providers.shape, np.int64)
             for bit, number in enumerate(numbers):
                 own, foreign = providers[:, : band.own], providers[:, band.own :]
-                word[:, : band.own] |= self._own_masks[number][own].astype(np.int64) << bit
-                word[:, band.own :] |= self._foreign_masks[number][foreign].astype(np.int64) << bit
+                word[:, : band.own] |= self._distinct[number].own_mask[own].astype(np.int64) << bit
+                word[:, band.own :] |= self._distinct[number].foreign_mask[foreign].astype(np.int64) << bit
             features.append(word)
         for class_id, demand in self._contended:
             room = self._room(self._forest.column(class_id), rows)

@@ -1,9 +1,12 @@
-"""The first stage of a search: which providers can fill which slot, by vectorised conditions in turn."""
+"""The first stage of a search: which providers can fill which slot, by vectorised conditions in turn.
+
+The second one are the anchors: the roots at which every slot can be filled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 
 import numpy as np
@@ -57,12 +60,129 @@ class Choices:
         """Return `foreign` as one flag per row of the forest."""
         return flags_of(self.count, self.foreign)
 
+    @staticmethod
+    def union(choices: Iterable[Choices]) -> Choices:
+        """Return the providers that are among any of the choices."""
+        found = list({id(choice): choice for choice in choices}.values())
+        if len(found) == 1:
+            return found[0]
+        own = reduce(np.logical_or, (choice.own_mask for choice in found))
+        foreign = reduce(np.logical_or, (choice.foreign_mask for choice in found))
+        return Choices(found[0].count, np.flatnonzero(own), np.flatnonzero(foreign))
+
+    def served(self, forest: Forest, sharing: Sharing) -> tuple[Rows, Rows]:
+        """Return (root, provider) for each tree that a provider can serve, the own trees first."""
+        roots, rows = forest.roots_of(self.own), self.own
+        if len(self.foreign):
+            serving = self.foreign_mask[sharing.pair_provider]
+            roots = np.concatenate([roots, sharing.pair_anchor[serving].astype(np.intp)])
+            rows = np.concatenate([rows, sharing.pair_provider[serving].astype(np.intp)])
+        return roots, rows
+
 
 def flags_of(count: int, rows: Rows | Indices) -> Mask:
     """Return one flag for each of `count` rows, set at these rows."""
     flags = np.zeros(count, bool)
     flags[rows] = True
     return flags
+
+
+@dataclass(frozen=True, slots=True)
+class FilledSlots:
+    """The slots of a query, each with the providers that can fill it; like slots share one object."""
+
+    forest: Forest
+    sharing: Sharing
+    query: ForestQuery
+    slots: tuple[Slot, ...]
+    choices: Sequence[Choices]
+
+    def viable_roots(self, trace: Trace | None = None) -> Indices:
+        """Return the anchors, that is the roots at which every slot can be filled, in order of their ids."""
+        forest = self.forest
+
+        def note(condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None) -> None:
+            if trace is not None:
+                trace.trees.append(TreesPassed(condition, passed, alone))
+
+        filled = list(zip(self.slots, self.choices, strict=True))
+        viable: Mask | None = None
+        for slot, choice in {id(choice): (slot, choice) for slot, choice in filled}.values():
+            reached = self._anchors(choice)
+            viable = reached if viable is None else viable & reached
+            note(AllGroups(slot.suffix), viable, reached)
+        if viable is None:
+            return np.empty(0, np.int32)
+        unsuffixed = [(slot, choice) for slot, choice in filled if not slot.suffixed]
+        for any_of in unsuffixed[0][0].group.required if unsuffixed else ():
+            covered = np.zeros(forest.count, bool)
+            for _, choice in unsuffixed:
+                able = (
+                    rows[forest.traits.satisfying(rows, (any_of,))] for rows in (choice.own, choice.foreign)
+                )
+                covered |= self._anchors(Choices(forest.count, *able))
+            viable = viable & covered
+            note(Together(any_of), viable)
+        roots = np.flatnonzero(viable).astype(np.int32)
+        for condition in root_conditions(self.query, self.slots):
+            roots = roots[condition.among(forest, roots)]
+            note(condition, roots)
+        if self.query.among is not None:
+            roots = roots[self.query.among[roots]]
+        ids = forest.providers.id[roots]
+        return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+
+    def _anchors(self, choice: Choices) -> Mask:
+        """Return the roots at which at least one of the choices can serve."""
+        if self.forest.is_flat and not len(choice.foreign):
+            return choice.own_mask
+        return flags_of(self.forest.count, choice.served(self.forest, self.sharing)[0])
+
+
+def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[Carries | IsIn | IsCoreTree]:
+    """Yield the conditions of the query on roots. The unsuffixed group forbids aggregates to roots, too."""
+    if query.tree_kind is not None:
+        yield query.tree_kind
+    if query.root_required or query.root_forbidden:
+        yield Carries(query.root_required, query.root_forbidden, at_root=True)
+    banned = next((slot.group.forbidden_aggregates for slot in slots if not slot.suffixed), frozenset())
+    if query.root_member_of or banned:
+        yield IsIn(query.root_member_of, banned, at_root=True)
+
+
+def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
+    """Return the providers among `rows` that stand below a root which meets the conditions on roots."""
+    for condition in root_conditions(query, slots_of(query)):
+        rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
+    return rows
+
+
+def filled_slots(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    trace: Trace | None = None,
+    among: Rows | None = None,
+    *,
+    with_room: bool = True,
+) -> FilledSlots:
+    """Return the slots of a query with their choices, as in `choices_of`. Raises SearchEnded."""
+    slots = asking = slots_of(query)
+    if trace is None and forest.is_flat and sharing.is_empty and not any(slot.rule for slot in slots):
+        # One provider serves a whole group in a flat forest, with all resources of the group.
+        resources: dict[str, tuple[tuple[int, int], ...]] = {}
+        for slot in slots:
+            resources[slot.suffix] = resources.get(slot.suffix, ()) + slot.resources
+        asking = tuple(replace(slot, resources=resources[slot.suffix]) for slot in slots)
+    known: dict[object, Choices] = {}
+    choices = []
+    for slot in asking:
+        key = slot.condition
+        if key not in known:
+            query.budget.look()
+            known[key] = choices_of(forest, slot, sharing, trace, among, with_room=with_room)
+        choices.append(known[key])
+    return FilledSlots(forest, sharing, query, slots, choices)
 
 
 _Serves = Callable[[int, int], Fits | GivesPart | OffersClass]
@@ -179,74 +299,3 @@ class _Narrowing:
         self.rows = rows
         if self._trace is not None:
             self._trace.providers.append(ProvidersPassed(self._group, condition, before, rows))
-
-
-# Second stage of a search: the anchors, that is the roots at which every slot can be filled.
-
-
-def viable_roots(
-    forest: Forest,
-    query: ForestQuery,
-    slots: Sequence[Slot],
-    choices: Sequence[Choices],
-    sharing: Sharing,
-    trace: Trace | None = None,
-) -> Indices:
-    """Return the roots at which every slot can be filled, in order of their ids."""
-
-    def note(condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None) -> None:
-        if trace is not None:
-            trace.trees.append(TreesPassed(condition, passed, alone))
-
-    filled = list(zip(slots, choices, strict=True))
-    viable: Mask | None = None
-    for slot, choice in {id(choice): (slot, choice) for slot, choice in filled}.values():
-        reached = _anchors(forest, choice, sharing)
-        viable = reached if viable is None else viable & reached
-        note(AllGroups(slot.suffix), viable, reached)
-    if viable is None:
-        return np.empty(0, np.int32)
-    unsuffixed = [(slot, choice) for slot, choice in filled if not slot.suffixed]
-    for any_of in unsuffixed[0][0].group.required if unsuffixed else ():
-        covered = np.zeros(forest.count, bool)
-        for _, choice in unsuffixed:
-            able = (rows[forest.traits.satisfying(rows, (any_of,))] for rows in (choice.own, choice.foreign))
-            covered |= _anchors(forest, Choices(forest.count, *able), sharing)
-        viable = viable & covered
-        note(Together(any_of), viable)
-    roots = np.flatnonzero(viable).astype(np.int32)
-    for condition in root_conditions(query, slots):
-        roots = roots[condition.among(forest, roots)]
-        note(condition, roots)
-    if query.among is not None:
-        roots = roots[query.among[roots]]
-    ids = forest.providers.id[roots]
-    return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
-
-
-def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
-    """Return the roots at which at least one of the choices can serve."""
-    reached = choice.own_mask if forest.is_flat else flags_of(forest.count, forest.roots_of(choice.own))
-    if len(choice.foreign):
-        serving = choice.foreign_mask[sharing.pair_provider]
-        reached = reached.copy()
-        reached[sharing.pair_anchor[serving]] = True
-    return reached
-
-
-def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[Carries | IsIn | IsCoreTree]:
-    """Yield the conditions of the query on roots. The unsuffixed group forbids aggregates to roots, too."""
-    if query.tree_kind is not None:
-        yield query.tree_kind
-    if query.root_required or query.root_forbidden:
-        yield Carries(query.root_required, query.root_forbidden, at_root=True)
-    banned = next((slot.group.forbidden_aggregates for slot in slots if not slot.suffixed), frozenset())
-    if query.root_member_of or banned:
-        yield IsIn(query.root_member_of, banned, at_root=True)
-
-
-def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
-    """Return the providers among `rows` that stand below a root which meets the conditions on roots."""
-    for condition in root_conditions(query, slots_of(query)):
-        rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
-    return rows

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 
 import numpy as np
@@ -21,9 +21,9 @@ from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing, SharingMap
 from placement.engine.search.distribution import distribute
 from placement.engine.search.equivalence import EquivalenceClass, EquivalenceClasses
-from placement.engine.search.filters import Choices, choices_of, viable_roots
+from placement.engine.search.filters import FilledSlots, filled_slots, flags_of
 from placement.engine.search.problem import Solution
-from placement.engine.search.query import ForestQuery, Slot, Trace, slots_of
+from placement.engine.search.query import ForestQuery, Slot, Trace
 from placement.engine.search.ranking import CandidateScores, ScoreCache
 from placement.engine.search.solver import solutions
 
@@ -304,15 +304,14 @@ def search(
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
     query.budget.begin_stages()
-    slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
     explained = trace is not None and trace.one_by_one
     found = None
     bound_to_tree = any(group.in_tree is not None for group in query.groups)
     if query.order is None and not explained and not bound_to_tree:
-        found = _search_first_trees(forest, sharing, query, slots, first_trees)
+        found = _search_first_trees(forest, sharing, query, first_trees)
     if found is None:
-        found = _search_all_trees(forest, sharing, query, slots, trace, score_cache)
+        found = _search_all_trees(filled_slots(forest, sharing, query, trace), trace, score_cache)
     if trace is not None:
         trace.candidates = found.candidates
         trace.complete = len(found.candidates) < query.maximum
@@ -324,14 +323,15 @@ def trace_of_nothing(forest: Forest, sharing_map: SharingMap, query: ForestQuery
 
     Raises SearchEnded.
     """
-    trace, slots, sharing = Trace(), slots_of(query), sharing_map.of(forest, query.sharing_trait)
-    viable_roots(forest, query, slots, slot_choices(forest, query, slots, sharing, trace), sharing, trace)
-    trace.candidates, trace.complete = np.empty((0, len(slots)), np.int32), True
+    trace = Trace()
+    filled = filled_slots(forest, sharing_map.of(forest, query.sharing_trait), query, trace)
+    filled.viable_roots(trace)
+    trace.candidates, trace.complete = np.empty((0, len(filled.slots)), np.int32), True
     return trace
 
 
 def _search_first_trees(
-    forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
+    forest: Forest, sharing: Sharing, query: ForestQuery, first_trees: int
 ) -> FoundCandidates | None:
     """Return the answer, if the first trees of a large forest yield all of it: no other tree matters then."""
     roots = forest.roots
@@ -341,39 +341,35 @@ def _search_first_trees(
         among = forest.in_trees(window)
         if not sharing.is_empty:
             among = np.union1d(among, sharing.providers).astype(np.intp)
-        choices = slot_choices(forest, query, slots, sharing, None, among)
-        viable = viable_roots(forest, query, slots, choices, sharing)
+        filled = filled_slots(forest, sharing, query, among=among)
+        viable = filled.viable_roots()
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         query.budget.note_stage("filter")
         if query.depth_first or len(viable) >= query.maximum:
-            combination = _Combination(forest, sharing, query, slots, choices, viable)
+            combination = _Combination(filled, viable)
             candidates = combination.first(one_each=True)
             query.budget.note_stage("combine")
             if len(candidates) >= query.maximum:
-                return combination.found(candidates)
+                return combination.answer(candidates)
         size *= _GROWTH
     return None
 
 
 def _search_all_trees(
-    forest: Forest,
-    sharing: Sharing,
-    query: ForestQuery,
-    slots: tuple[Slot, ...],
-    trace: Trace | None,
-    score_cache: ScoreCache | None,
+    filled: FilledSlots, trace: Trace | None, score_cache: ScoreCache | None
 ) -> FoundCandidates:
-    choices = slot_choices(forest, query, slots, sharing, trace)
-    roots = viable_roots(forest, query, slots, choices, sharing, trace)
+    forest, query, slots = filled.forest, filled.query, filled.slots
+    roots = filled.viable_roots(trace)
     query.budget.note_stage("filter")
     if not len(roots):
         return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
-    combination = _Combination(forest, sharing, query, slots, choices, roots)
+    combination = _Combination(filled, roots)
     if query.order is None:
-        found = combination.found(combination.first())
+        found = combination.answer(combination.first())
     else:
-        ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
-        found = combination.found(combination.best(ranking), ranking)
+        sharers = filled.sharing.mask(forest.count)
+        ranking = CandidateScores(forest, query.order, slots, sharers, score_cache)
+        found = combination.answer(combination.best(ranking), ranking)
     query.budget.note_stage("combine")
     return found
 
@@ -385,18 +381,15 @@ def search_rows(
 
     With `one_each`, return only the first of every tree. Raises SearchEnded.
     """
-    slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
     among = rows if sharing.is_empty else np.union1d(rows, sharing.providers).astype(np.intp)
-    choices = slot_choices(forest, query, slots, sharing, None, among)
-    own = np.zeros(forest.count, bool)
-    own[forest.roots_of(rows)] = True
-    roots = viable_roots(forest, query, slots, choices, sharing)
-    roots = roots[own[roots]]
+    filled = filled_slots(forest, sharing, query, among=among)
+    roots = filled.viable_roots()
+    roots = roots[flags_of(forest.count, forest.roots_of(rows))[roots]]
     if not len(roots):
-        return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
-    combination = _Combination(forest, sharing, query, slots, choices, roots)
-    return combination.found(combination.first(one_each=one_each))
+        return FoundCandidates(filled.slots, np.empty((0, len(filled.slots)), np.int32))
+    combination = _Combination(filled, roots)
+    return combination.answer(combination.first(one_each=one_each))
 
 
 def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
@@ -406,67 +399,25 @@ def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandi
     return FoundCandidates(found.slots, found.candidates[order], shares=shares)
 
 
-def slot_choices(
-    forest: Forest,
-    query: ForestQuery,
-    slots: Sequence[Slot],
-    sharing: Sharing,
-    trace: Trace | None,
-    among: Rows | None = None,
-) -> list[Choices]:
-    """Return the choices of each slot; like slots share one object."""
-    plain = all(slot.rule is None for slot in slots)
-    if trace is None and forest.is_flat and sharing.is_empty and plain:
-        slots = _whole(slots)
-    known: dict[object, Choices] = {}
-    choices = []
-    for slot in slots:
-        key = slot.condition
-        if key not in known:
-            query.budget.look()
-            known[key] = choices_of(forest, slot, sharing, trace, among)
-        choices.append(known[key])
-    return choices
-
-
-def _whole(slots: Sequence[Slot]) -> list[Slot]:
-    """Return each slot with the resources of its whole group, which one provider serves in a flat forest."""
-    groups: dict[str, list[Slot]] = {}
-    for slot in slots:
-        groups.setdefault(slot.suffix, []).append(slot)
-    whole = {
-        suffix: replace(members[0], resources=tuple(chain(*(member.resources for member in members))))
-        for suffix, members in groups.items()
-    }
-    return [whole[slot.suffix] for slot in slots]
-
-
 class _Combination:
     """The candidates at the viable roots."""
 
-    def __init__(
-        self,
-        forest: Forest,
-        sharing: Sharing,
-        query: ForestQuery,
-        slots: tuple[Slot, ...],
-        choices: Sequence[Choices],
-        roots: Indices,
-    ) -> None:
-        self._forest = forest
-        self._query = query
-        self._slots = slots
+    def __init__(self, filled: FilledSlots, roots: Indices) -> None:
+        self._filled = filled
+        self._query = filled.query
         self._roots = roots
-        self._equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
-        # None if no sharing provider is in play.
-        self._sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
+        self._equivalence = EquivalenceClasses(filled)
+        # Which rows share, None if no sharing provider is in play.
+        self._sharers: Mask | None = None
+        if any(len(choice.foreign) for choice in filled.choices):
+            self._sharers = filled.sharing.mask(filled.forest.count)
 
-    def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> FoundCandidates:
+    def answer(self, candidates: Candidates, ranking: CandidateScores | None = None) -> FoundCandidates:
         """Return the candidates as the answer, with the parts of what they split."""
-        shares = None
-        if any(slot.rule for slot in self._slots):
-            shares = shares_of(self._forest, self._equivalence, self._slots, candidates)
-        return FoundCandidates(self._slots, candidates, ranking, shares)
+        shares, slots = None, self._filled.slots
+        if any(slot.rule for slot in slots):
+            shares = shares_of(self._filled.forest, self._equivalence, slots, candidates)
+        return FoundCandidates(slots, candidates, ranking, shares)
 
     def first(self, *, one_each: bool = False) -> Candidates:
         """Return the first candidates; `one_each`: as far as no tree after these could come in between."""
@@ -495,7 +446,7 @@ class _Combination:
     def _taken(self, source: Iterable[Candidates], maximum: int) -> Candidates:
         """Return the first `maximum` different candidates of the source."""
         seen: set[bytes] = set()
-        width = len(self._slots)
+        width = len(self._filled.slots)
         taken = [np.empty((0, width), np.int32)]
         total = 0
         for batch in source:

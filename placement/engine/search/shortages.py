@@ -13,7 +13,7 @@ from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
 from placement.engine.search.arrangement import NO_POSITION, Arrangement, Lack, lacks, tops_of
 from placement.engine.search.equivalence import EquivalenceClasses
-from placement.engine.search.filters import Choices, choices_of
+from placement.engine.search.filters import Choices, FilledSlots, choices_of
 from placement.engine.search.problem import Problem, Splitting, bits
 from placement.engine.search.query import (
     Carries,
@@ -44,18 +44,16 @@ class Shortages:
         self._isolate = query.isolate
         self._budget = query.budget
         # The providers that could serve each slot if amounts did not matter, and the conditions on them.
-        self._choices: list[Choices] = []
-        self._traces: list[Trace] = []
         known: dict[object, tuple[Choices, Trace]] = {}
         for slot in self._slots:
             if slot.condition not in known:
                 self._budget.look()
                 trace = Trace(one_by_one=True)
                 known[slot.condition] = choices_of(forest, slot, sharing, trace, with_room=False), trace
-            choice, trace = known[slot.condition]
-            self._choices.append(choice)
-            self._traces.append(trace)
-        self._equivalence = EquivalenceClasses(forest, query, self._slots, self._choices, sharing)
+        self._choices = [known[slot.condition][0] for slot in self._slots]
+        self._traces = [known[slot.condition][1] for slot in self._slots]
+        filled = FilledSlots(forest, sharing, query, self._slots, self._choices)
+        self._equivalence = EquivalenceClasses(filled)
 
     # -- from afar, for many trees ------------------------------------------------------------------
 
@@ -92,14 +90,9 @@ class Shortages:
 
     def _serving(self, rank_of: Indices, numbers: Sequence[int]) -> tuple[Indices, Rows]:
         """Return (rank of the tree, provider) of all that could serve some of the slots, once per tree."""
-        choices = list({id(self._choices[number]): self._choices[number] for number in numbers}.values())
-        own = np.flatnonzero(np.logical_or.reduce([each.own_mask for each in choices]))
-        ranks, rows = rank_of[self._forest.roots_of(own)], own
-        if any(len(each.foreign) for each in choices):
-            serves = np.logical_or.reduce([each.foreign_mask for each in choices])
-            pairs = serves[self._sharing.pair_provider]
-            ranks = np.concatenate([ranks, rank_of[self._sharing.pair_anchor[pairs]]])
-            rows = np.concatenate([rows, self._sharing.pair_provider[pairs]])
+        choices = Choices.union(self._choices[number] for number in numbers)
+        roots, rows = choices.served(self._forest, self._sharing)
+        ranks = rank_of[roots]
         return ranks[ranks >= 0], rows[ranks >= 0]
 
     def _gaps(self, slot: Slot, rows: Rows) -> Shares:

@@ -24,17 +24,16 @@ from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
-    FilledSlots,
     SlotEntries,
     free_of,
     nearest_of,
-    own_rows,
+    parts_of,
 )
 from placement.engine.search.capacity.counting import Counting, PartCount
 from placement.engine.search.capacity.totals import total
-from placement.engine.search.filters import Choices, choices_of, flags_of, viable_roots
-from placement.engine.search.query import ForestQuery, slots_of
-from placement.engine.search.search import search_rows, slot_choices
+from placement.engine.search.filters import Choices, FilledSlots, filled_slots, flags_of
+from placement.engine.search.query import ForestQuery
+from placement.engine.search.search import search_rows
 
 # Claims on a copy of the forest, one after another: as many as succeed are certain.
 
@@ -176,43 +175,35 @@ class Capacity:
         """
         query.budget.begin_stages()
         self._forest = forest
-        self._slots = slots_of(query)
-        self._sharing = sharing_map.of(forest, query.sharing_trait)
-        self._sharers = self._sharing.mask(forest.count)
-        choices = slot_choices(forest, query, self._slots, self._sharing, None)
-        # The providers that could fill each slot, apart from amounts; like slots share one object.
-        known: dict[object, Choices] = {}
-        for slot in self._slots:
-            if slot.condition not in known:
-                query.budget.look()
-                known[slot.condition] = choices_of(forest, slot, self._sharing, with_room=False)
-        offering = [known[slot.condition] for slot in self._slots]
-        self.roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
+        sharing = sharing_map.of(forest, query.sharing_trait)
+        self._sharers = sharing.mask(forest.count)
+        filled = filled_slots(forest, sharing, query)
+        self._slots = filled.slots
+        # The providers that could fill each slot, apart from amounts.
+        offering = filled_slots(forest, sharing, query, with_room=False)
+        self.roots = offering.viable_roots().astype(np.intp)
         """The roots of the hosts, in order of their ids."""
-        self._anchors = Anchors(forest, self.roots, self._sharing)
+        self._anchors = Anchors(forest, self.roots, sharing)
         query.budget.note_stage("filter")
         self._parts: list[PartCount] = []
-        self._bounds = self._counted(query, choices)
+        self._bounds = self._counted(filled)
         self.upper = self._bounds.upper
         """How many more fit on each host at most, if the others take nothing."""
         classes = dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources)
-        self._classes = {class_id: self._class_offered(class_id, offering) for class_id in classes}
+        self._classes = {class_id: self._class_offered(class_id, offering.choices) for class_id in classes}
         self.shares = any(offered.entries.foreign.any() for offered in self._classes.values())
         """Whether sharing providers are in play."""
         self._claiming = Claiming(forest, sharing_map, query)
         query.budget.note_stage("combine")
 
-    def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
+    def _counted(self, filled: FilledSlots) -> Bounds:
         count = len(self._anchors)
-        viable = viable_roots(self._forest, query, self._slots, choices, self._sharing)
         # Parts are counted where all slots can be filled; elsewhere there is nothing to count.
-        at = np.unique(self._anchors.hosts_of(viable.astype(np.intp)))
-        anchors = Anchors(self._forest, self.roots[at], self._sharing)
-        filled = FilledSlots(self._forest, query, self._slots, choices)
-        counting = Counting(filled, self._sharing, anchors)
+        at = np.unique(self._anchors.hosts_of(filled.viable_roots().astype(np.intp)))
+        counting = Counting(filled, Anchors(self._forest, self.roots[at], filled.sharing))
         bounds = Bounds(*np.full((2, len(at)), MOST))
-        for part in filled.parts() if len(at) else ():
-            query.budget.look()
+        for part in parts_of(filled) if len(at) else ():
+            filled.query.budget.look()
             counted = counting.count(part)
             self._parts.append(counted)
             bounds = bounds.least(counted.bounds)
@@ -237,14 +228,10 @@ class Capacity:
         """Return a class that is asked for, with the entries that offer it."""
         asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
         amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
-        choices = list({id(offering[number]): offering[number] for number in asking}.values())
-        if len(choices) == 1:
-            entries = self._anchors.entries(choices[0])
-        else:
-            foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
-            entries = self._anchors.entries(replace(choices[0], own=own_rows(choices), foreign=foreign))
+        is_one = len({id(offering[number]) for number in asking}) == 1
+        entries = self._anchors.entries(Choices.union(offering[number] for number in asking))
         free = free_of(self._forest, class_id, entries.rows)
-        if len(choices) == 1 and len(set(amounts)) == 1 and not self._slots[asking[0]].rule:
+        if is_one and len(set(amounts)) == 1 and not self._slots[asking[0]].rule:
             alone = self._anchors.sums(entries.hosts, free // amounts[0]) // len(amounts)
         else:
             alone = self._anchors.sums(entries.hosts, free) // sum(amounts)

@@ -16,8 +16,8 @@ from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.sharing import Sharing
-from placement.engine.search.filters import Choices, flags_of
-from placement.engine.search.query import ForestQuery, Slot
+from placement.engine.search.filters import Choices, FilledSlots, flags_of
+from placement.engine.search.query import Slot
 
 # How many requests providers have room for, as numbers by host.
 
@@ -69,16 +69,10 @@ class Anchors:
 
     def entries(self, choice: Choices) -> SlotEntries:
         """Return the providers of a choice that serve some of the hosts."""
-        hosts = self.hosts_of(choice.own)
-        rows, hosts = choice.own[hosts >= 0], hosts[hosts >= 0]
-        foreign = np.zeros(len(rows), bool)
-        if len(choice.foreign):
-            serving = choice.foreign_mask[self._sharing.pair_provider]
-            served = self._place[self._sharing.pair_anchor[serving]]
-            lent = self._sharing.pair_provider[serving][served >= 0].astype(np.intp)
-            rows, hosts = np.concatenate([rows, lent]), np.concatenate([hosts, served[served >= 0]])
-            foreign = np.concatenate([foreign, np.ones(len(lent), bool)])
-        return SlotEntries(rows, hosts, foreign)
+        roots, rows = choice.served(self.forest, self._sharing)
+        hosts = self._place[roots]
+        kept, foreign = hosts >= 0, np.arange(len(rows)) >= len(choice.own)
+        return SlotEntries(rows[kept], hosts[kept], foreign[kept])
 
     def sums(self, hosts: Rows, numbers: Amounts | Shares) -> Amounts:
         """Return the sum of the numbers of each host."""
@@ -172,145 +166,136 @@ class TopPool:
     exact: Mask
 
 
-@dataclass(frozen=True, slots=True)
-class FilledSlots:
-    """The slots of a query, each with the providers that can fill it."""
+def parts_of(filled: FilledSlots) -> list[SlotPart]:
+    """Return the parts of the query, in the order of their first slots."""
+    slots = filled.slots
+    split = dict.fromkeys(slot.suffix for slot in slots if slot.rule)
+    # The constraints on subtrees, and the slots of each group that splits something.
+    named = (*filled.query.same_subtree, *({suffix} for suffix in split))
+    tied = [frozenset(at for at, slot in enumerate(slots) if slot.suffix in names) for names in named]
+    ties = [tie for tie in tied if len(tie) > 1]
+    unsuffixed = [at for at, slot in enumerate(slots) if not slot.suffixed]
+    coverage = tuple(_uncovered(filled, unsuffixed)) if unsuffixed else ()
+    leader = list(range(len(slots)))
 
-    forest: Forest
-    query: ForestQuery
-    slots: Sequence[Slot]
-    choices: Sequence[Choices]
+    def find(slot: int) -> int:
+        while leader[slot] != slot:
+            slot = leader[slot]
+        return slot
 
-    def parts(self) -> list[SlotPart]:
-        """Return the parts of the query, in the order of their first slots."""
-        slots = self.slots
-        split = dict.fromkeys(slot.suffix for slot in slots if slot.rule)
-        # The constraints on subtrees, and the slots of each group that splits something.
-        named = (*self.query.same_subtree, *({suffix} for suffix in split))
-        tied = [frozenset(at for at, slot in enumerate(slots) if slot.suffix in names) for names in named]
-        ties = [tie for tie in tied if len(tie) > 1]
-        unsuffixed = [at for at, slot in enumerate(slots) if not slot.suffixed]
-        coverage = tuple(self._uncovered(unsuffixed)) if unsuffixed else ()
-        leader = list(range(len(slots)))
+    for tie in (*ties, unsuffixed if coverage else ()):
+        for other in tie:
+            leader[find(other)] = find(min(tie))
+    for one, other in combinations(range(len(slots)), 2):
+        if find(one) != find(other):
+            group = slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule
+            apart = filled.query.isolate and slots[one].suffixed and slots[other].suffixed and not group
+            if _meet(filled, one, other, apart=apart):
+                leader[find(other)] = find(one)
+    members: dict[int, list[int]] = {}
+    for at in range(len(slots)):
+        members.setdefault(find(at), []).append(at)
+    return [
+        SlotPart(
+            tuple(found),
+            tuple(tie for tie in ties if tie <= set(found)),
+            coverage if any(at in found for at in unsuffixed) else (),
+        )
+        for found in members.values()
+    ]
 
-        def find(slot: int) -> int:
-            while leader[slot] != slot:
-                slot = leader[slot]
-            return slot
 
-        for tie in (*ties, unsuffixed if coverage else ()):
-            for other in tie:
-                leader[find(other)] = find(min(tie))
-        for one, other in combinations(range(len(slots)), 2):
-            if find(one) != find(other):
-                group = slots[one].suffix == slots[other].suffix and slots[one].rule and slots[other].rule
-                apart = self.query.isolate and slots[one].suffixed and slots[other].suffixed and not group
-                if self._meet(one, other, apart=apart):
-                    leader[find(other)] = find(one)
-        members: dict[int, list[int]] = {}
-        for at in range(len(slots)):
-            members.setdefault(find(at), []).append(at)
-        return [
-            SlotPart(
-                tuple(found),
-                tuple(tie for tie in ties if tie <= set(found)),
-                coverage if any(at in found for at in unsuffixed) else (),
-            )
-            for found in members.values()
-        ]
+def _uncovered(filled: FilledSlots, unsuffixed: Sequence[int]) -> Iterator[frozenset[int]]:
+    """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
+    for any_of in filled.slots[unsuffixed[0]].group.required:
+        givers = (np.concatenate([filled.choices[at].own, filled.choices[at].foreign]) for at in unsuffixed)
+        if not any(filled.forest.traits.satisfying(rows, (any_of,)).all() for rows in givers):
+            yield any_of
 
-    def _uncovered(self, unsuffixed: Sequence[int]) -> Iterator[frozenset[int]]:
-        """Yield the unsuffixed group's trait conditions that no slot of it meets with all its providers."""
-        for any_of in self.slots[unsuffixed[0]].group.required:
-            givers = (np.concatenate([self.choices[at].own, self.choices[at].foreign]) for at in unsuffixed)
-            if not any(self.forest.traits.satisfying(rows, (any_of,)).all() for rows in givers):
-                yield any_of
 
-    def _meet(self, one: int, other: int, *, apart: bool) -> bool:
-        """Return whether it matters to a slot which provider another takes; `apart`: not the same one."""
-        classes = {class_id for class_id, _ in self.slots[one].resources}
-        if not (apart or any(class_id in classes for class_id, _ in self.slots[other].resources)):
-            return False
-        mine, theirs = self.choices[one], self.choices[other]
-        if mine is theirs:
-            return bool(len(mine.own) or len(mine.foreign))
-        return bool(((mine.own_mask | mine.foreign_mask) & (theirs.own_mask | theirs.foreign_mask)).any())
+def _meet(filled: FilledSlots, one: int, other: int, *, apart: bool) -> bool:
+    """Return whether it matters to a slot which provider another takes; `apart`: not the same one."""
+    classes = {class_id for class_id, _ in filled.slots[one].resources}
+    if not (apart or any(class_id in classes for class_id, _ in filled.slots[other].resources)):
+        return False
+    mine, theirs = filled.choices[one], filled.choices[other]
+    if mine is theirs:
+        return bool(len(mine.own) or len(mine.foreign))
+    return bool(((mine.own_mask | mine.foreign_mask) & (theirs.own_mask | theirs.foreign_mask)).any())
 
-    def cells(self, part: SlotPart) -> list[SlotCell] | None:
-        """Return the slots of a part as cells, None if they do not form cells."""
-        if part.coverage:
+
+def cells_of(filled: FilledSlots, part: SlotPart) -> list[SlotCell] | None:
+    """Return the slots of a part as cells, None if they do not form cells."""
+    if part.coverage:
+        return None
+    left, cells = set(part.slots), []
+    while left:
+        members = {min(left)}
+        while (reached := members.union(*(tie for tie in part.ties if tie & members))) != members:
+            members = reached
+        left -= members
+        tops = (number for number in sorted(members) if not filled.slots[number].rule)
+        cell = next(filter(None, (_cell(filled, part, members, top) for top in tops)), None)
+        if cell is None:
             return None
-        left, cells = set(part.slots), []
-        while left:
-            members = {min(left)}
-            while (reached := members.union(*(tie for tie in part.ties if tie & members))) != members:
-                members = reached
-            left -= members
-            tops = (number for number in sorted(members) if not self.slots[number].rule)
-            cell = next(filter(None, (self._cell(part, members, top) for top in tops)), None)
-            if cell is None:
-                return None
-            cells.append(cell)
-        if any(cell.below for cell in cells):
-            rows = own_rows(self.choices[cell.top] for cell in cells)
-            if (nearest_of(self.forest, flags_of(self.forest.count, rows), rows) >= 0).any():
-                return None
-        return cells
+        cells.append(cell)
+    if any(cell.below for cell in cells):
+        rows = Choices.union(filled.choices[cell.top] for cell in cells).own
+        if (nearest_of(filled.forest, flags_of(filled.forest.count, rows), rows) >= 0).any():
+            return None
+    return cells
 
-    def _cell(self, part: SlotPart, members: set[int], top: int) -> SlotCell | None:
-        """Return the cell with this slot on top.
 
-        None if a constraint leaves it out, if slots of the cell take something from each other, or if another
-        slot can be on top.
-        """
-        if any(top not in tie for tie in part.ties if tie & members):
-            return None
-        sets: dict[object, list[int]] = {}
-        for number in sorted(members - {top}):
-            slot = self.slots[number]
-            sets.setdefault(number if slot.rule else slot.condition, []).append(number)
-        cell = SlotCell(top, tuple(map(tuple, sets.values())))
-        if not sets:
-            return cell
-        lower = [each[0] for each in cell.below]
-        if any(len(self.choices[number].foreign) for number in (top, *lower)):
-            return None
-        # A split next to its own top takes another class; `pools` keeps apart what has to be.
-        if any(self._meet(top, other, apart=False) for other in lower):
-            return None
-        if any(self._meet(one, other, apart=self.query.isolate) for one, other in combinations(lower, 2)):
-            return None
-        plain = [self.choices[number] for number in lower if not self.slots[number].rule]
-        if plain:
-            concerned = own_rows(self.choices[number] for number in (top, *lower))
-            flags = flags_of(self.forest.count, own_rows(plain))
-            if (nearest_of(self.forest, flags, concerned) >= 0).any():
-                return None
+def _cell(filled: FilledSlots, part: SlotPart, members: set[int], top: int) -> SlotCell | None:
+    """Return the cell with this slot on top.
+
+    None if a constraint leaves it out, if slots of the cell take something from each other, or if another
+    slot can be on top.
+    """
+    if any(top not in tie for tie in part.ties if tie & members):
+        return None
+    sets: dict[object, list[int]] = {}
+    for number in sorted(members - {top}):
+        slot = filled.slots[number]
+        sets.setdefault(number if slot.rule else slot.condition, []).append(number)
+    cell = SlotCell(top, tuple(map(tuple, sets.values())))
+    if not sets:
         return cell
-
-    def pools(self, cell: SlotCell, tops: Rows) -> Iterator[TopPool]:
-        """Yield the pool of each set of slots below, at all of the tops."""
-        place = np.full(self.forest.count, _NONE, np.intp)
-        place[tops] = np.arange(len(tops))
-        is_top = place >= 0
-        for numbers in cell.below:
-            slot, rows = self.slots[numbers[0]], self.choices[numbers[0]].own
-            above = nearest_of(self.forest, is_top, rows, or_self=True)
-            if self.query.isolate and slot.suffix != self.slots[cell.top].suffix:
-                above = np.where(above == rows, _NONE, above)
-            rows, at = rows[above >= 0], place[above[above >= 0]]
-            if slot.rule is None:
-                room = room_for(self.forest, slot.resources, rows)
-                alone = self.query.isolate
-                most = np.ones(len(rows), np.int64) if alone else most_of_one(self.forest, slot, rows)
-                yield _pool(room, most, len(numbers), at, len(tops))
-            else:
-                yield _split_pool(self.forest, slot, rows, at, len(tops))
+    lower = [each[0] for each in cell.below]
+    if any(len(filled.choices[number].foreign) for number in (top, *lower)):
+        return None
+    # A split next to its own top takes another class; `pools` keeps apart what has to be.
+    if any(_meet(filled, top, other, apart=False) for other in lower):
+        return None
+    if any(_meet(filled, one, other, apart=filled.query.isolate) for one, other in combinations(lower, 2)):
+        return None
+    plain = [filled.choices[number] for number in lower if not filled.slots[number].rule]
+    if plain:
+        concerned = Choices.union(filled.choices[number] for number in (top, *lower)).own
+        flags = flags_of(filled.forest.count, Choices.union(plain).own)
+        if (nearest_of(filled.forest, flags, concerned) >= 0).any():
+            return None
+    return cell
 
 
-def own_rows(choices: Iterable[Choices]) -> Rows:
-    """Return the providers that can fill some of the slots for their own trees, ascending."""
-    return np.flatnonzero(np.logical_or.reduce([choice.own_mask for choice in choices]))
+def pools(filled: FilledSlots, cell: SlotCell, tops: Rows) -> Iterator[TopPool]:
+    """Yield the pool of each set of slots below, at all of the tops."""
+    place = np.full(filled.forest.count, _NONE, np.intp)
+    place[tops] = np.arange(len(tops))
+    is_top = place >= 0
+    for numbers in cell.below:
+        slot, rows = filled.slots[numbers[0]], filled.choices[numbers[0]].own
+        above = nearest_of(filled.forest, is_top, rows, or_self=True)
+        if filled.query.isolate and slot.suffix != filled.slots[cell.top].suffix:
+            above = np.where(above == rows, _NONE, above)
+        rows, at = rows[above >= 0], place[above[above >= 0]]
+        if slot.rule is None:
+            room = room_for(filled.forest, slot.resources, rows)
+            alone = filled.query.isolate
+            most = np.ones(len(rows), np.int64) if alone else most_of_one(filled.forest, slot, rows)
+            yield _pool(room, most, len(numbers), at, len(tops))
+        else:
+            yield _split_pool(filled.forest, slot, rows, at, len(tops))
 
 
 def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = False) -> Rows:

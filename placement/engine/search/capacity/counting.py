@@ -11,23 +11,23 @@ import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Rows
 from placement.engine.forest.inventories import InventoryColumn
-from placement.engine.forest.sharing import Sharing
 from placement.engine.search.budget import Budget
 from placement.engine.search.capacity.cells import (
     MOST,
     Anchors,
     Bounds,
-    FilledSlots,
     SlotCell,
     SlotEntries,
     SlotPart,
+    cells_of,
     free_of,
     largest,
     most_of_one,
-    own_rows,
+    pools,
     room_for,
 )
 from placement.engine.search.equivalence import EquivalenceClass, EquivalenceClasses, Room
+from placement.engine.search.filters import Choices, FilledSlots
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.solver import solutions
 
@@ -245,13 +245,12 @@ class PartCount:
 class Counting:
     """A counter for the parts of one query at some hosts."""
 
-    def __init__(self, filled: FilledSlots, sharing: Sharing, anchors: Anchors) -> None:
+    def __init__(self, filled: FilledSlots, anchors: Anchors) -> None:
         self._filled = filled
         self._forest = filled.forest
         self._query = filled.query
         self._slots = filled.slots
         self._choices = filled.choices
-        self._sharing = sharing
         self._anchors = anchors
 
     def count(self, part: SlotPart) -> PartCount:
@@ -263,9 +262,9 @@ class Counting:
                 return self._equal(part.slots, shares)
             if splits and len(part.slots) == 1:
                 alone = replace(self._filled, query=replace(self._query, isolate=False))
-                (pool,) = alone.pools(SlotCell(part.slots[0], (part.slots,)), self._anchors.roots)
+                (pool,) = pools(alone, SlotCell(part.slots[0], (part.slots,)), self._anchors.roots)
                 return PartCount(self._certain(part, Bounds(pool.most, pool.most), pool.exact), shares)
-        cells = None if shares else self._filled.cells(part)
+        cells = None if shares else cells_of(self._filled, part)
         if cells is not None:
             forms = {self._form(cell) for cell in cells}
             found = self._equal_cells(part, cells) if len(forms) == 1 else self._unequal_cells(part, cells)
@@ -302,7 +301,7 @@ class Counting:
         slot = self._slots[cell.top]
         entries = self._anchors.entries(self._choices[cell.top])
         room = room_for(self._forest, slot.resources, entries.rows)
-        found = list(self._filled.pools(cell, entries.rows))
+        found = list(pools(self._filled, cell, entries.rows))
         for pool in found:
             room = np.minimum(room, pool.most)
         able = ((cell.top, entries.rows[room > 0]),)
@@ -320,7 +319,7 @@ class Counting:
 
         None if different pools, or a pool and the tops, draw on one class, or if a pool differs by cell.
         """
-        tops = own_rows(self._choices[cell.top] for cell in cells)
+        tops = Choices.union(self._choices[cell.top] for cell in cells).own
         rooms: dict[Hashable, Amounts] = {}
         givers: dict[Hashable, bytes] = {}
         drawn: dict[Hashable, set[int]] = {"top": set()}
@@ -329,7 +328,7 @@ class Counting:
         for cell in cells:
             demand: dict[Hashable, int] = dict(self._slots[cell.top].resources)
             drawn["top"].update(class_id for class_id, _ in self._slots[cell.top].resources)
-            for numbers, pool in zip(cell.below, self._filled.pools(cell, tops), strict=True):
+            for numbers, pool in zip(cell.below, pools(self._filled, cell, tops), strict=True):
                 slot = self._slots[numbers[0]]
                 key = ("below", slot.rule, slot.resources if slot.rule is None else slot.resources[0][0])
                 drawn[key] = {class_id for class_id, _ in slot.resources}
@@ -374,14 +373,13 @@ class Counting:
     def _equivalence(
         self, part: SlotPart, query: ForestQuery, room: Room = InventoryColumn.headroom
     ) -> EquivalenceClasses:
-        slots = [self._slots[number] for number in part.slots]
         # Without the trait conditions that the unsuffixed group meets in any case.
-        slots = [
+        slots = tuple(
             slot if slot.suffixed else replace(slot, group=replace(slot.group, required=part.coverage))
-            for slot in slots
-        ]
+            for slot in (self._slots[number] for number in part.slots)
+        )
         choices = [self._choices[number] for number in part.slots]
-        return EquivalenceClasses(self._forest, query, slots, choices, self._sharing, room)
+        return EquivalenceClasses(replace(self._filled, query=query, slots=slots, choices=choices), room)
 
     def _certain(self, part: SlotPart, bounds: Bounds, exact: Mask) -> Bounds:
         """Return the bounds; where they are not exact, `lower` is 1 if one fits at all, else both are 0."""
