@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from math import gcd
+from typing import NamedTuple
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.search.budget import Budget
@@ -80,8 +81,7 @@ def fillings(
             yield tuple(SplitPart(order[part.kind], part.count, part.amount) for part in parts)
 
 
-@dataclass(slots=True)
-class _State:
+class _State(NamedTuple):
     """A state of the search: `size` more providers give `amount`, from `kind` on.
 
     Of that kind `left` providers remain, and each gives at most `ceiling`: like ones are taken in one order.
@@ -130,40 +130,34 @@ class _Filling:
 
     def _choices(self, state: _State) -> Iterator[tuple[SplitPart, _State]]:
         """Yield how many of the kind give how much, and what is left to do then."""
+        kind = self._kinds[state.kind]
+        top = min(state.ceiling, state.amount)
+        amounts = range(top - top % kind.step, kind.least - 1, -kind.step)
         if self._spread:
             preferred = self._preferred(state)
             if preferred is not None:
                 yield self._taken(state, *preferred)
-            yield from self._of_amounts(state, preferred)
+            yield from self._taking(state, amounts, preferred)
             yield self._leave(state)
             return
-        room = self._kinds[state.kind].room
-        whole = room if room <= state.ceiling and room == self._kinds[state.kind].most else 0
+        whole = kind.room if kind.room <= state.ceiling and kind.room == kind.most else 0
         if whole:
-            yield from self._taking(state, whole, None)
+            yield from self._taking(state, (whole,))
         # A part of a provider is taken only where nothing else is left: the last kinds have the least room.
         yield self._leave(state)
-        yield from self._of_amounts(state, None, without=whole)
+        yield from self._taking(state, (amount for amount in amounts if amount != whole))
+
+    def _taking(
+        self, state: _State, amounts: Iterable[int], done: tuple[int, int] | None = None
+    ) -> Iterator[tuple[SplitPart, _State]]:
+        for amount in amounts:
+            for count in range(min(state.left, state.size, state.amount // amount), 0, -1):
+                if (count, amount) != done:
+                    yield self._taken(state, count, amount)
 
     def _leave(self, state: _State) -> tuple[SplitPart, _State]:
         self._budget.spend()
         return SplitPart(state.kind, 0, 0), self._enter(state.kind + 1, state.amount, state.size)
-
-    def _of_amounts(
-        self, state: _State, done: tuple[int, int] | None, without: int = 0
-    ) -> Iterator[tuple[SplitPart, _State]]:
-        kind = self._kinds[state.kind]
-        top = min(state.ceiling, state.amount)
-        for amount in range(top - top % kind.step, kind.least - 1, -kind.step):
-            if amount != without:
-                yield from self._taking(state, amount, done)
-
-    def _taking(
-        self, state: _State, amount: int, done: tuple[int, int] | None
-    ) -> Iterator[tuple[SplitPart, _State]]:
-        for count in range(min(state.left, state.size, state.amount // amount), 0, -1):
-            if (count, amount) != done:
-                yield self._taken(state, count, amount)
 
     def _taken(self, state: _State, count: int, amount: int) -> tuple[SplitPart, _State]:
         self._budget.spend()

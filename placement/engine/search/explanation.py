@@ -66,7 +66,15 @@ def explain(
     """
     trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
     providers = [_stage_of_providers(forest, passed, words) for passed in trace.providers]
-    stages = (*providers, *_stages_of_trees(forest, trees, words))
+    roots = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
+    left = [roots, *(len(passed.roots) for passed in trees)]
+    stages = (
+        *providers,
+        *(
+            Stage(words.stated(passed.condition), CountedUnit.TREES, came, after, after)
+            for passed, came, after in zip(trees, left, left[1:], strict=False)
+        ),
+    )
     empty = first_empty(stages)
     if empty is None:
         return Explanation(stages, complete=trace.complete)
@@ -109,14 +117,6 @@ def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
     roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
     # Sharing providers of several trees have no common tree; they stand for one that they serve.
     return roots[: len(trace.trees[-1].roots)]
-
-
-def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabulary) -> Iterator[Stage]:
-    came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
-    for passed in trees:
-        left = len(passed.roots)
-        yield Stage(words.stated(passed.condition), CountedUnit.TREES, came, left, left)
-        came = left
 
 
 def _alternative(

@@ -288,6 +288,10 @@ class FoundCandidates:
     shares: Sequence[Shares] | None = None
 
 
+def _nothing(slots: tuple[Slot, ...]) -> FoundCandidates:
+    return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
+
+
 def search(
     forest: Forest,
     sharing_map: SharingMap,
@@ -311,7 +315,18 @@ def search(
     if query.order is None and not explained and not bound_to_tree:
         found = _search_first_trees(forest, sharing, query, first_trees)
     if found is None:
-        found = _search_all_trees(filled_slots(forest, sharing, query, trace), trace, score_cache)
+        filled = filled_slots(forest, sharing, query, trace)
+        roots = filled.viable_roots(trace)
+        query.budget.note_stage("filter")
+        found = _nothing(filled.slots)
+        if len(roots):
+            combination, ranking = _Combination(filled, roots), None
+            if query.order is not None:
+                sharers = sharing.mask(forest.count)
+                ranking = CandidateScores(forest, query.order, filled.slots, sharers, score_cache)
+            candidates = combination.first() if ranking is None else combination.best(ranking)
+            found = combination.answer(candidates, ranking)
+            query.budget.note_stage("combine")
     if trace is not None:
         trace.candidates = found.candidates
         trace.complete = len(found.candidates) < query.maximum
@@ -326,7 +341,7 @@ def trace_of_nothing(forest: Forest, sharing_map: SharingMap, query: ForestQuery
     trace = Trace()
     filled = filled_slots(forest, sharing_map.of(forest, query.sharing_trait), query, trace)
     filled.viable_roots(trace)
-    trace.candidates, trace.complete = np.empty((0, len(filled.slots)), np.int32), True
+    trace.candidates = _nothing(filled.slots).candidates
     return trace
 
 
@@ -355,25 +370,6 @@ def _search_first_trees(
     return None
 
 
-def _search_all_trees(
-    filled: FilledSlots, trace: Trace | None, score_cache: ScoreCache | None
-) -> FoundCandidates:
-    forest, query, slots = filled.forest, filled.query, filled.slots
-    roots = filled.viable_roots(trace)
-    query.budget.note_stage("filter")
-    if not len(roots):
-        return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
-    combination = _Combination(filled, roots)
-    if query.order is None:
-        found = combination.answer(combination.first())
-    else:
-        sharers = filled.sharing.mask(forest.count)
-        ranking = CandidateScores(forest, query.order, slots, sharers, score_cache)
-        found = combination.answer(combination.best(ranking), ranking)
-    query.budget.note_stage("combine")
-    return found
-
-
 def search_rows(
     forest: Forest, sharing_map: SharingMap, query: ForestQuery, rows: Rows, *, one_each: bool = False
 ) -> FoundCandidates:
@@ -387,7 +383,7 @@ def search_rows(
     roots = filled.viable_roots()
     roots = roots[flags_of(forest.count, forest.roots_of(rows))[roots]]
     if not len(roots):
-        return FoundCandidates(filled.slots, np.empty((0, len(filled.slots)), np.int32))
+        return _nothing(filled.slots)
     combination = _Combination(filled, roots)
     return combination.answer(combination.first(one_each=one_each))
 

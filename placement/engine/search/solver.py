@@ -191,9 +191,9 @@ def solutions(problem: Problem, budget: Budget) -> Iterator[Solution]:
     elif problem.is_free:
         yield from product(*(tuple(bits(options)) for options in problem.options))
     else:
-        yield from _Enumeration(problem, budget).run()
+        yield from _canonical(problem, budget)
         if any(len(block) > 1 for block in problem.blocks):
-            for solution in _Enumeration(problem, budget).run():
+            for solution in _canonical(problem, budget):
                 yield from _permuted(problem.blocks, solution)
 
 
@@ -214,63 +214,50 @@ def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[S
         yield tuple(complete)
 
 
-class _Enumeration:
-    """A walk over the canonical solutions of a problem: interchangeable slots take ascending positions."""
-
-    def __init__(self, problem: Problem, budget: Budget) -> None:
-        self._assignment = Assignment(problem, budget)
-        self._budget = budget
-        self._completion: Completion | None = None
-        self._dead_ends = 0
-        # The last slot can only fail where more than room and isolation counts.
-        self._last_is_plain = not (problem.subtrees or problem.coverage)
-
-    def run(self) -> Iterator[Solution]:
-        """Yield all canonical solutions."""
-        self._budget.look()
-        assignment, order = self._assignment, self._assignment.order
-        domains = assignment.begin()
-        if domains is None:
-            return
-        last = len(order) - 1
-        unassigned = [order[depth + 1 :] for depth in range(len(order))]
-        path, untried = [domains], [domains[order[0]]]
-        while path:
-            depth = len(path) - 1
-            slot = order[depth]
-            assignment.unassign(slot)
-            if depth == last and self._last_is_plain:
-                # It can take all of its positions.
-                for position in bits(untried[-1]):
-                    self._budget.spend()
-                    assignment.chosen[slot] = position
-                    yield tuple(assignment.chosen)
-                assignment.chosen[slot] = -1
-                self._dead_ends = untried[-1] = 0
-            if not untried[-1]:
-                path.pop()
-                untried.pop()
-                continue
-            position = (untried[-1] & -untried[-1]).bit_length() - 1
-            untried[-1] ^= 1 << position
-            narrowed = assignment.assign(slot, position, unassigned[depth], path[-1], ascending=True)
-            if narrowed is None or not self._is_promising(unassigned[depth], narrowed):
-                self._dead_ends += 1
-                self._budget.dead_ends[slot] += 1
-            elif depth == last:
-                self._dead_ends = 0
+def _canonical(problem: Problem, budget: Budget) -> Iterator[Solution]:
+    """Yield the solutions in which interchangeable slots take ascending positions."""
+    assignment = Assignment(problem, budget)
+    budget.look()
+    order, domains = assignment.order, assignment.begin()
+    if domains is None:
+        return
+    completion: Completion | None = None
+    dead_ends = 0
+    # The last slot can only fail where more than room and isolation counts.
+    last, last_is_plain = len(order) - 1, not (problem.subtrees or problem.coverage)
+    unassigned = [order[depth + 1 :] for depth in range(len(order))]
+    path, untried = [domains], [domains[order[0]]]
+    while path:
+        depth = len(path) - 1
+        slot, rest = order[depth], unassigned[depth]
+        assignment.unassign(slot)
+        if depth == last and last_is_plain:
+            for position in bits(untried[-1]):
+                budget.spend()
+                assignment.chosen[slot] = position
                 yield tuple(assignment.chosen)
-            else:
-                path.append(narrowed)
-                untried.append(narrowed[order[depth + 1]])
-
-    def _is_promising(self, unassigned: Solution, domains: list[int]) -> bool:
-        """Return whether to go on from here: as long as dead ends are few, they cost less than asking."""
-        if self._dead_ends < _PATIENCE:
-            return True
-        if self._completion is None:
-            self._completion = Completion(self._assignment, self._budget)
-        return self._completion.possible(unassigned, domains)
+            assignment.chosen[slot] = -1
+            dead_ends = untried[-1] = 0
+        if not untried[-1]:
+            path.pop()
+            untried.pop()
+            continue
+        position = (untried[-1] & -untried[-1]).bit_length() - 1
+        untried[-1] ^= 1 << position
+        narrowed = assignment.assign(slot, position, rest, path[-1], ascending=True)
+        if narrowed is not None and dead_ends >= _PATIENCE:
+            # As long as dead ends are few, they cost less than asking.
+            completion = completion or Completion(assignment, budget)
+            narrowed = narrowed if completion.possible(rest, narrowed) else None
+        if narrowed is None:
+            dead_ends += 1
+            budget.dead_ends[slot] += 1
+        elif depth == last:
+            dead_ends = 0
+            yield tuple(assignment.chosen)
+        else:
+            path.append(narrowed)
+            untried.append(narrowed[order[depth + 1]])
 
 
 def _permuted(blocks: tuple[tuple[int, ...], ...], solution: Solution) -> Iterator[Solution]:

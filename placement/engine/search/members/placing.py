@@ -68,7 +68,9 @@ def best_left(
     """
     table = board.table(kind)
     while True:
-        fine = table.alive & allowed(board, kind, table)
+        fine = table.alive.copy()
+        for number, tally in board.hard(kind):
+            fine &= tally.allowed(table.places[number])
         if quota is not None:
             fine &= quota.open(table.hosts)
         at = _best(board, kind, table, fine)
@@ -84,14 +86,6 @@ def best_left(
             return table, at
         else:
             table.alive[at] = False
-
-
-def allowed(board: PlacementState, kind: MemberKind, table: CandidateTable) -> Mask:
-    """Return which candidates break no rule that must hold."""
-    fine: Mask = np.ones(len(table.alive), bool)
-    for number, tally in board.hard(kind):
-        fine &= tally.allowed(table.places[number])
-    return fine
 
 
 def _best(board: PlacementState, kind: MemberKind, table: CandidateTable, fine: Mask) -> int | None:
