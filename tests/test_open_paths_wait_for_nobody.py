@@ -9,7 +9,7 @@ from placement.app import create_application
 from placement.common.probes import OPEN_PATHS
 from placement.http import context
 from placement.http.worker.lanes import Lanes, WorkerLimits
-from placement.web.sign_in import SIGN_IN, SIGN_OUT
+from placement.web.pages import SIGN_IN, SIGN_OUT
 from tests.client import Client
 from tests.conftest import compatible
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from placement.client.client import Client, ServiceError
-from placement.client.commands.plan import MADE, MADE_BEFORE, Moves
+from placement.client.commands.plan import MADE, MADE_BEFORE, make_moves
 from placement.engine.domain.errors import PlacementError
 from tests.commands import run
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -57,7 +57,7 @@ def plan(client: Client, request: pytest.FixtureRequest) -> Iterator[dict[str, A
 
 
 def made(client: Client, plan: dict[str, Any]) -> list[str]:
-    return [state for _, _, state in Moves(client, plan["moves"]).made()]
+    return [state for _, _, state in make_moves(client, plan["moves"])]
 
 
 def moved(client: Client, plan: dict[str, Any]) -> int:

@@ -241,7 +241,6 @@ class Help(HelpCommand):
     app: Any
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the help of a command, or the list of all if none is named."""
         if parsed_args.cmd:
             return super().take_action(parsed_args)
         self.app.list_commands()

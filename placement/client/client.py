@@ -65,38 +65,44 @@ class Client:
             raise ServiceError("--token: must be printable ASCII")
         self._url = url.rstrip("/")
         self._session = _Session()
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError:
+            raise ServiceError(f"--url: {url} is no URL") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
         # A proxy of the environment does not know what we call loopback.
-        self._session.trust_env = not is_loopback(_host(url))
+        self._session.trust_env = not is_loopback(parts.hostname)
         self._session.headers.update({**HEADERS, _TOKEN: token})
 
     def get(self, path: str, query: Query = ()) -> Any:
         """Return the body of a GET. Raises ServiceError."""
-        return self._call("GET", path, query=query)
+        return self._call("GET", path, params=list(query))
 
     def put(
         self, path: str, body: object, version: str = VERSION, headers: Mapping[str, str] | None = None
     ) -> Any:
         """Put JSON in the form of a microversion, and return the body of the answer. Raises ServiceError."""
-        return self._call("PUT", path, body, headers={**in_version(version), **(headers or {})})
+        return self._call("PUT", path, {**in_version(version), **(headers or {})}, json=body)
 
     def post(self, path: str, body: object, seconds: float = ANSWER_SECONDS) -> Any:
         """Post JSON and return the body of the answer; waits at most `seconds`. Raises ServiceError."""
-        return self._call("POST", path, body, seconds=seconds)
+        return self._call("POST", path, seconds=seconds, json=body)
 
     def delete(self, path: str, query: Query = ()) -> None:
         """Send a DELETE. Raises ServiceError."""
-        self._call("DELETE", path, query=query)
+        self._call("DELETE", path, params=list(query))
 
     def _call(
         self,
         method: str,
         path: str,
-        body: object = None,
-        query: Query = (),
         headers: Mapping[str, str] = HEADERS,
         seconds: float = ANSWER_SECONDS,
+        **sent: Any,
     ) -> Any:
-        answer = self._send(method, path, body, list(query), headers, seconds)
+        answer = self._send(method, path, seconds, headers=headers, **sent)
         if answer.status_code == _UNAUTHORIZED:
             raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
         if not answer.ok:
@@ -108,29 +114,25 @@ class Client:
         except ValueError:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        query: list[tuple[str, str]],
-        headers: Mapping[str, str],
-        seconds: float,
-    ) -> requests.Response:
+    def _send(self, method: str, path: str, seconds: float, **sent: Any) -> requests.Response:
         """Return the answer, whatever it says. Raises ServiceError where there is none."""
+        certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
         try:
             return self._session.request(
                 method,
                 self._url + path,
-                params=query,
-                json=body,
-                headers=headers,
                 verify=os.environ.get(AUTHORITY_VARIABLE) or None,
-                cert=_certificate(),
+                # The key may be in the file of the certificate.
+                cert=(certificate, key) if certificate and key else certificate,
                 timeout=(_CONNECT_SECONDS, seconds),
+                **sent,
             )
         except requests.exceptions.SSLError as error:
-            raise ServiceError(f"{self._url}: TLS: {_innermost(error)} (${AUTHORITY_VARIABLE})") from None
+            # The reason that TLS itself gives, without what the libraries add to it.
+            reason = getattr(error.args[0] if error.args else None, "reason", None)
+            given = reason.args[0] if isinstance(reason, Exception) and reason.args else error
+            message = f"{self._url}: TLS: {_one_line(str(given))} (${AUTHORITY_VARIABLE})"
+            raise ServiceError(message) from None
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
         except requests.ConnectionError:
@@ -145,19 +147,6 @@ class Client:
 def in_version(version: str) -> dict[str, str]:
     """Return the headers of a request in the form of a microversion."""
     return {**HEADERS, "OpenStack-API-Version": f"placement {version}"}
-
-
-def _certificate() -> tuple[str, str] | str | None:
-    """Return the certificate and its key, which may be in the same file."""
-    certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
-    return (certificate, key) if certificate and key else certificate
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the reason that TLS itself gives, without what the libraries add to it."""
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    given = reason.args[0] if isinstance(reason, Exception) and reason.args else error
-    return _one_line(str(given))
 
 
 class _Session(requests.Session):
@@ -183,17 +172,6 @@ def path(*segments: str) -> str:
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
-def _host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise ServiceError(f"--url: {url} is no URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
-    return parts.hostname
-
-
 def _refusal(answer: requests.Response) -> str:
     """Return the messages of the error body; other servers on the way may answer anything."""
     try:
@@ -208,21 +186,17 @@ def message_of(error: Mapping[str, Any]) -> str:
     """Return the message of an error, with the near misses of a request that fits nowhere."""
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()
-    nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
-    return "; ".join([_plain(text), *nearest[:_NEAREST]])
-
-
-def _plain(text: str) -> str:
-    """Return a message without the broken rule of JSON Schema, which is for programs."""
     shown, broken, rule = text.partition(_RULE)
-    if not broken:
-        return text
-    shown = _REGEXES.sub("is no parameter of this request", shown)
-    shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
-    place = _PLACE.search(rule)
-    field = ".".join(_PARTS.findall(place[1])) if place else ""
-    _, more, known = rule.partition(_KNOWN)
-    return (f"{field}: {shown}" if field else shown) + more + known
+    if broken:
+        # The broken rule of JSON Schema is for programs.
+        shown = _REGEXES.sub("is no parameter of this request", shown)
+        shown = shown.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
+        place = _PLACE.search(rule)
+        field = ".".join(_PARTS.findall(place[1])) if place else ""
+        _, more, known = rule.partition(_KNOWN)
+        shown = (f"{field}: {shown}" if field else shown) + more + known
+    nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
+    return "; ".join([shown, *nearest[:_NEAREST]])
 
 
 def _one_line(text: str) -> str:
@@ -245,26 +219,11 @@ class SignedIn(Client):
         self._cloud = session
         self._filter = {"service_type": _SERVICE, "region_name": region, "interface": interface}
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        query: list[tuple[str, str]],
-        headers: Mapping[str, str],
-        seconds: float,
-    ) -> requests.Response:
+    def _send(self, method: str, path: str, seconds: float, **sent: Any) -> requests.Response:
         """Return the answer, whatever it says. Raises ServiceError where there is none."""
         try:
             answer: requests.Response = self._cloud.request(
-                path,
-                method,
-                json=body,
-                params=query,
-                headers=headers,
-                endpoint_filter=self._filter,
-                timeout=seconds,
-                raise_exc=False,
+                path, method, endpoint_filter=self._filter, timeout=seconds, raise_exc=False, **sent
             )
         except exceptions.ClientException as error:
             raise ServiceError(_one_line(str(error))) from None

@@ -63,7 +63,6 @@ class PrintCompletion(ActionCommand):
     arguments = (argument("shell", choices=("bash", "fish", "zsh"), help="whose language the script is in"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print it."""
         # Imported here, as no other command should wait for it.
         import shtab
 
@@ -127,7 +126,6 @@ class WriteManual(ActionCommand):
     arguments = (argument("directory", metavar="DIRECTORY", help="where to write; it is created"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Write them."""
         directory = Path(parsed_args.directory)
         commands = list(parsers(self.app))
         pages = {"placement": _main_page(self.app.parser, commands)}
@@ -189,7 +187,6 @@ def _title(command: CommandParser) -> str:
 
 
 def _written(action: argparse.Action) -> str:
-    """Return an argument as it is typed, with what stands for its value."""
     value = action.metavar or (
         "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
     )

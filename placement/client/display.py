@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from cliff.command import Command
@@ -23,8 +23,9 @@ from cliff.formatters.shell import ShellFormatter
 from cliff.formatters.value import ValueFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
+from stevedore.extension import Extension, ExtensionManager
 
-from placement.client.formats import Csv, SingleCsv, Text, WrappedTable, Yaml
+from placement.client.formats import Csv, Text, WrappedTable, Yaml
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.numa.cpuset import format_cpu_list
@@ -47,26 +48,38 @@ def argument(*names: str, **options: Any) -> Argument:
     return lambda parser: parser.add_argument(*names, **options)
 
 
+def repeatable(name: str, metavar: str, help: str, **options: Any) -> Argument:
+    """Return an option that may be given several times; its values are a list."""
+    return argument(name, action="append", default=[], metavar=metavar, help=help, **options)
+
+
+def given(**members: Any) -> dict[str, Any]:
+    """Return the members of a body that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
 CLUSTER = argument("cluster", help="name of the cluster")
 
 
-def positive(text: str) -> int:
-    """Return a whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
-    return int(text)
+def _whole(least: int, most: float, what: str) -> Callable[[str], int]:
+    """Return what reads a whole number. It raises ArgumentTypeError, which comes with the usage."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}")
+        return int(text)
+
+    return read
+
+
+positive = _whole(1, math.inf, "a whole number from 1 on")
+# Not 0, which would be any port.
+port_number = _whole(1, 65535, "a port from 1 to 65535")
 
 
 def limit(help: str, default: int | None = None) -> Argument:
     """Return the option that bounds how much is listed."""
     return argument("--limit", type=positive, metavar="N", help=help, default=default)
-
-
-def port_number(text: str) -> int:
-    """Return a port to listen on, but not 0, which would be any. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
-    return int(text)
 
 
 def consumer_uuid(text: str) -> str:
@@ -92,8 +105,7 @@ def read_bytes(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise PlacementError(f"{name}: {reason or error}") from None
+        raise PlacementError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_yaml(name: str) -> list[Any]:
@@ -114,56 +126,43 @@ def read_json(name: str) -> object:
 
 
 _TABLE = "table"
-_BOTH = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml}
-_LIST = {**_BOTH, "csv": Csv}
-_SINGLE = {**_BOTH, "csv": SingleCsv, "shell": ShellFormatter}
+_LIST = {"json": JSONFormatter, _TABLE: WrappedTable, "value": ValueFormatter, "yaml": Yaml, "csv": Csv}
 DRAWING = "tree"
 PROSE = "text"
 ENOUGH = 1000
 """How many more entries are counted at most, so that no fleet makes an answer for people large."""
+_PAGE = 1000
 _Entry = TypeVar("_Entry")
 
 
-class _Formatters:
-    """A collection of formatters by name, as cliff asks for them."""
-
-    def __init__(self, classes: Mapping[str, Any]) -> None:
-        self._found = {name: SimpleNamespace(obj=formatter()) for name, formatter in classes.items()}
-
-    def names(self) -> list[str]:
-        """Return the names to choose from."""
-        return list(self._found)
-
-    def __iter__(self) -> Iterator[SimpleNamespace]:
-        return iter(self._found.values())
-
-    def __getitem__(self, name: str) -> SimpleNamespace:
-        return self._found[name]
-
-
-class _Wired(Command):
-    """A command without plugins that has the service at hand."""
+class ActionCommand(Command):
+    """A command without plugins that has the service at hand; it does something and prints little."""
 
     arguments: ClassVar[Sequence[Argument]] = ()
     auth_required: ClassVar[bool] = True
     """Whether it asks the service, so that the `openstack` client has to sign in."""
     exit_status = 0
     """How the command ends if nothing goes wrong."""
+    _formatters: ClassVar[Mapping[str, Any]] = {}
     _hooks: Any
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """Return the parser of the command's arguments."""
         parser: ArgumentParser = super().get_parser(prog_name)
         for add in self.arguments:
             add(parser)
         return parser
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run the command and return its exit status."""
         return super().run(parsed_args) or self.exit_status
 
     def _load_hooks(self) -> None:
         self._hooks = []
+
+    def _load_formatter_plugins(self) -> ExtensionManager[Any]:
+        package: Any = None
+        return ExtensionManager.make_test_instance(
+            [Extension(name, package, made, made()) for name, made in self._formatters.items()]
+        )
 
     def get_epilog(self) -> str:
         """Return nothing, as cliff would name the package that a command comes from."""
@@ -185,21 +184,23 @@ class _Wired(Command):
         print(text, file=self.app.stderr)
 
 
-class ActionCommand(_Wired):
-    """A command that does something and prints little or nothing."""
+class Details(ActionCommand, ShowOne):
+    """A command that prints the fields of one thing."""
+
+    _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, "shell": ShellFormatter}
 
 
-class _Rows(_Wired, Lister):
+class Listing(ActionCommand, Lister):
     """A command that prints rows, or what people read in their place."""
 
     left_out_first: ClassVar[Sequence[str]] = ()
     """The columns that narrow terminals can do without, the least important one first."""
     says_how_many = "--limit N"
+    _formatters: ClassVar[Mapping[str, Any]] = _LIST
     _form = _TABLE
     _rest = ""
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
-        """Return the parser of the command's arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--wide", action="store_true", help="show all columns, however narrow the terminal is"
@@ -208,11 +209,9 @@ class _Rows(_Wired, Lister):
 
     @property
     def formatter_default(self) -> str:
-        """Return the form for people."""
         return self._form
 
     def run(self, parsed_args: Namespace) -> int:
-        """Run the command and return its exit status."""
         parsed_args.left_out_first = self.left_out_first
         if parsed_args.formatter == self._form and (parsed_args.columns or parsed_args.wide):
             # A choice of columns asks for rows.
@@ -233,43 +232,49 @@ class _Rows(_Wired, Lister):
         begun = list(islice(entries, most + ENOUGH))
         left = len(begun) - most
         if left > 0:
-            self._rest = (
-                f"... {'at least ' if left == ENOUGH else ''}{left} more; {self.says_how_many} shows more"
-            )
+            at_least = "at least " if left == ENOUGH else ""
+            self._rest = f"... {at_least}{left} more; {self.says_how_many} shows more"
         return begun[:most]
 
+    def pages(
+        self,
+        parsed_args: Namespace,
+        path: str,
+        member: str,
+        cursor: str,
+        wanted: Mapping[str, str | None],
+        most: int | None = None,
+    ) -> Iterable[dict[str, Any]]:
+        """Return the entries of the list at a path that meet all that is `wanted`, at most --limit.
 
-class Listing(_Rows):
-    """A command that prints rows."""
+        `member` holds the entries of a page, `cursor` asks for the page after `next`. The first page is read
+        at once, so that a refusal comes before anything is written. People see `most` without a limit.
+        """
+        limit, client = parsed_args.limit, self.client
+        query = [*given(**wanted).items(), ("limit", str(min(limit or _PAGE, _PAGE)))]
 
-    def _load_formatter_plugins(self) -> Any:
-        return _Formatters(_LIST)
+        def entries(page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from page[member]
+            while page["next"] is not None:
+                page = client.get(path, [*query, (cursor, str(page["next"]))])
+                yield from page[member]
 
-
-class Details(_Wired, ShowOne):
-    """A command that prints the fields of one thing."""
-
-    def _load_formatter_plugins(self) -> Any:
-        return _Formatters(_SINGLE)
-
-
-class _InLines(_Rows):
-    """A command that writes lines of text, or prints the rows behind them."""
-
-    def _load_formatter_plugins(self) -> Any:
-        return _Formatters({**_LIST, self._form: Text})
+        found = islice(entries(client.get(path, query)), limit)
+        return found if most is None or limit is not None else self.first(parsed_args, found, most)
 
 
-class DrawingCommand(_InLines):
-    """A command that draws."""
+class DrawingCommand(Listing):
+    """A command that draws, or prints the rows behind the drawing."""
 
     _form = DRAWING
+    _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, DRAWING: Text}
 
 
-class Prose(_InLines):
-    """A command that prints sentences."""
+class Prose(Listing):
+    """A command that prints sentences, or the rows behind them."""
 
     _form = PROSE
+    _formatters: ClassVar[Mapping[str, Any]] = {**_LIST, PROSE: Text}
 
 
 # Names of providers: answers of the service carry uuids, people read names.
@@ -281,20 +286,22 @@ _FEW_TREES = 20
 def in_trees(client: Client, roots: Collection[str]) -> Mapping[str, str]:
     """Return the names, by uuid, of all providers in the trees of these roots."""
     # Each call is short, one for all providers is long; many short ones take longer than that.
-    if len(roots) > _FEW_TREES:
-        return _names(client, [])
-    found: dict[str, str] = {}
-    for root in sorted(roots):
-        found.update(_names(client, [("in_tree", root)]))
-    return found
+    return _names(
+        client, [[]] if len(roots) > _FEW_TREES else [[("in_tree", root)] for root in sorted(roots)]
+    )
 
 
 def of(client: Client, uuids: Collection[str]) -> Mapping[str, str]:
     """Return the names of these providers, by uuid."""
-    found: dict[str, str] = {}
-    for uuid in sorted(uuids):
-        found.update(_names(client, [("uuid", uuid)]))
-    return found
+    return _names(client, [[("uuid", uuid)] for uuid in sorted(uuids)])
+
+
+def _names(client: Client, queries: Iterable[Pairs]) -> dict[str, str]:
+    return {
+        provider["uuid"]: provider["name"]
+        for query in queries
+        for provider in client.get("/resource_providers", query)["resource_providers"]
+    }
 
 
 def provider(client: Client, uuid_or_name: str) -> Mapping[str, Any]:
@@ -307,11 +314,6 @@ def provider(client: Client, uuid_or_name: str) -> Mapping[str, Any]:
         raise PlacementError(f"{uuid_or_name}: no such resource provider")
     entry: Mapping[str, Any] = found[0]
     return entry
-
-
-def _names(client: Client, query: list[tuple[str, str]]) -> dict[str, str]:
-    listed = client.get("/resource_providers", query)["resource_providers"]
-    return {provider["uuid"]: provider["name"] for provider in listed}
 
 
 # Names of providers that differ in a number only, as one: core-0-[1-12].

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from placement.client import display
-from placement.client.formats import GREEN, RED, YELLOW, Lines, painted
+from placement.client.formats import GREEN, RED, YELLOW, lines, painted
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpuset import format_cpu_list
 
@@ -41,7 +41,7 @@ class DrawnProvider:
 
 def rows(provider: DrawnProvider, parent: str | None = None) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each resource class of each provider, parents first; one row if there is none."""
-    described = Lines(provider.traits), provider.uuid
+    described = lines(provider.traits), provider.uuid
     if not provider.levels:
         yield provider.name, parent, None, 0, 0, *described
     for name, level in sorted(provider.levels.items()):
@@ -65,21 +65,21 @@ def fetch(client: Client, uuid_or_name: str) -> DrawnProvider:
     """Fetch the whole tree that the provider is in, with calls that every placement service offers."""
     root = display.provider(client, uuid_or_name)["root_provider_uuid"]
     listed = client.get("/resource_providers", [("in_tree", root)])["resource_providers"]
-    providers = {entry["uuid"]: _described(client, entry) for entry in listed}
+    providers = {}
+    for entry in listed:
+        own = f"/resource_providers/{entry['uuid']}"
+        used = client.get(f"{own}/usages")["usages"]
+        inventories = client.get(f"{own}/inventories")["inventories"]
+        levels = {
+            name: Level(used.get(name, 0), Inventory(**record).capacity)
+            for name, record in inventories.items()
+        }
+        traits = client.get(f"{own}/traits")["traits"]
+        providers[entry["uuid"]] = DrawnProvider(entry["uuid"], entry["name"], traits, levels)
     for entry in listed:
         if entry["parent_provider_uuid"] is not None:
             providers[entry["parent_provider_uuid"]].children.append(providers[entry["uuid"]])
     return providers[root]
-
-
-def _described(client: Client, entry: Mapping[str, Any]) -> DrawnProvider:
-    own = f"/resource_providers/{entry['uuid']}"
-    used = client.get(f"{own}/usages")["usages"]
-    inventories = client.get(f"{own}/inventories")["inventories"]
-    levels = {
-        name: Level(used.get(name, 0), Inventory(**record).capacity) for name, record in inventories.items()
-    }
-    return DrawnProvider(entry["uuid"], entry["name"], client.get(f"{own}/traits")["traits"], levels)
 
 
 _BAR_WIDTH, _SHORT_BAR_WIDTH = 20, 15
@@ -129,22 +129,29 @@ def bar(used: int, capacity: int, stdout: TextIO) -> str:
     return _TextArtist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
 
 
+@dataclass
 class _TextArtist:
-    def __init__(self, pen: _Pen, prefix: str, stdout: TextIO, width: int = _BAR_WIDTH) -> None:
-        self._pen = pen
-        self._width = width
-        self._stdout = stdout
-        self._prefix = prefix
+    _pen: _Pen
+    _prefix: str
+    _stdout: TextIO
+    _width: int = _BAR_WIDTH
 
     def below(self, provider: DrawnProvider, margin: str) -> Iterator[str]:
         """Yield the lines of everything that belongs to a provider, behind the margin."""
-        alike, others = _parted(provider.children)
+        # Leaves that offer one and the same class are drawn together if they are many.
+        leaves: dict[str, list[DrawnProvider]] = {}
+        for child in provider.children:
+            if not child.children and len(child.levels) == 1:
+                leaves.setdefault(next(iter(child.levels)), []).append(child)
+        alike = [group for group in leaves.values() if len(group) >= _ALIKE]
+        drawn = {leaf.uuid for group in alike for leaf in group}
+        others = [child for child in provider.children if child.uuid not in drawn]
         inner = margin + (self._pen.trunk if others else " " * len(self._pen.trunk))
         width = max((len(name) for name in provider.levels), default=0)
         for name, level in sorted(provider.levels.items()):
             yield f"{inner}{name:{width}}  {self.bar(level)}  {level.used}/{level.capacity}"
-        for leaves in alike:
-            yield from (f"{inner}{line}" for line in self._cells(leaves))
+        for group in alike:
+            yield from (f"{inner}{line}" for line in self._cells(group))
         for child in others:
             last = child is others[-1]
             yield f"{margin}{self._pen.last if last else self._pen.branch}{self._short(child)}"
@@ -157,7 +164,9 @@ class _TextArtist:
         begun = self._pen.part if level.used and not filled else ""
         used = self._pen.full * filled + begun
         free = self._pen.free * (self._width - len(used))
-        return painted(used, _colour(level), self._stdout) + free
+        share = level.used / level.capacity if level.capacity else 1
+        colour = RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
+        return painted(used, colour, self._stdout) + free
 
     def _cells(self, leaves: Sequence[DrawnProvider]) -> Iterator[str]:
         """Yield lines for alike leaves, such as cores of a NUMA node: sums, then a character for each."""
@@ -178,23 +187,6 @@ class _TextArtist:
     def _short(self, provider: DrawnProvider) -> str:
         """Return its name, without the name of the root where that comes first."""
         return provider.name.removeprefix(self._prefix)
-
-
-def _colour(level: Level) -> str:
-    """Return the colour that shows how nearly full a resource is."""
-    share = level.used / level.capacity if level.capacity else 1
-    return RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
-
-
-def _parted(children: Sequence[DrawnProvider]) -> tuple[list[list[DrawnProvider]], list[DrawnProvider]]:
-    """Return groups of leaves that offer the same single class, and all other children."""
-    leaves: dict[str, list[DrawnProvider]] = {}
-    for child in children:
-        if not child.children and len(child.levels) == 1:
-            leaves.setdefault(next(iter(child.levels)), []).append(child)
-    alike = [group for group in leaves.values() if len(group) >= _ALIKE]
-    drawn = {leaf.uuid for group in alike for leaf in group}
-    return alike, [child for child in children if child.uuid not in drawn]
 
 
 # The owners of the logical CPUs of a node, as text: a character for each CPU, cores apart.
@@ -229,12 +221,21 @@ _UNKNOWN = _Sign("!", "!", "of an unknown consumer")
 
 
 def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
-    """Yield a line or more for each NUMA node, then the legend of what occurs."""
+    """Yield a line or more for each NUMA node, siblings side by side, then the legend of what occurs."""
     plain = not _takes(stdout, (sign.line for sign in _OWNERS.values()))
+    places: dict[str, list[Cpu]] = {}
+    for cpu in sorted(cpus, key=lambda cpu: (cpu["socket"], cpu["numa"], cpu["core"], cpu["cpu"])):
+        places.setdefault(f"socket {cpu['socket']}, numa-{cpu['numa']}", []).append(cpu)
     yield "CPUs"
-    for place, mine in _places(cpus).items():
+    for place, mine in places.items():
         yield f"   {place}: {format_cpu_list(cpu['cpu'] for cpu in mine)}"
-        yield from (f"     {line}" for line in _lines(mine, plain=plain))
+        cores: dict[int, str] = {}
+        for cpu in mine:
+            sign = _OWNERS.get(_owner(cpu), _UNKNOWN)
+            cores[cpu["core"]] = cores.get(cpu["core"], "") + (sign.ascii if plain else sign.line)
+        each = max(1, _CPUS_PER_LINE // max(map(len, cores.values())))
+        for start in range(0, len(cores), each):
+            yield f"     {' '.join(list(cores.values())[start : start + each])}"
     occurring = {_owner(cpu) for cpu in cpus}
     for owner, sign in _OWNERS.items():
         if owner in occurring:
@@ -243,15 +244,19 @@ def draw_cpu_owners(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
         yield f"   {_UNKNOWN.line} {_UNKNOWN.meaning}"
 
 
+def _owner(cpu: Cpu) -> str:
+    return "several" if cpu.get("shared_with") else str(cpu["owner"])
+
+
 def notes(node: Mapping[str, Any]) -> Iterator[str]:
     """Yield the pools as they are and as reported, where pods run, reservations, and remarks on the node."""
-    for heading, lines in (
+    for heading, texts in (
         ("Pools", _pools(node)),
         ("Pods", _pods(node)),
         ("Reservations", _reservations(node)),
         ("Remarks", node["remarks"]),
     ):
-        indented = [f"   {line}" for line in lines]
+        indented = [f"   {text}" for text in texts]
         yield from [heading, *indented] if indented else ()
 
 
@@ -260,58 +265,26 @@ def _pools(node: Mapping[str, Any]) -> Iterator[str]:
         reported = {pool["node"]: pool["cpuset"] for pool in node[f"reported_{kind}_pools"]}
         for pool in node[f"{kind}_pools"]:
             numa = pool["node"]
-            shown = f", reported {_listed(reported[numa])}" if numa in reported else ""
-            yield f"{kind.upper()}, numa-{numa}: {_listed(pool['cpuset'])}{shown}"
+            shown = f", reported {reported[numa] or 'none'}" if numa in reported else ""
+            yield f"{kind.upper()}, numa-{numa}: {pool['cpuset'] or 'none'}{shown}"
 
 
 def _pods(node: Mapping[str, Any]) -> Iterator[str]:
     for pod in node["pods"]:
         cpus = pod["container_cpus"]
         own = ", its own" if pod["cpuset"] else ""
-        yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else _listed(cpus)}{own}"
+        yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else cpus or 'none'}{own}"
     for members, label in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
         for pod in node[members]:
-            yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {label}"
+            yield f"{pod['namespace']}/{pod['name']}: {pod['cpuset'] or 'none'}, {label}"
 
 
 def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
     for kept in node.get("reservations", ()):
-        yield f"{kept['name']} keeps {_kept(kept['left'])}"
-
-
-def _listed(cpus: str) -> str:
-    return cpus or "none"
-
-
-def _kept(left: Mapping[str, Any]) -> str:
-    """Return what a reservation has left, in words."""
-    parts = [f"{name} {amount}" for name, amount in left["resources"].items()]
-    if left["cpuset"]:
-        parts.insert(0, f"CPUs {left['cpuset']}")
-    return ", ".join(parts) or "nothing any more"
-
-
-def _places(cpus: Sequence[Cpu]) -> dict[str, list[Cpu]]:
-    """Return the CPUs of each NUMA node, siblings side by side."""
-    found: dict[str, list[Cpu]] = {}
-    for cpu in sorted(cpus, key=lambda cpu: (cpu["socket"], cpu["numa"], cpu["core"], cpu["cpu"])):
-        found.setdefault(f"socket {cpu['socket']}, numa-{cpu['numa']}", []).append(cpu)
-    return found
-
-
-def _lines(cpus: Sequence[Cpu], *, plain: bool) -> Iterator[str]:
-    cores: dict[int, str] = {}
-    for cpu in cpus:
-        sign = _OWNERS.get(_owner(cpu), _UNKNOWN)
-        cores[cpu["core"]] = cores.get(cpu["core"], "") + (sign.ascii if plain else sign.line)
-    drawn = list(cores.values())
-    each = max(1, _CPUS_PER_LINE // max(map(len, drawn)))
-    for start in range(0, len(drawn), each):
-        yield " ".join(drawn[start : start + each])
-
-
-def _owner(cpu: Cpu) -> str:
-    return "several" if cpu.get("shared_with") else str(cpu["owner"])
+        left = kept["left"]
+        parts = [f"CPUs {left['cpuset']}"] if left["cpuset"] else []
+        parts += [f"{name} {amount}" for name, amount in left["resources"].items()]
+        yield f"{kept['name']} keeps {', '.join(parts) or 'nothing any more'}"
 
 
 # A plan as text: what it achieves, its moves, and its hosts before and after.
@@ -324,7 +297,15 @@ _GUESSED = "guessed: its request is not known, so amounts and traits are kept"
 def summary(plan: Mapping[str, Any]) -> str:
     """Return what a plan achieves, and how far from the best it may be, in a sentence or two."""
     moves, bound = len(plan["moves"]), plan["bound"]
-    shown = _achieved(plan)
+    if plan["goal"] == "defragment":
+        shown = ", ".join(
+            f"{each['after']} of {each['before']} {name} are stranded"
+            if each["before"]
+            else f"no {name} is stranded"
+            for name, each in plan["stranded"].items()
+        )
+    else:
+        shown = f"{plan['achieved']} of {plan['wanted']} {_OF[plan['goal']]}"
     if moves:
         shown += f" after {moves} {'move' if moves == 1 else 'moves'}"
     if not plan["reached"]:
@@ -346,21 +327,6 @@ def _out_of_reach(plan: Mapping[str, Any]) -> str:
     return f"{certain}: {plan['why']}" if plan.get("why") else certain
 
 
-def _achieved(plan: Mapping[str, Any]) -> str:
-    if plan["goal"] == "defragment":
-        return ", ".join(
-            f"{each['after']} of {each['before']} {name} are stranded"
-            if each["before"]
-            else f"no {name} is stranded"
-            for name, each in plan["stranded"].items()
-        )
-    return f"{plan['achieved']} of {plan['wanted']} {_OF[plan['goal']]}"
-
-
-def _marked(move: Mapping[str, Any]) -> str:
-    return f"{move['kind']}, by eviction" if move["by"] == "eviction" else str(move["kind"])
-
-
 def name_mover(move: Mapping[str, Any]) -> str:
     """Return the name of the pod that is moved, or the uuid of another consumer."""
     pod = move.get("pod")
@@ -379,7 +345,8 @@ def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     """Yield the lines of a plan, in characters that the output can take."""
     yield summary(plan)
     for at, move, consumer, before, after in list_moves(plan):
-        yield f"{at:>4}  {consumer}  {before} -> {after}  ({_marked(move)})"
+        evicted = ", by eviction" if move["by"] == "eviction" else ""
+        yield f"{at:>4}  {consumer}  {before} -> {after}  ({move['kind']}{evicted})"
     if any(move["kind"] == "guessed" for move in plan["moves"]):
         yield _GUESSED
     for each in plan["left"]:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from placement.client.client import Client, path
@@ -52,7 +51,6 @@ class ImportIncumbent(ActionCommand):
     arguments = _ARGUMENTS
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Import and say what was done."""
         from placement.migrate import moving
 
         _run(parsed_args, lambda here, there, **how: moving.bring_in(there, here, **how))
@@ -67,13 +65,14 @@ class ExportIncumbent(ActionCommand):
     arguments = _ARGUMENTS
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Export and say what was done."""
         from placement.migrate import moving
 
         _run(parsed_args, moving.write_back)
 
 
 def _run(parsed: argparse.Namespace, move: Callable[..., MigrationReport]) -> None:
+    from prettytable import PrettyTable
+
     from placement.server import settings
 
     loaded = commands.configure(parsed)
@@ -86,7 +85,14 @@ def _run(parsed: argparse.Namespace, move: Callable[..., MigrationReport]) -> No
         may_remove=parsed.remove,
         rehearse=parsed.dry_run,
     )
-    _tell(report, parsed.dry_run)
+    table = PrettyTable(["What", "Added", "Changed", "Removed"])
+    table.add_rows([[what, one.added, one.changed, one.removed] for what, one in report.changes.items()])
+    print(table)
+    if report.completed_consumers:
+        print(f"{report.completed_consumers} holders without a record were given one.")
+    compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())
+    print(f"Compared with the source, and alike: {compared}.")
+    print("Nothing was stored: --dry-run." if parsed.dry_run else "Stored.")
 
 
 def _incumbent(given: str) -> str:
@@ -130,19 +136,6 @@ class Meter:
         print(begin, end=end, file=sys.stderr, flush=True)
 
 
-def _tell(report: MigrationReport, is_rehearsed: bool) -> None:
-    from prettytable import PrettyTable
-
-    table = PrettyTable(["What", "Added", "Changed", "Removed"])
-    table.add_rows([[what, one.added, one.changed, one.removed] for what, one in report.changes.items()])
-    print(table)
-    if report.completed_consumers:
-        print(f"{report.completed_consumers} holders without a record were given one.")
-    compared = ", ".join(f"{count} {what}" for what, count in report.compared.items())
-    print(f"Compared with the source, and alike: {compared}.")
-    print("Nothing was stored: --dry-run." if is_rehearsed else "Stored.")
-
-
 # `placement verify`: whether two running services say the same.
 
 
@@ -165,16 +158,14 @@ class VerifyServices(ActionCommand):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Compare and print; return 1 if anything differs."""
-        from placement.client.client import Client
-
         token = self.app.options.token
         token_b = token if parsed_args.token_b is None else parsed_args.token_b
         found = Comparison(
             lambda: Client(parsed_args.url_a, token),
             lambda: Client(parsed_args.url_b, token_b),
             parsed_args.clients,
-        ).run(parsed_args.sample, Meter())
+        )
+        found.run(parsed_args.sample, Meter())
         for difference in found.differences:
             print(difference)
         compared = ", ".join(f"{count} {what}" for what, count in found.compared.items())
@@ -194,25 +185,21 @@ Progress = Callable[[str, int, int], None]
 Connect = Callable[[], Client]
 
 
-@dataclass
-class Agreement:
-    """The numbers of things compared, and a sentence for each difference."""
-
-    compared: dict[str, int] = field(default_factory=dict)
-    differences: list[str] = field(default_factory=list)
-
-
 class Comparison:
-    """Two services, A and B, each asked by several threads at once."""
+    """Two services, A and B, each asked by several threads at once.
+
+    `compared` are the numbers of things that were, `differences` a sentence for each.
+    """
 
     def __init__(self, connect_a: Connect, connect_b: Connect, clients: int) -> None:
         """Take `connect_a` and `connect_b` to make clients for each of `clients` threads."""
         self._connect = (connect_a, connect_b)
         self._clients = clients
         self._own = threading.local()
-        self._found = Agreement()
+        self.compared: dict[str, int] = {}
+        self.differences: list[str] = []
 
-    def run(self, sample: int | None, progress: Progress) -> Agreement:
+    def run(self, sample: int | None, progress: Progress) -> None:
         """Compare names, providers with all they have, and the consumers that hold something of them.
 
         `sample` limits the providers, chosen by chance. What differs is read once more before it counts, as
@@ -226,16 +213,14 @@ class Comparison:
         chosen = random.sample(providers, min(sample, len(providers))) if sample else providers
         consumers = self._each("provider", chosen, _provider, progress)
         self._each("consumer", sorted(consumers), _consumer, progress)
-        return self._found
 
     def _names(self, what: str, read: Callable[[Client], set[str]]) -> list[str]:
-        """Compare two sets of names; return the names that both have."""
         a, b = (read(client) for client in self._both())
         if a != b:
             a, b = (read(client) for client in self._both())
         for only, where in ((a - b, "A"), (b - a, "B")):
-            self._found.differences += [f"{what}: only {where} has {name}" for name in sorted(only)]
-        self._found.compared[what] = len(a | b)
+            self.differences += [f"{what}: only {where} has {name}" for name in sorted(only)]
+        self.compared[what] = len(a | b)
         return sorted(a & b)
 
     def _each(self, what: str, uuids: list[str], read: _Read, progress: Progress) -> set[str]:
@@ -246,10 +231,10 @@ class Comparison:
             for portion in portions(uuids, _PORTION):
                 for consumers, differences in pool.map(lambda uuid: self._one(what, uuid, read), portion):
                     met |= consumers
-                    self._found.differences += differences
+                    self.differences += differences
                 done += len(portion)
                 progress(f"{what}s", done, len(uuids))
-        self._found.compared[f"{what}s read"] = len(uuids)
+        self.compared[f"{what}s read"] = len(uuids)
         return met
 
     def _one(self, what: str, uuid: str, read: _Read) -> tuple[set[str], list[str]]:
@@ -264,7 +249,6 @@ class Comparison:
         return {*(a.get("allocations") or {}), *(b.get("allocations") or {})}, differences
 
     def _both(self) -> tuple[Client, Client]:
-        """Return the clients of this thread."""
         if not hasattr(self._own, "clients"):
             self._own.clients = tuple(connect() for connect in self._connect)
         clients: tuple[Client, Client] = self._own.clients
@@ -283,7 +267,6 @@ def _providers(client: Client) -> Iterator[str]:
 
 
 def _provider(client: Client, uuid: str) -> dict[str, Any]:
-    """Return the provider and all it has, without order and links."""
     own = client.get(path("resource_providers", uuid))
     found = {key: value for key, value in own.items() if key not in ("links", "uuid")}
     for part in _OF_PROVIDER:

@@ -24,8 +24,6 @@ _DRIVERS = {
     "mysql": "mysql+pymysql",
     "mariadb": "mysql+pymysql",
 }
-# Digits of a FLOAT that MySQL gives back; the others keep double precision.
-_SHORT_DIGITS = 6
 
 
 class IncumbentDatabase:
@@ -44,24 +42,17 @@ class IncumbentDatabase:
         self.url = parsed.set(drivername=_DRIVERS[self._kind])
         self._is_file = self._kind == "sqlite"
         self.where = f"file {parsed.database}" if self._is_file else described_server(parsed)
-        self._engine = self._made()
-
-    @property
-    def digits(self) -> int:
-        """Return how many digits of an allocation ratio it keeps."""
-        return _SHORT_DIGITS if _DRIVERS[self._kind] == _DRIVERS["mysql"] else 17
-
-    def _made(self) -> sa.Engine:
+        # How many digits of an allocation ratio it keeps; others than MySQL have double precision.
+        self.digits = 6 if _DRIVERS[self._kind] == _DRIVERS["mysql"] else 17
         options: dict[str, Any] = {} if self._is_file else {"isolation_level": "REPEATABLE READ"}
         try:
-            engine = sa.create_engine(self.url, poolclass=sa.NullPool, **options)
+            self._engine = sa.create_engine(self.url, poolclass=sa.NullPool, **options)
         except ModuleNotFoundError as error:
             raise BadRequest(
                 f"the other database needs the Python package {error.name}; the extra `mysql` brings PyMySQL"
             ) from None
         if self._is_file:
-            sa.event.listen(engine, "connect", _leave_transactions_to_us)
-        return engine
+            sa.event.listen(self._engine, "connect", _leave_transactions_to_us)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -97,13 +88,12 @@ class IncumbentDatabase:
                 for name in inspector.get_table_names()
             }
         lacking = [name for name in tables.tables if name not in present]
-        for name, table in tables.tables.items():
-            lacking += [
-                f"{name}.{column.name}"
-                for column in table.c
-                if column.name not in present.get(name, {column.name})
-            ]
-        return lacking
+        return lacking + [
+            f"{name}.{column.name}"
+            for name, table in tables.tables.items()
+            for column in table.c
+            if column.name not in present.get(name, {column.name})
+        ]
 
     def has(self, table: str) -> bool:
         """Return whether there is a table of this name. Raises Unavailable."""
@@ -115,103 +105,45 @@ def _leave_transactions_to_us(connection: sqlite3.Connection, _record: Any) -> N
     connection.isolation_level = None
 
 
-# The tables of OpenStack Placement 16, as `placement-manage db sync` of the incumbent leaves them.
+# The tables of OpenStack Placement 16, as `placement-manage db sync` of the incumbent leaves them: their
+# columns with types, which is all that moving needs.
 #
-# Hardly a column there refers to its table, so rows may refer to nothing (migrate.incumbent).
+# Hardly a column there refers to its table, so rows may refer to nothing (`find`).
 
 
 metadata = sa.MetaData()
+_NAME, _UUID = sa.String(255), sa.String(36)
 
 
-def _columns(*columns: sa.Column[Any]) -> tuple[sa.Column[Any], ...]:
-    return (
-        sa.Column("created_at", sa.DateTime),
-        sa.Column("updated_at", sa.DateTime),
-        sa.Column("id", sa.Integer, primary_key=True),
-        *columns,
-    )
+def _table(table: str, /, *integers: str, **others: sa.types.TypeEngine[Any]) -> sa.Table:
+    types: dict[str, sa.types.TypeEngine[Any]] = {"created_at": sa.DateTime(), "updated_at": sa.DateTime()}
+    types |= {**dict.fromkeys(integers, sa.Integer()), **others}
+    return sa.Table(table, metadata, *(sa.Column(column, kind) for column, kind in types.items()))
 
 
-def _named(table: str, column: sa.Column[Any]) -> sa.Table:
-    return sa.Table(table, metadata, *_columns(column))
-
-
-projects = _named("projects", sa.Column("external_id", sa.String(255), nullable=False, unique=True))
-users = _named("users", sa.Column("external_id", sa.String(255), nullable=False, unique=True))
-consumer_types = _named("consumer_types", sa.Column("name", sa.String(255), nullable=False, unique=True))
-resource_classes = _named("resource_classes", sa.Column("name", sa.String(255), nullable=False, unique=True))
-traits = _named("traits", sa.Column("name", sa.String(255), nullable=False, unique=True))
-aggregates = _named("placement_aggregates", sa.Column("uuid", sa.String(36), unique=True))
-
-providers = sa.Table(
+projects = _table("projects", "id", external_id=_NAME)
+users = _table("users", "id", external_id=_NAME)
+consumer_types = _table("consumer_types", "id", name=_NAME)
+resource_classes = _table("resource_classes", "id", name=_NAME)
+traits = _table("traits", "id", name=_NAME)
+aggregates = _table("placement_aggregates", "id", uuid=_UUID)
+providers = _table(
     "resource_providers",
-    metadata,
-    *_columns(
-        sa.Column("uuid", sa.String(36), nullable=False, unique=True),
-        sa.Column("name", sa.Unicode(200), unique=True),
-        sa.Column("generation", sa.Integer),
-        sa.Column("root_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), index=True),
-        sa.Column("parent_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), index=True),
-    ),
+    *("id", "generation", "root_provider_id", "parent_provider_id"),
+    uuid=_UUID,
+    name=sa.Unicode(200),
 )
-inventories = sa.Table(
+inventories = _table(
     "inventories",
-    metadata,
-    *_columns(
-        sa.Column("resource_provider_id", sa.Integer, nullable=False),
-        sa.Column("resource_class_id", sa.Integer, nullable=False, index=True),
-        sa.Column("total", sa.Integer, nullable=False),
-        sa.Column("reserved", sa.Integer, nullable=False),
-        sa.Column("min_unit", sa.Integer, nullable=False),
-        sa.Column("max_unit", sa.Integer, nullable=False),
-        sa.Column("step_size", sa.Integer, nullable=False),
-        sa.Column("allocation_ratio", sa.Float, nullable=False),
-    ),
-    sa.UniqueConstraint("resource_provider_id", "resource_class_id"),
+    *("id", "resource_provider_id", "resource_class_id"),
+    *("total", "reserved", "min_unit", "max_unit", "step_size"),
+    allocation_ratio=sa.Float(),
 )
-provider_traits = sa.Table(
-    "resource_provider_traits",
-    metadata,
-    sa.Column("created_at", sa.DateTime),
-    sa.Column("updated_at", sa.DateTime),
-    sa.Column("trait_id", sa.Integer, sa.ForeignKey("traits.id"), primary_key=True),
-    sa.Column(
-        "resource_provider_id",
-        sa.Integer,
-        sa.ForeignKey("resource_providers.id"),
-        primary_key=True,
-        index=True,
-    ),
-)
-provider_aggregates = sa.Table(
-    "resource_provider_aggregates",
-    metadata,
-    sa.Column("created_at", sa.DateTime),
-    sa.Column("updated_at", sa.DateTime),
-    sa.Column("resource_provider_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("aggregate_id", sa.Integer, primary_key=True, autoincrement=False, index=True),
-)
-consumers = sa.Table(
-    "consumers",
-    metadata,
-    *_columns(
-        sa.Column("uuid", sa.String(36), nullable=False, unique=True),
-        sa.Column("project_id", sa.Integer, nullable=False, index=True),
-        sa.Column("user_id", sa.Integer, nullable=False),
-        sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("consumer_type_id", sa.Integer, sa.ForeignKey("consumer_types.id"), index=True),
-    ),
-)
-allocations = sa.Table(
-    "allocations",
-    metadata,
-    *_columns(
-        sa.Column("resource_provider_id", sa.Integer, nullable=False),
-        sa.Column("consumer_id", sa.String(36), nullable=False, index=True),
-        sa.Column("resource_class_id", sa.Integer, nullable=False, index=True),
-        sa.Column("used", sa.Integer, nullable=False),
-    ),
-    sa.Index(None, "resource_provider_id", "resource_class_id", "used"),
+provider_traits = _table("resource_provider_traits", "trait_id", "resource_provider_id")
+provider_aggregates = _table("resource_provider_aggregates", "resource_provider_id", "aggregate_id")
+consumers = _table("consumers", "id", "project_id", "user_id", "generation", "consumer_type_id", uuid=_UUID)
+allocations = _table(
+    "allocations", "id", "resource_provider_id", "resource_class_id", "used", consumer_id=_UUID
 )
 
 
@@ -241,12 +173,8 @@ _REFERENCES = (
 _NAMED = (("providers", "name"), ("aggregates", "uuid"))
 
 
-def find(source: Endpoint) -> list[str]:
-    """Return a sentence for each kind of rows that cannot be moved, with the first of them."""
-    return [*_dangling(source), *_nameless(source), *_twice(source)]
-
-
-def _dangling(source: Endpoint) -> Iterator[str]:
+def find(source: Endpoint) -> Iterator[str]:
+    """Yield a sentence for each kind of rows that cannot be moved, with the first of them."""
     for name, column, referred in _REFERENCES:
         table, other = getattr(source.tables, name), getattr(source.tables, referred).alias("other")
         query = (
@@ -254,29 +182,22 @@ def _dangling(source: Endpoint) -> Iterator[str]:
             .outerjoin(other, other.c.id == table.c[column])
             .where(table.c[column].is_not(None), other.c.id.is_(None))
         )
-        yield from _told(
-            source, query.distinct(), f"rows of {table.name} have a {column} that does not exist"
-        )
-
-
-def _nameless(source: Endpoint) -> Iterator[str]:
+        sentence = f"rows of {table.name} have a {column} that does not exist"
+        yield from _first(source, query.distinct(), sentence)
     for name, column in _NAMED:
         table = getattr(source.tables, name)
         query = sa.select(table.c.id).where(table.c[column].is_(None))
-        yield from _told(source, query, f"rows of {table.name} have no {column}; their id")
-
-
-def _twice(source: Endpoint) -> Iterator[str]:
+        yield from _first(source, query, f"rows of {table.name} have no {column}; their id")
     table = source.tables.allocations
     query = (
         sa.select(table.c.consumer_id)
         .group_by(table.c.consumer_id, table.c.resource_provider_id, table.c.resource_class_id)
         .having(sa.func.count() > 1)
     )
-    yield from _told(source, query, "consumers hold one resource class of one provider in several rows")
+    yield from _first(source, query, "consumers hold one resource class of one provider in several rows")
 
 
-def _told(source: Endpoint, query: sa.Select[tuple[object]], sentence: str) -> Iterator[str]:
+def _first(source: Endpoint, query: sa.Select[tuple[Any]], sentence: str) -> Iterator[str]:
     found = [str(row[0]) for row in source.rows(query.limit(_SHOWN + 1))]
     if found:
         more = ", ..." if len(found) > _SHOWN else ""

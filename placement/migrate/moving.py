@@ -8,24 +8,17 @@ from itertools import islice
 
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict
-from placement.migrate import consumers, incumbent, providers, side
+from placement.migrate import consumers, providers, side
 from placement.migrate import incumbent as incumbent_tables
 from placement.migrate.incumbent import IncumbentDatabase
-from placement.migrate.side import Changes, Endpoint, MigrationReport, Progress
+from placement.migrate.side import Changes, Endpoint, Migration, MigrationReport, Progress
 from placement.server import schema
 from placement.storage import tables
 
 _SHOWN = 10
 
 
-def refuse_faulty(source: Endpoint) -> None:
-    """Raise Conflict if the source has rows that cannot be moved, and list them."""
-    _refuse("The source has rows that cannot be moved; correct or delete them there", incumbent.find(source))
-
-
-def move(
-    source: Endpoint, target: Endpoint, owner: tuple[str, str], progress: Progress, *, may_remove: bool
-) -> MigrationReport:
+def move(migration: Migration, owner: tuple[str, str], *, may_remove: bool) -> MigrationReport:
     """Bring about in the target what the source holds, and compare both afterwards.
 
     `owner` is the project and user of consumers that have no record. What else the target holds stays if it
@@ -34,14 +27,14 @@ def move(
     Raises Conflict for what clusters here have already, and for what would have to be removed and may not.
     It is also raised if the two differ in the end.
     """
-    report = MigrationReport()
+    source, target, report = migration.source, migration.target, migration.report
     wanted, present = providers.read(source), providers.read(target)
     providers.refuse_taken(wanted, present)
     gone = providers.only_in(present, wanted)
-    ids = side.copy(source, target, report)
-    at = providers.write(wanted, present, gone, target, report, progress)
-    known = consumers.copy(source, target, ids, report, progress)
-    orphans = consumers.complete(source, target, owner, report)
+    ids = side.copy(migration)
+    at = providers.write(migration, wanted, present, gone)
+    known = consumers.copy(migration, ids)
+    orphans = consumers.complete(migration, owner)
     left = consumers.only_in(target, known.union(orphans))
     if not may_remove and (gone or left):
         raise Conflict(
@@ -51,11 +44,11 @@ def move(
     moved = {wanted.ids[uuid]: at[uuid] for uuid in wanted.ids}
     fresh = {at[uuid] for uuid in wanted.ids if uuid not in present.ids}
     _analyze(target)
-    providers.copy(source, target, ids, moved, fresh, report, progress)
-    providers.remove(gone, present, target, report, progress)
-    consumers.remove(left, target, report)
+    providers.copy(migration, ids, moved, fresh)
+    providers.remove(migration, gone, present)
+    consumers.remove(migration, left)
     _analyze(target)
-    found = consumers.differences(source, target, moved, known.union(orphans), progress)
+    found = consumers.differences(migration, moved, known.union(orphans))
     _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
     report.compared = {"providers": len(wanted.ids), "consumers": len(known) + len(orphans)}
     return report
@@ -97,12 +90,13 @@ def bring_in(
     schema.make_ready(connection)
     with schema.opened(connection) as database, other.reading() as there:
         source = Endpoint(there, incumbent_tables, digits=other.digits)
-        refuse_faulty(source)
+        faulty = "The source has rows that cannot be moved; correct or delete them there"
+        _refuse(faulty, list(incumbent_tables.find(source)))
         report = MigrationReport()
         with suppress(_Rehearsed), database.write() as transaction:
             database.backend.take_time(transaction.connection)
             target = Endpoint(transaction.connection, tables, transaction)
-            report = move(source, target, owner, progress, may_remove=may_remove)
+            report = move(Migration(source, target, progress), owner, may_remove=may_remove)
             # Millions of rows may have come: one record tells of all of them.
             after = {
                 what: asdict(changes) for what, changes in report.changes.items() if changes != Changes()
@@ -125,14 +119,13 @@ def write_back(
         report = MigrationReport()
         with suppress(_Rehearsed), other.writing() as there:
             target = Endpoint(there, incumbent_tables, digits=other.digits)
-            report = move(source, target, owner, progress, may_remove=may_remove)
+            report = move(Migration(source, target, progress), owner, may_remove=may_remove)
             if rehearse:
                 raise _Rehearsed
     return report
 
 
 def _opened(url: str) -> IncumbentDatabase:
-    """Return the incumbent's database. Raises BadRequest if it is none."""
     other = IncumbentDatabase(url)
     if other.has(tables.clusters.name):
         raise BadRequest(f"this is a database of this service, not one of OpenStack Placement: {other.where}")

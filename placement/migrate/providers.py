@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.identifiers import portions
-from placement.migrate.side import AT_ONCE, Endpoint, Ids, MigrationReport, Progress, rounded, with_progress
+from placement.migrate.side import AT_ONCE, Endpoint, Ids, Migration, rounded, with_progress
 from placement.storage.feed import PROVIDER_DELETED, record_change
 
 _SHOWN = 5
@@ -111,46 +111,39 @@ def only_in(present: Known, wanted: Known) -> list[str]:
     ]
 
 
-def write(
-    wanted: Known,
-    present: Known,
-    gone: Iterable[str],
-    target: Endpoint,
-    report: MigrationReport,
-    progress: Progress,
-) -> dict[str, int]:
+def write(migration: Migration, wanted: Known, present: Known, gone: Iterable[str]) -> dict[str, int]:
     """Add and change providers of the target until the source's are there; return their ids by uuid.
 
     `gone` are the ones that only the target has: their names may be taken.
     """
+    target, report = migration.target, migration.report
     changed = [
         uuid
         for uuid, row in wanted.providers.items()
         if uuid in present.providers and present.providers[uuid] != row
     ]
-    _free_names([*changed, *gone], wanted, present, target)
+    # Names that change owners are moved aside, as they are unique at every moment.
+    aside = [
+        {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
+        for uuid in (*changed, *gone)
+        if uuid not in wanted.providers or wanted.providers[uuid].name != present.providers[uuid].name
+    ]
+    target.update(target.tables.providers, aside)
     ids = {uuid: id_ for uuid, id_ in present.ids.items() if uuid in wanted.providers}
     new = [uuid for uuid in wanted.providers if uuid not in present.providers]
-    _insert(new, wanted, target, ids, progress)
-    _update(changed, wanted, target, ids)
+    _insert(migration, new, wanted, ids)
+    rows = [
+        {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
+    ]
+    target.update(target.tables.providers, rows, **target.stamped)
     report.of("providers").added += len(new)
     report.of("providers").changed += len(changed)
     return ids
 
 
-def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Endpoint) -> None:
-    """Move names aside that change owners, as names are unique at every moment."""
-    aside = [
-        {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
-        for uuid in uuids
-        if uuid not in wanted.providers or wanted.providers[uuid].name != present.providers[uuid].name
-    ]
-    target.update(target.tables.providers, aside)
-
-
-def _insert(new: list[str], wanted: Known, target: Endpoint, ids: dict[str, int], progress: Progress) -> None:
+def _insert(migration: Migration, new: list[str], wanted: Known, ids: dict[str, int]) -> None:
     """Insert roots first, then their children, level by level; `ids` gets the new ids."""
-    done = 0
+    target, table, done = migration.target, migration.target.tables.providers, 0
     while new:
         # A provider that becomes a root again may still be below another one: parents are known, not roots.
         ready = [
@@ -161,12 +154,16 @@ def _insert(new: list[str], wanted: Known, target: Endpoint, ids: dict[str, int]
         if not ready:
             raise Conflict(f"providers that are their own ancestors: {_some(new)}")
         for some in portions(ready, AT_ONCE):
-            rows = [_values(uuid, wanted, ids) for uuid in some]
-            target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)
-            ids.update(_ids(target, some))
+            target.insert(table, _COLUMNS, [_values(uuid, wanted, ids) for uuid in some], **target.stamped)
+            query = sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(some))
+            ids.update(map(tuple, target.rows(query)))
             done += len(some)
-            progress("providers", done, len(wanted.providers))
-        _root_themselves([ids[uuid] for uuid in ready if wanted.providers[uuid].parent is None], target)
+            migration.progress("providers", done, len(wanted.providers))
+        roots = [ids[uuid] for uuid in ready if wanted.providers[uuid].parent is None]
+        for some_roots in portions(roots, AT_ONCE):
+            target.connection.execute(
+                sa.update(table).where(table.c.id.in_(some_roots)).values(root_provider_id=table.c.id)
+            )
         left = set(ready)
         new = [uuid for uuid in new if uuid not in left]
 
@@ -178,35 +175,12 @@ def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
     return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
 
 
-def _ids(target: Endpoint, uuids: list[str]) -> dict[str, int]:
-    table = target.tables.providers
-    query = sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(uuids))
-    return dict(map(tuple, target.rows(query)))
-
-
-def _root_themselves(ids: list[int], target: Endpoint) -> None:
-    table = target.tables.providers
-    for some in portions(ids, AT_ONCE):
-        target.connection.execute(
-            sa.update(table).where(table.c.id.in_(some)).values(root_provider_id=table.c.id)
-        )
-
-
-def _update(changed: list[str], wanted: Known, target: Endpoint, ids: dict[str, int]) -> None:
-    rows = [
-        {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
-    ]
-    target.update(target.tables.providers, rows, **target.stamped)
-
-
-def remove(
-    gone: list[str], present: Known, target: Endpoint, report: MigrationReport, progress: Progress
-) -> None:
+def remove(migration: Migration, gone: list[str], present: Known) -> None:
     """Remove providers and everything about them."""
-    tables = target.tables
+    target, tables = migration.target, migration.target.tables
     of_provider = (tables.allocations, tables.inventories, tables.provider_traits, tables.provider_aggregates)
     ids = [present.ids[uuid] for uuid in gone]
-    for some in with_progress(progress, "providers to remove", ids):
+    for some in with_progress(migration.progress, "providers to remove", ids):
         for table in of_provider:
             target.connection.execute(sa.delete(table).where(table.c.resource_provider_id.in_(some)))
         alone = {"parent_provider_id": None, "root_provider_id": None}
@@ -217,16 +191,7 @@ def remove(
         target.connection.execute(sa.delete(tables.providers).where(tables.providers.c.id.in_(some)))
     if target.transaction is not None and ids:
         record_change(target.transaction, PROVIDER_DELETED, ids)
-    report.of("providers").removed += len(ids)
-
-
-def touch(ids: Iterable[int], target: Endpoint) -> None:
-    """Stamp providers about which something changed, so that running services look at them again."""
-    if target.transaction is None:
-        return
-    table = target.tables.providers
-    for some in portions(ids, AT_ONCE):
-        target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped))
+    migration.report.of("providers").removed += len(ids)
 
 
 def _some(names: list[str]) -> str:
@@ -269,39 +234,33 @@ _TRAITS = _Kind("traits of providers", "provider_traits", (_PROVIDER, "trait_id"
 _AGGREGATES = _Kind("aggregates of providers", "provider_aggregates", (_PROVIDER, "aggregate_id"), key=2)
 
 
-def copy(
-    source: Endpoint,
-    target: Endpoint,
-    ids: Ids,
-    moved: Mapping[int, int],
-    fresh: Set[int],
-    report: MigrationReport,
-    progress: Progress,
-) -> None:
+def copy(migration: Migration, ids: Ids, moved: Mapping[int, int], fresh: Set[int]) -> None:
     """Bring about in the target what the providers `moved` (target ids by source ids) have in the source.
 
-    `fresh` ones were just written: they carry the stamp already.
+    `fresh` ones were just written: they carry the stamp already. The others about which something changed are
+    stamped, so that running services look at them again.
     """
-    for some in with_progress(progress, "what providers have", list(moved), _PROVIDERS_AT_ONCE):
+    source, target = migration.source, migration.target
+    for some in with_progress(migration.progress, "what providers have", list(moved), _PROVIDERS_AT_ONCE):
         here = [moved[id_] for id_ in some]
-        held = _translated(source, _ALLOCATIONS, some, moved, ids.resource_classes)
-        touched = _write(target, _ALLOCATIONS, held, here, report)
-        offered = _translated(source, _INVENTORIES, some, moved, ids.resource_classes)
+        held = _translated(source, _ALLOCATIONS, some, moved, ids["resource_classes"])
+        touched = _write(migration, _ALLOCATIONS, held, here)
+        kind, offered = _INVENTORIES, _translated(source, _INVENTORIES, some, moved, ids["resource_classes"])
         if target.is_ours:
-            touched |= _write(target, _USED_INVENTORIES, _with_use(offered, held), here, report)
-        else:
-            touched |= _write(target, _INVENTORIES, offered, here, report)
-        for kind, names in ((_TRAITS, ids.traits), (_AGGREGATES, ids.aggregates)):
-            touched |= _write(target, kind, _translated(source, kind, some, moved, names), here, report)
-        touch(sorted(touched - fresh), target)
-
-
-def _with_use(offered: Rows, held: Rows) -> Rows:
-    """Return the inventories with the sums of their allocations, which this service keeps."""
-    used: dict[tuple[int, int], int] = defaultdict(int)
-    for provider, resource_class, _, amount in held:
-        used[provider, resource_class] += amount
-    return {(*row, used.get((row[0], row[1]), 0)): times for row, times in offered.items()}
+            # This service keeps the sums of allocations with its inventories.
+            used: dict[tuple[int, int], int] = defaultdict(int)
+            for provider, resource_class, _, amount in held:
+                used[provider, resource_class] += amount
+            kind = _USED_INVENTORIES
+            offered = {(*row, used.get((row[0], row[1]), 0)): times for row, times in offered.items()}
+        touched |= _write(migration, kind, offered, here)
+        for kind, names in ((_TRAITS, ids["traits"]), (_AGGREGATES, ids["aggregates"])):
+            touched |= _write(migration, kind, _translated(source, kind, some, moved, names), here)
+        if target.transaction is not None:
+            table = target.tables.providers
+            for old in portions(sorted(touched - fresh), AT_ONCE):
+                statement = sa.update(table).where(table.c.id.in_(old)).values(**target.stamped)
+                target.connection.execute(statement)
 
 
 def _translated(
@@ -317,10 +276,9 @@ def _read(side: Endpoint, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence
     return side.rows_of(getattr(side.tables, kind.table), columns, _PROVIDER, some)
 
 
-def _write(
-    target: Endpoint, kind: _Kind, wanted: Rows, here: Sequence[int], report: MigrationReport
-) -> set[int]:
+def _write(migration: Migration, kind: _Kind, wanted: Rows, here: Sequence[int]) -> set[int]:
     """Replace the rows of the providers `here` that differ; return the providers of such rows."""
+    target = migration.target
     present = {tuple(row[:-2]) for row in _read(target, kind, here)}
     surplus, missing = _differing(kind, present, wanted.keys(), target.digits)
     table = getattr(target.tables, kind.table)
@@ -328,7 +286,13 @@ def _write(
     # In the order of the source, as far as it has one.
     rows = [(*row, *times) for row, times in wanted.items() if row in missing]
     target.insert(table, (*kind.columns, "created_at", "updated_at"), rows)
-    _count(kind, surplus, missing, report)
+    # A key that is both removed and added counts as one changed row.
+    gone = {row[: kind.key] for row in surplus}
+    changed = sum(row[: kind.key] in gone for row in missing)
+    changes = migration.report.of(kind.title)
+    changes.added += len(missing) - changed
+    changes.changed += changed
+    changes.removed += len(surplus) - changed
     return {row[0] for row in missing} | {row[0] for row in surplus}
 
 
@@ -348,13 +312,3 @@ def _differing(
         {here[row] for row in here.keys() - there.keys()},
         {there[row] for row in there.keys() - here.keys()},
     )
-
-
-def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: MigrationReport) -> None:
-    """Count the rows; a key that is both removed and added counts as one changed row."""
-    gone = {row[: kind.key] for row in surplus}
-    changed = sum(row[: kind.key] in gone for row in missing)
-    changes = report.of(kind.title)
-    changes.added += len(missing) - changed
-    changes.changed += changed
-    changes.removed += len(surplus) - changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
@@ -28,20 +28,25 @@ def insert(
     connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
     """Insert rows with values in the order of the columns. Raises errors of SQLAlchemy and of the driver."""
-    if connection.dialect.name == "postgresql":
-        _copy(connection, table, columns, rows)
-    else:
-        _execute_many(connection, table, columns, rows)
-
-
-def _copy(
-    connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
-    cursor = connection.connection.cursor()
-    try:
-        cursor.copy_expert(f"COPY {table.name} ({', '.join(columns)}) FROM STDIN", _Lines(rows))
-    finally:
-        cursor.close()
+    dialect, names = connection.dialect, f"{table.name} ({', '.join(columns)})"
+    if dialect.name == "postgresql":
+        cursor = connection.connection.cursor()
+        try:
+            cursor.copy_expert(f"COPY {names} FROM STDIN", _Lines(rows))
+        finally:
+            cursor.close()
+        return
+    processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns]
+    plain = [
+        tuple(
+            value if process is None else process(value)
+            for process, value in zip(processors, row, strict=True)
+        )
+        for row in rows
+    ]
+    marks = ", ".join(["?" if dialect.paramstyle == "qmark" else "%s"] * len(columns))
+    if plain:
+        connection.exec_driver_sql(f"INSERT INTO {names} VALUES ({marks})", plain)
 
 
 class _Lines:
@@ -61,25 +66,6 @@ def _line(row: Sequence[Any]) -> str:
         for value in row
     ]
     return "\t".join(texts) + "\n"
-
-
-def _execute_many(
-    connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> None:
-    dialect = connection.dialect
-    processors = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns]
-    plain = [
-        tuple(
-            value if process is None else process(value)
-            for process, value in zip(processors, row, strict=True)
-        )
-        for row in rows
-    ]
-    mark = "?" if dialect.paramstyle == "qmark" else "%s"
-    marks = ", ".join([mark] * len(columns))
-    if plain:
-        statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"
-        connection.exec_driver_sql(statement, plain)
 
 
 AT_ONCE = 1000
@@ -177,6 +163,16 @@ class MigrationReport:
         return self.changes.setdefault(what, Changes())
 
 
+@dataclass(frozen=True)
+class Migration:
+    """A move of rows from one database to the other, and what is reported of it."""
+
+    source: Endpoint
+    target: Endpoint
+    progress: Progress
+    report: MigrationReport = field(default_factory=MigrationReport)
+
+
 def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int = AT_ONCE) -> Iterator[Any]:
     """Yield the rows in lists of at most `size`, and report how far they are."""
     done = 0
@@ -205,39 +201,29 @@ _NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class Ids:
-    """The ids in the target by the ids in the source, for each kind."""
-
-    resource_classes: dict[int, int]
-    traits: dict[int, int]
-    aggregates: dict[int, int]
-    projects: dict[int, int]
-    users: dict[int, int]
-    consumer_types: dict[int, int]
+Ids = Mapping[str, Mapping[int, int]]
+"""The ids in the target by the ids in the source, for each kind."""
 
 
-def copy(source: Endpoint, target: Endpoint, report: MigrationReport) -> Ids:
+def copy(migration: Migration) -> Ids:
     """Add the names that the target lacks, in the order of the source; return all ids, and remove none."""
-    found = Ids(**{kind: _names_copy(kind, source, target, report) for kind in _NAMED})
+    source, target, report = migration.source, migration.target, migration.report
+    found: dict[str, dict[int, int]] = {}
+    for kind, (column, title) in _NAMED.items():
+        table = getattr(source.tables, kind)
+        query = sa.select(table.c.id, table.c[column], table.c.created_at, table.c.updated_at)
+        rows = source.rows(query.order_by(table.c.id))
+        known = _ids(target, kind)
+        missing = [row[1:] for row in rows if row[1] not in known]
+        target.insert(getattr(target.tables, kind), (column, "created_at", "updated_at"), missing)
+        report.of(title).added += len(missing)
+        if missing:
+            known = _ids(target, kind)
+        found[kind] = {id_: known[name] for id_, name, *_ in rows}
     new = report.of("resource classes").added + report.of("traits").added
     if target.transaction is not None and new:
         record_change(target.transaction, NAMES_CHANGED)
     return found
-
-
-def _names_copy(kind: str, source: Endpoint, target: Endpoint, report: MigrationReport) -> dict[int, int]:
-    column, title = _NAMED[kind]
-    table = getattr(source.tables, kind)
-    query = sa.select(table.c.id, table.c[column], table.c.created_at, table.c.updated_at)
-    rows = source.rows(query.order_by(table.c.id))
-    known = _ids(target, kind)
-    missing = [row[1:] for row in rows if row[1] not in known]
-    target.insert(getattr(target.tables, kind), (column, "created_at", "updated_at"), missing)
-    report.of(title).added += len(missing)
-    if missing:
-        known = _ids(target, kind)
-    return {id_: known[name] for id_, name, *_ in rows}
 
 
 def _ids(side: Endpoint, kind: str) -> dict[str, int]:

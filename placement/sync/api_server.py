@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -126,9 +127,13 @@ class ApiServer:
         return self._events(answer)
 
     def _events(self, answer: urllib3.BaseHTTPResponse) -> Iterator[Event]:
+        rest = b""
         try:
-            for line in _lines(answer):
-                yield _event(line)
+            for chunk in answer.stream(_CHUNK_BYTES):
+                # What comes behind the last line break is cut off in the end; the next watch brings it again.
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield _event(line)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerError(f"{self.url}: the watch broke off: {_one_line(error)}") from None
         finally:
@@ -167,13 +172,6 @@ class ApiServer:
             raise ApiServerError(f"{self.url}: the answer broke off: {_one_line(error)}") from None
         return document
 
-    def _client_anew(self) -> Any:
-        """Return a new client. Raises ApiServerError if its files are unreadable, perhaps half written."""
-        try:
-            return _client(*self._where)
-        except PlacementError as error:
-            raise ApiServerError(str(error), _UNAUTHORIZED) from None
-
     def _request(
         self,
         method: str,
@@ -182,14 +180,21 @@ class ApiServer:
         media_type: str = "application/json",
         silence: float = _ANSWER_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
-        sent = method, path, body, media_type, silence
+        ask = partial(self._ask, method, path, body, media_type, silence)
         try:
-            answer = self._answer_as_trusted_now(*sent)
+            try:
+                answer = ask()
+            except urllib3.exceptions.SSLError as error:
+                if not any(isinstance(each, ssl.SSLCertVerificationError) for each in error.args):
+                    raise
+                # Nothing was sent to the untrusted server; its authority may have been replaced in its file.
+                self._renew()
+                answer = ask()
             if answer.status == _UNAUTHORIZED:
                 # The token may have been replaced in its file since it was read.
                 answer.close()
-                self._client = self._client_anew()
-                answer = self._answer(*sent)
+                self._renew()
+                answer = ask()
             if answer.status == _UNAUTHORIZED:
                 raise ApiServerError(f"{_refusal(answer)}: are {self._credentials} right?", _UNAUTHORIZED)
             if answer.status >= 300:
@@ -198,31 +203,21 @@ class ApiServer:
             raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
         return answer
 
-    def _answer_as_trusted_now(
+    def _renew(self) -> None:
+        """Make a new client. Raises ApiServerError if its files are unreadable, perhaps half written."""
+        try:
+            self._client = _client(*self._where)
+        except PlacementError as error:
+            raise ApiServerError(str(error), _UNAUTHORIZED) from None
+
+    def _ask(
         self, method: str, path: str, body: Object | None, media_type: str, silence: float
     ) -> urllib3.BaseHTTPResponse:
-        """Return the answer; nothing was sent to an untrusted server, so read its authority and try again."""
-        sent = method, path, body, media_type, silence
-        try:
-            return self._answer(*sent)
-        except urllib3.exceptions.SSLError as error:
-            if not any(isinstance(each, ssl.SSLCertVerificationError) for each in error.args):
-                raise
-            self._client = self._client_anew()
-            return self._answer(*sent)
-
-    def _timeout(self, silence: float) -> urllib3.Timeout:
-        """Return how long the server may be silent: at most the time that the caller has left."""
+        """Return the answer; the server may be silent for at most the time that the caller has left."""
+        client = self._client
         left = request_scope.remaining(silence)
         if left <= 0:
             raise ApiServerError(f"{self.url} is not asked any more: time is up")
-        return urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=left)
-
-    def _answer(
-        self, method: str, path: str, body: Object | None, media_type: str, silence: float
-    ) -> urllib3.BaseHTTPResponse:
-        client = self._client
-        timeout = self._timeout(silence)
         # Asking for credentials also renews the ones that are known to expire.
         headers = {
             setting["key"]: setting["value"]
@@ -237,7 +232,7 @@ class ApiServer:
             str(client.configuration.host) + path,
             headers=headers,
             body=None if body is None else orjson.dumps(body),
-            timeout=timeout,
+            timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=left),
             preload_content=False,
             retries=False,
         )
@@ -285,17 +280,6 @@ def is_inside() -> bool:
 def object_path(collection: str, *segments: str) -> str:
     """Return the path of something below a collection."""
     return "/".join([collection, *(quote(segment, safe="") for segment in segments)])
-
-
-def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    rest: list[bytes] = []
-    for chunk in answer.stream(_CHUNK_BYTES):
-        *complete, last = chunk.split(b"\n")
-        for line in complete:
-            yield b"".join([*rest, line])
-            rest.clear()
-        rest.append(last)
-    # What comes behind the last line break was cut off; the next watch brings it again.
 
 
 def _event(line: bytes) -> Event:

@@ -26,7 +26,6 @@ def _patience(text: str) -> float:
 
 
 def _lease(text: str) -> LeaseName:
-    """Parse NAMESPACE/NAME. Raises ArgumentTypeError."""
     namespace, _, name = text.partition("/")
     if not (_OBJECT_NAME.fullmatch(namespace) and _OBJECT_NAME.fullmatch(name)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
@@ -104,7 +103,6 @@ class SyncKubernetes(ActionCommand):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Compare once, or watch until stopped."""
         from placement.common.secrets import warn_if_readable
         from placement.sync.api_server import ApiServer
         from placement.sync.events import Journal

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.figures import EVENTS
@@ -73,11 +73,6 @@ _MOST_REMEMBERED = 10_000
 _LONGEST_MESSAGE, _LONGEST_NAME = 1000, 200
 
 
-class _Said(NamedTuple):
-    text: str
-    at: float
-
-
 class RejectionEvents(threading.Thread):
     """A thread that writes the Events until the process ends."""
 
@@ -86,16 +81,17 @@ class RejectionEvents(threading.Thread):
         self._api_server = api_server
         self._journal = journal
         self._waiting: queue.Queue[tuple[dict[str, Any], str]] = queue.Queue(_MOST_WAITING)
-        self._said: dict[Key, _Said] = {}
+        # The last text about each object, and when it was given.
+        self._said: dict[Key, tuple[str, float]] = {}
 
     def rejected(self, key: Key, manifest: Mapping[str, Any], text: str) -> None:
         """Have an Event written, unless one about that object had the same text a short while ago."""
-        given, now = self._said.get(key), time.monotonic()
-        if given and given.text == text and now - given.at < _AGAIN_AFTER_SECONDS:
+        (given, at), now = self._said.get(key, ("", 0.0)), time.monotonic()
+        if given == text and now - at < _AGAIN_AFTER_SECONDS:
             return
         if len(self._said) >= _MOST_REMEMBERED:
             self._said.clear()
-        self._said[key] = _Said(text, now)
+        self._said[key] = text, now
         try:
             self._waiting.put_nowait((_reference(key, manifest), text[:_LONGEST_MESSAGE]))
         except queue.Full:
@@ -106,7 +102,6 @@ class RejectionEvents(threading.Thread):
         self._said.pop(key, None)
 
     def run(self) -> None:
-        """Write Events until the process ends."""
         while True:
             self.write_next()
             time.sleep(_PAUSE_SECONDS)
@@ -137,13 +132,11 @@ class RejectionEvents(threading.Thread):
         except ApiServerError as error:
             if error.status != CONFLICT:
                 raise
-            self._count_up(object_path(collection, event["metadata"]["name"]), event)
-
-    def _count_up(self, path: str, event: dict[str, Any]) -> None:
-        found = self._api_server.get(path)
-        if found is not None:
-            again = {"count": (found.get("count") or 0) + 1, "lastTimestamp": event["lastTimestamp"]}
-            self._api_server.patch(path, again)
+            path = object_path(collection, event["metadata"]["name"])
+            found = self._api_server.get(path)
+            if found is not None:
+                again = {"count": (found.get("count") or 0) + 1, "lastTimestamp": event["lastTimestamp"]}
+                self._api_server.patch(path, again)
 
 
 def _reference(key: Key, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,7 +74,6 @@ class Leadership(threading.Thread):
             raise NotLeading(f"the Lease {self._lease} could not be renewed in time")
 
     def run(self) -> None:
-        """Look after the Lease until `resign`."""
         pause = self._seconds / _LOOKS_PER_LEASE
         while not self._ended.wait(pause if self._told is not None else 0):
             self._look()
@@ -106,40 +105,6 @@ class Leadership(threading.Thread):
         else:
             self._journal.well(_SOURCE)
             self._leads_until = asked_at + self._seconds * _TRUSTED_SHARE if held else 0.0
-        self._tell()
-
-    def _hold(self) -> bool:
-        """Take or renew the Lease; return whether this process has it now. Raises ApiServerError."""
-        lease = self._found()
-        if lease is None:
-            self._create()
-        elif self._may_take(lease["spec"]):
-            self._take(lease)
-        else:
-            return False
-        self.holder = self.identity
-        return True
-
-    def _may_take(self, spec: dict[str, Any]) -> bool:
-        self.holder = spec.get("holderIdentity") or ""
-        seen = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, time.monotonic()
-        lasts = float(spec.get("leaseDurationSeconds") or self._seconds)
-        return self.holder in ("", self.identity) or time.monotonic() >= self._seen_at + lasts
-
-    def _take(self, lease: dict[str, Any]) -> None:
-        spec, now = lease["spec"], _now()
-        changes: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
-        if spec.get("holderIdentity") != self.identity:
-            changes |= {
-                "holderIdentity": self.identity,
-                "acquireTime": now,
-                "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1,
-            }
-        self._replace(lease, changes)
-
-    def _tell(self) -> None:
         leads = self.leads
         LEADS.set(leads)
         other = "cannot renew it" if self.holder == self.identity else f"{self.holder or 'nobody'} leads"
@@ -148,7 +113,30 @@ class Leadership(threading.Thread):
             self._told = text
             self._journal.note(f"Lease {self._lease}: {text}")
 
-    # -- calls ----------------------------------------------------------------------------------------
+    def _hold(self) -> bool:
+        """Take or renew the Lease; return whether this process has it now. Raises ApiServerError."""
+        lease = self._found()
+        if lease is None:
+            self._create()
+        else:
+            spec, now = lease["spec"], _now()
+            self.holder = spec.get("holderIdentity") or ""
+            seen = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+            if seen != self._seen:
+                self._seen, self._seen_at = seen, time.monotonic()
+            lasts = float(spec.get("leaseDurationSeconds") or self._seconds)
+            if self.holder not in ("", self.identity) and time.monotonic() < self._seen_at + lasts:
+                return False
+            changes: dict[str, Any] = {"leaseDurationSeconds": self._seconds, "renewTime": now}
+            if self.holder != self.identity:
+                changes |= {
+                    "holderIdentity": self.identity,
+                    "acquireTime": now,
+                    "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1,
+                }
+            self._replace(lease, changes)
+        self.holder = self.identity
+        return True
 
     def _found(self) -> dict[str, Any] | None:
         return self._api_server.get(object_path(self._collection, self._lease.name))

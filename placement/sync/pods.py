@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from placement.engine.domain.identifiers import portions
 from placement.sync.api_server import ApiServerError
 from placement.sync.events import Journal
 from placement.sync.figures import WRITES
-from placement.sync.sending import Sending
-from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
+from placement.sync.sending import HeldObject, Reconciled, Sending
+from placement.sync.service import HeldPod, PodId, ServiceCluster
 from placement.sync.store import InformerStore, Key, ObjectKind, WatchedObject
 
 # How many pods are sent in one call.
@@ -20,14 +21,11 @@ _BATCH = 200
 GATHERED_SECONDS = 0.1
 
 
-class _HeldPod(NamedTuple):
-    uid: str
-    node: str | None
-    # The mark it was sent with, if this process sent it.
-    mark: bytes | None = None
+Asked = Callable[[PodId], WatchedObject | None]
+"""What returns that very pod as Kubernetes has it now, or None if it is gone. Raises ApiServerError."""
 
 
-class ReconciledPods:
+class ReconciledPods(Reconciled):
     """The pods that the service holds, the pods that are due, and the pods that wait for their node.
 
     A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
@@ -40,22 +38,15 @@ class ReconciledPods:
         service: ServiceCluster,
         store: InformerStore,
         sending: Sending,
-        lives: Callable[[PodId], bool],
+        asked: Asked,
         namespaces: Collection[str],
     ) -> None:
-        self._service = service
-        self._store = store
-        self._sending = sending
-        self._lives = lives
+        super().__init__(service, store, sending)
+        self._asked = asked
         self._namespaces = namespaces
-        self._held: dict[Key, _HeldPod] = {}
         self._waiting: dict[Key, str] = {}
-        self._due: set[Key] = set()
         self._ended: set[PodId] = set()
         self._sent_at = -GATHERED_SECONDS
-
-    def __len__(self) -> int:
-        return len(self._held)
 
     @property
     def waiting(self) -> int:
@@ -67,10 +58,6 @@ class ReconciledPods:
         """Return whether pods are due, and others were sent so recently that more may come with them."""
         return bool(self._due) and time.monotonic() < self._sent_at + GATHERED_SECONDS
 
-    def look_at(self, keys: Iterable[Key]) -> None:
-        """Note pods that may have changed."""
-        self._due.update(keys)
-
     def end(self, pods: Iterable[PodId]) -> None:
         """Note pods that are over or gone."""
         self._ended.update(pods)
@@ -78,15 +65,13 @@ class ReconciledPods:
     def compare(self) -> None:
         """Look at what the service holds. Raises ServiceError, ApiServerError."""
         listed = [pod for pod in self._service.pods() if self.is_ours(pod)]
-        self._held = {key_of(pod.id): self._still(pod) for pod in listed}
+        before, self._held = self._held, {}
+        for pod in listed:
+            held, known = HeldObject(None, pod.uid, pod.node), before.get(key_of(pod.id))
+            # The mark stays if uid and node are still the same.
+            self._held[key_of(pod.id)] = known if known and known[1:] == held[1:] else held
         self._due.update(self._held)
         self.end(pod.id for pod in listed if self.has_ended(pod.id))
-
-    def _still(self, listed: HeldPod) -> _HeldPod:
-        """Return what is held of a listed pod, with its mark if uid and node are still the same."""
-        known = self._held.get(key_of(listed.id))
-        same = known is not None and known[:2] == (listed.uid, listed.node)
-        return known if known is not None and same else _HeldPod(listed.uid, listed.node)
 
     def is_ours(self, pod: HeldPod) -> bool:
         """Return whether the pod is in one of the namespaces that are looked after."""
@@ -98,9 +83,9 @@ class ReconciledPods:
         A pod that no list and no event has shown may be too new for them, so Kubernetes is asked.
         """
         seen = self._store.get(key_of(pod))
-        if seen is not None and seen.uid == pod.uid:
-            return seen.over
-        return not self._lives(pod)
+        if seen is None or seen.uid != pod.uid:
+            seen = self._asked(pod)
+        return seen is None or seen.over
 
     def release_ended(self) -> int:
         """Release pods that are over or gone; return how many held something. Raises ServiceError."""
@@ -149,12 +134,10 @@ class ReconciledPods:
             sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
             self._sent_at = time.monotonic()
             for (key, seen), outcome in zip(batch, sent, strict=True):
-                taken += self._note(key, seen, outcome)
-                self._due.discard(key)
+                taken += self._took(key, HeldObject(seen.mark, seen.uid, seen.node), outcome)
         return taken
 
     def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> WatchedObject | None:
-        """Return a pod that is to be sent, None if nothing is due."""
         self._waiting.pop(key, None)
         seen = self._store.get(key)
         if seen is None or seen.node is None:
@@ -167,15 +150,6 @@ class ReconciledPods:
             self._waiting[key] = seen.node
             return None
         return None if self._sending.rejections.holds_back(key, seen.mark) else seen
-
-    def _note(self, key: Key, seen: WatchedObject, sent: Sent) -> bool:
-        """Note the outcome; return whether the pod was taken. Raises ServiceError that is no refusal."""
-        if sent.refusal is not None:
-            self._sending.rejected(key, seen.mark, sent.refusal)
-            return False
-        self._sending.took(key, sent.warnings)
-        self._held[key] = _HeldPod(seen.uid, seen.node, seen.mark)
-        return True
 
 
 def key_of(pod: PodId) -> Key:
@@ -197,31 +171,23 @@ class _Seen(NamedTuple):
     since: float
 
 
+@dataclass
 class ExpiringClaims:
     """The claims, which are released if their pod is gone, or was never bound.
 
     Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound. So its claim
     stays until it was not renewed for `patience` seconds on the clock of this process. What the watches saw
-    may be old, so Kubernetes is then asked whether the pod `is_placed`. The service checks that the claim is
+    may be old, so Kubernetes is then asked whether the pod is on a node. The service checks that the claim is
     still the same.
     """
 
-    def __init__(
-        self,
-        service: ServiceCluster,
-        store: InformerStore,
-        pods: ReconciledPods,
-        journal: Journal,
-        is_placed: Callable[[PodId], bool],
-        patience: float = PATIENCE_SECONDS,
-    ) -> None:
-        self._service = service
-        self._store = store
-        self._pods = pods
-        self._journal = journal
-        self._is_placed = is_placed
-        self._patience = patience
-        self._seen: dict[PodId, _Seen] = {}
+    _service: ServiceCluster
+    _store: InformerStore
+    _pods: ReconciledPods
+    _journal: Journal
+    _asked: Asked
+    _patience: float
+    _seen: dict[PodId, _Seen] = field(default_factory=dict)
 
     def look(self) -> None:
         """Look at all claims. Raises ServiceError, ApiServerError."""
@@ -230,30 +196,24 @@ class ExpiringClaims:
         for claim in claims:
             if self._pods.has_ended(claim.id):
                 self._pods.end([claim.id])
-            elif self._is_bound(claim.id):
+            elif (bound := self._store.get(key_of(claim.id))) and bound.uid == claim.uid and bound.node:
                 # Reported, and placed again since; or about to be reported.
                 self._pods.forget(claim.id)
                 self._pods.look_at([key_of(claim.id)])
             else:
-                waiting[claim.id] = self._still(claim)
+                known = self._seen.get(claim.id)
+                is_same = known is not None and known.changed_at == claim.changed_at
+                waiting[claim.id] = known if known and is_same else _Seen(claim.changed_at, time.monotonic())
         self._seen = waiting
         for pod, seen in waiting.items():
             if time.monotonic() - seen.since >= self._patience:
                 self._expire(pod, seen)
 
-    def _is_bound(self, pod: PodId) -> bool:
-        seen = self._store.get(key_of(pod))
-        return seen is not None and seen.uid == pod.uid and seen.node is not None
-
-    def _still(self, claim: HeldPod) -> _Seen:
-        known = self._seen.get(claim.id)
-        same = known is not None and known.changed_at == claim.changed_at
-        return known if known is not None and same else _Seen(claim.changed_at, time.monotonic())
-
     def _expire(self, pod: PodId, seen: _Seen) -> None:
         source = f"claim of pod {pod.namespace}/{pod.name}"
         try:
-            if self._is_placed(pod):
+            placed = self._asked(pod)
+            if placed is not None and placed.node is not None:
                 return
         except ApiServerError as error:
             self._journal.trouble(source, f"stays, Kubernetes cannot be asked about the pod: {error}")

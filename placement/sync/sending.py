@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import NamedTuple
 
 from placement.client.client import ServiceError
 from placement.sync.events import Journal, RejectionEvents
 from placement.sync.figures import WRITES
-from placement.sync.service import CONFLICT, is_refusal
+from placement.sync.service import CONFLICT, Sent, ServiceCluster, is_refusal
 from placement.sync.store import InformerStore, Key, ObjectKind
 from placement.sync.watching import Pause
 
-Thing = TypeVar("Thing", bound=Hashable)
 _LONGEST_PAUSE_SECONDS = 300.0
 
 
@@ -25,7 +24,7 @@ class _Rejection:
     pause: Pause = field(default_factory=lambda: Pause(_LONGEST_PAUSE_SECONDS))
 
 
-class Rejections(Generic[Thing]):
+class Rejections:
     """The refused things, with the mark of the state that was refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
@@ -33,69 +32,63 @@ class Rejections(Generic[Thing]):
     """
 
     def __init__(self) -> None:
-        self._found: dict[Thing, _Rejection] = {}
+        self._found: dict[Key, _Rejection] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, thing: Thing, mark: Hashable, *, conflict: bool) -> None:
+    def add(self, key: Key, mark: Hashable, *, conflict: bool) -> None:
         """Note that the thing was refused in this state."""
-        rejection = self._found.get(thing)
+        rejection = self._found.get(key)
         if rejection is None or rejection.mark != mark:
-            rejection = self._found[thing] = _Rejection(mark)
+            rejection = self._found[key] = _Rejection(mark)
         rejection.again_at = time.monotonic() + rejection.pause.after_failure() if conflict else None
 
-    def discard(self, thing: Thing) -> bool:
+    def discard(self, key: Key) -> bool:
         """Forget a thing that was accepted or is gone; return whether it had been refused."""
-        return self._found.pop(thing, None) is not None
+        return self._found.pop(key, None) is not None
 
     def forgive(self) -> None:
         """Forget all refusals: everything is tried again."""
         for rejection in self._found.values():
             rejection.again_at = 0.0
 
-    def holds_back(self, thing: Thing, mark: Hashable) -> bool:
+    def holds_back(self, key: Key, mark: Hashable) -> bool:
         """Return whether the thing would be refused again in this state."""
-        rejection = self._found.get(thing)
+        rejection = self._found.get(key)
         if rejection is None or rejection.mark != mark:
             return False
         return rejection.again_at is None or rejection.again_at > time.monotonic()
 
-    def ripe(self) -> set[Thing]:
-        """Return the conflicts that are to be tried again by now."""
-        now = time.monotonic()
+    def ripe(self, by: float | None = None) -> set[Key]:
+        """Return the conflicts that are to be tried again by now, or by another time."""
+        now = time.monotonic() if by is None else by
         return {
-            thing
-            for thing, rejection in self._found.items()
+            key
+            for key, rejection in self._found.items()
             if rejection.again_at is not None and rejection.again_at <= now
         }
 
-    def ripen(self) -> set[Thing]:
+    def ripen(self) -> set[Key]:
         """Make all conflicts due now, and return the things."""
-        for rejection in self._found.values():
-            if rejection.again_at is not None:
-                rejection.again_at = 0.0
-        return self.ripe()
+        conflicts = self.ripe(float("inf"))
+        for key in conflicts:
+            self._found[key].again_at = 0.0
+        return conflicts
 
 
+@dataclass
 class Sending:
     """A sender that notes what became of the things it sends.
 
     A refusal concerns its thing only, any other failure all of them.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        progress: Callable[[], None],
-        store: InformerStore,
-        events: RejectionEvents | None = None,
-    ) -> None:
-        self._journal = journal
-        self._progress = progress
-        self._store = store
-        self._events = events
-        self.rejections: Rejections[Key] = Rejections()
+    _journal: Journal
+    _progress: Callable[[], None]
+    _store: InformerStore
+    _events: RejectionEvents | None = None
+    rejections: Rejections = field(default_factory=Rejections)
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | None]) -> bool:
         """Send the thing, unless its mark is held back, and return whether the service took it.
@@ -105,31 +98,29 @@ class Sending:
         if self.rejections.holds_back(key, mark):
             return False
         try:
-            warnings = send()
+            sent = Sent(send() or [])
         except ServiceError as error:
-            self.rejected(key, mark, error)
-            return False
-        self.took(key, warnings or ())
-        return True
+            sent = Sent([], error)
+        return self.took(key, mark, sent)
 
-    def took(self, key: Key, warnings: Iterable[str]) -> None:
-        """Note that the service took the thing."""
-        WRITES.labels(key.kind, "accepted").inc()
-        self.settled(key)
-        for warning in warnings:
-            self._journal.note(f"{_title(key)}: {warning}")
-        self._progress()
-
-    def rejected(self, key: Key, mark: Hashable, error: ServiceError) -> None:
-        """Note that the service refused the thing as it is. Raises `error` if it is no refusal."""
-        if not is_refusal(error):
+    def took(self, key: Key, mark: Hashable, sent: Sent) -> bool:
+        """Note whether the service took the thing as it is, and return it. Raises what is no refusal."""
+        error = sent.refusal
+        if error is not None and not is_refusal(error):
             raise error
-        WRITES.labels(key.kind, "rejected").inc()
+        WRITES.labels(key.kind, "accepted" if error is None else "rejected").inc()
+        if error is None:
+            self.settled(key)
+            for warning in sent.warnings:
+                self._journal.note(f"{_title(key)}: {warning}")
+            self._progress()
+            return True
         self.rejections.add(key, mark, conflict=error.status == CONFLICT)
         self._journal.trouble(_title(key), f"rejected: {error}")
         seen = self._store.get(key)
         if self._events is not None and seen is not None and seen.text:
             self._events.rejected(key, seen.manifest, str(error))
+        return False
 
     def settled(self, key: Key) -> None:
         """Note that nothing is wrong with a thing, or that it is gone."""
@@ -143,3 +134,42 @@ def _title(key: Key) -> str:
     if key.kind is ObjectKind.POD:
         return f"pod {key.namespace}/{key.name}"
     return f"reservation {key.name}" if key.kind is ObjectKind.RESERVATION else f"node {key.name}"
+
+
+class HeldObject(NamedTuple):
+    """An object that the service holds, with the mark it was sent with, if this process sent it."""
+
+    mark: Hashable = None
+    uid: str | None = None
+    node: str | None = None
+
+
+class Reconciled:
+    """The objects of one kind that the service holds, and the ones that are due."""
+
+    def __init__(self, service: ServiceCluster, store: InformerStore, sending: Sending) -> None:
+        self._service = service
+        self._store = store
+        self._sending = sending
+        self._held: dict[Key, HeldObject] = {}
+        self._due: set[Key] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """Note objects that may have changed."""
+        self._due.update(keys)
+
+    def _holds(self, keys: Iterable[Key]) -> None:
+        """Note what the service holds; marks of what this process sent stay, and all of it becomes due."""
+        self._held = {key: self._held.get(key, HeldObject()) for key in keys}
+        self._due.update(self._held)
+
+    def _took(self, key: Key, held: HeldObject, sent: Sent) -> bool:
+        """Note the outcome; return whether the object was taken. Raises ServiceError that is no refusal."""
+        taken = self._sending.took(key, held.mark, sent)
+        if taken:
+            self._held[key] = held
+        self._due.discard(key)
+        return taken

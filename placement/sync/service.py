@@ -74,37 +74,42 @@ class ServiceCluster:
     def put_node(self, name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> list[str]:
         """Create or update a node; return the warnings about it."""
         body = {"node": node, "nodeResourceTopology": topology}
-        warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
-        return warnings
+        return self._put(path("nodes", name), body)
 
     def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
         """Create or update many nodes; return what became of each, in their order."""
         items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]
-        found = self._sent("nodes", items)
-        return [self._alone(partial(self.put_node, *node)) for node in nodes] if found is None else found
+        return self._put_many("nodes", items, [partial(self.put_node, *node) for node in nodes])
 
     def put_pods(self, pods: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Sent]:
         """Record many pods, given by namespace, name and manifest; return what became of each, in order."""
-        found = self._sent("pods", [manifest for *_, manifest in pods])
-        return [self._alone(partial(self.put_pod, *pod)) for pod in pods] if found is None else found
+        items = [manifest for *_, manifest in pods]
+        return self._put_many("pods", items, [partial(self.put_pod, *pod) for pod in pods])
 
-    def _sent(self, kind: str, items: Sequence[Mapping[str, Any]]) -> list[Sent] | None:
-        """Send many things; return what became of each, or None if one of them spoils the body for all."""
+    def _put_many(
+        self, kind: str, items: Sequence[Mapping[str, Any]], singly: Sequence[Callable[[], list[str]]]
+    ) -> list[Sent]:
+        """Send many things, `singly` if one of them spoils the body for all; return what became of each."""
         self._allow()
+        found = []
         try:
             answer = self._client.post(f"{self._path}/{kind}", {"kind": "List", "items": items})
         except ServiceError as error:
             if not is_refusal(error):
                 raise
-            return None
-        return [_sent(outcome) for outcome in answer[kind]]
-
-    @staticmethod
-    def _alone(put: Callable[[], list[str]]) -> Sent:
-        try:
-            return Sent(put())
-        except ServiceError as error:
-            return Sent([], error)
+            for put in singly:
+                try:
+                    found.append(Sent(put()))
+                except ServiceError as refusal:
+                    found.append(Sent([], refusal))
+            return found
+        for outcome in answer[kind]:
+            if "error" in outcome:
+                refused = ServiceError(message_of(outcome["error"]), outcome["status"])
+                found.append(Sent([], refused))
+            else:
+                found.append(Sent(outcome.get("pod", outcome)["warnings"]))
+        return found
 
     def delete_node(self, name: str) -> None:
         """Delete a node, if it is there."""
@@ -112,13 +117,11 @@ class ServiceCluster:
 
     def reservations(self, node: str | None = None) -> list[str]:
         """Return the names of its reservations, or of the ones on one of its nodes."""
-        return [each["name"] for each in self._listed("reservations", _on(node))]
+        return [each["name"] for each in self._listed("reservations", node=node)]
 
     def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
         """Place a reservation, or change its terms; return the warnings about it."""
-        done = self._put(path("reservations", name), reservation)
-        warnings: list[str] = done["warnings"]
-        return warnings
+        return self._put(path("reservations", name), reservation)
 
     def delete_reservation(self, name: str) -> None:
         """Release a reservation, if it is there."""
@@ -126,26 +129,24 @@ class ServiceCluster:
 
     def pods(self, node: str | None = None) -> Iterator[HeldPod]:
         """Return its pods, or the pods on one of its nodes."""
-        return map(_held, self._listed("pods", _on(node)))
+        return map(_held, self._listed("pods", node=node))
 
     def claims(self) -> Iterator[HeldPod]:
         """Return pods that the service has placed and that were not reported on their nodes yet."""
-        return map(_held, self._listed("pods", [("scheduled", "true")]))
+        return map(_held, self._listed("pods", scheduled="true"))
 
-    def _listed(self, kind: str, wanted: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """Yield all entries of a list that comes in pages."""
-        marker: list[tuple[str, str]] = []
+    def _listed(self, kind: str, **wanted: str | None) -> Iterator[dict[str, Any]]:
+        query = {name: value for name, value in wanted.items() if value is not None}
         while True:
-            page = self._client.get(f"{self._path}/{kind}", wanted + marker)
+            page = self._client.get(f"{self._path}/{kind}", query.items())
             yield from page[kind]
             if page["next"] is None:
                 return
-            marker = [("marker", str(page["next"]))]
+            query["marker"] = str(page["next"])
 
     def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
         """Record a pod on its node; return the warnings about it."""
-        warnings: list[str] = self._put(path("pods", namespace, name), pod)["warnings"]
-        return warnings
+        return self._put(path("pods", namespace, name), pod)
 
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
         """Release what the pod of that uid holds; return whether it held anything.
@@ -162,9 +163,11 @@ class ServiceCluster:
                 raise
             return False
 
-    def _put(self, of: str, body: Mapping[str, Any]) -> Any:
+    def _put(self, of: str, body: Mapping[str, Any]) -> list[str]:
+        """Put something and return the warnings about it, of which clusters have none."""
         self._allow()
-        return self._client.put(self._path + of, body)
+        warnings: list[str] = self._client.put(self._path + of, body).get("warnings", [])
+        return warnings
 
     def _delete(self, of: str, query: Sequence[tuple[str, str]] = ()) -> bool:
         self._allow()
@@ -177,18 +180,8 @@ class ServiceCluster:
         return True
 
 
-def _on(node: str | None) -> list[tuple[str, str]]:
-    return [] if node is None else [("node", node)]
-
-
 def _held(pod: Mapping[str, Any]) -> HeldPod:
     return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"], pod.get("changed_at"))
-
-
-def _sent(outcome: Mapping[str, Any]) -> Sent:
-    if "error" in outcome:
-        return Sent([], ServiceError(message_of(outcome["error"]), outcome["status"]))
-    return Sent(outcome.get("pod", outcome)["warnings"])
 
 
 def is_refusal(error: ServiceError) -> bool:

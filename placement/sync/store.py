@@ -80,10 +80,9 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
     over = lasting["status"].get("phase") in ENDED_PHASES
-    if manifest["kind"] == ObjectKind.RESERVATION:
-        return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
     if manifest["kind"] != ObjectKind.POD:
-        return WatchedObject(orjson.dumps(manifest), mark, uid)
+        over = over and manifest["kind"] == ObjectKind.RESERVATION
+        return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
     return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
 
@@ -93,11 +92,7 @@ def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
     status = _without(manifest, "status", _VOLATILE_STATUS)
     if manifest["kind"] == ObjectKind.POD:
         status |= resize_status(manifest)
-    return {
-        **manifest,
-        "metadata": _without(manifest, "metadata", _VOLATILE_METADATA),
-        "status": status,
-    }
+    return {**manifest, "metadata": _without(manifest, "metadata", _VOLATILE_METADATA), "status": status}
 
 
 def _without(manifest: Mapping[str, Any], part: str, volatile: frozenset[str]) -> dict[str, Any]:

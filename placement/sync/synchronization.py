@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,10 +19,18 @@ from placement.sync.api_server import ApiServer, ApiServerError, object_path
 from placement.sync.events import Journal, RejectionEvents
 from placement.sync.figures import LAG_SECONDS, LEADS, OBJECTS, REJECTED
 from placement.sync.leadership import Leadership, NotLeading
-from placement.sync.pods import GATHERED_SECONDS, LOOK_EVERY_SECONDS, PATIENCE_SECONDS
-from placement.sync.reconciler import Reconciler
+from placement.sync.nodes import ReconciledNodes, ReconciledReservations
+from placement.sync.pods import (
+    GATHERED_SECONDS,
+    LOOK_EVERY_SECONDS,
+    PATIENCE_SECONDS,
+    Asked,
+    ExpiringClaims,
+    ReconciledPods,
+)
+from placement.sync.sending import Sending
 from placement.sync.service import PodId, ServiceCluster
-from placement.sync.store import InformerStore, ObjectKind, WatchedObject, collections, pods_path
+from placement.sync.store import InformerStore, Key, ObjectKind, WatchedObject, collections, pods_path
 from placement.sync.watching import SOURCE, UNKNOWN_KIND, Pause, Watching, list_into
 
 # How far the synchronization is, for its operator: its checks and its figures.
@@ -66,23 +74,130 @@ class Progress:
             if source.startswith(SOURCE) and not given.startswith(UNKNOWN_KIND)
         ]
         service = troubles.get(SERVICE, "")
+        behind = self._behind_seconds()
+        caught_up = behind <= _BEHIND_SECONDS
+        if self._leader is not None and caught_up:
+            given = f"stands by, {self._leader or 'nobody'} leads"
+        elif self._rejected is None:
+            caught_up, given = False, f"not once since the start, {behind:.0f} s ago"
+        else:
+            given = f"{behind:.1f} s behind, {self._rejected} rejected"
         return [
             Check("kubernetes-watched", not watching, "; ".join(watching)),
             Check("service-answers", not service, service),
-            self._caught_up(),
+            Check("caught-up", caught_up, given),
         ]
-
-    def _caught_up(self) -> Check:
-        behind = self._behind_seconds()
-        if self._leader is not None and behind <= _BEHIND_SECONDS:
-            return Check("caught-up", True, f"stands by, {self._leader or 'nobody'} leads")
-        if self._rejected is None:
-            return Check("caught-up", False, f"not once since the start, {behind:.0f} s ago")
-        given = f"{behind:.1f} s behind, {self._rejected} rejected"
-        return Check("caught-up", behind <= _BEHIND_SECONDS, given)
 
     def _behind_seconds(self) -> float:
         return time.monotonic() - self._settled_at
+
+
+class Reconciler:
+    """A reconciler that compares the store with what the service holds, and sends the difference.
+
+    Order: pods that end, reservations that end, nodes that go (their pods first), nodes that come or change,
+    pods that come or change, then reservations: the service finds room for these beside what runs. So room is
+    given back before it is asked for, and a node is there before its pods; pods of a node that the service
+    does not have wait for it. Whatever is not done when a call fails stays due.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        journal: Journal,
+        asked: Asked,
+        namespaces: Collection[str],
+        progress: Callable[[str], None],
+        claim_patience: float,
+        events: RejectionEvents | None = None,
+    ) -> None:
+        self._service = service
+        self._store = store
+        self._journal = journal
+        self._sending = Sending(journal, lambda: progress(self.summary()), store, events)
+        self._pods = ReconciledPods(service, store, self._sending, asked, namespaces)
+        self._reservations = ReconciledReservations(service, store, self._sending)
+        self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)
+        self._claims = ExpiringClaims(service, store, self._pods, journal, asked, claim_patience)
+
+    @property
+    def rejected(self) -> int:
+        """Return how many things the service refuses as they are."""
+        return len(self._sending.rejections)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of nodes, pods and reservations held, and of pods that wait for their node."""
+        return {
+            "nodes": len(self._nodes),
+            "pods": len(self._pods),
+            "reservations": len(self._reservations),
+            "waiting": self._pods.waiting,
+        }
+
+    def summary(self) -> str:
+        """Return what the service holds, in a line."""
+        waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""
+        kept = f", reservations {len(self._reservations)}" if len(self._reservations) else ""
+        return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}{kept}, rejected {self.rejected}"
+
+    def compare(self) -> None:
+        """Read what the service holds; all that may differ becomes due.
+
+        Raises ServiceError, ApiServerError.
+        """
+        if self._service.create_if_missing():
+            self._journal.note("the cluster is new")
+        self._sending.rejections.forgive()
+        self._nodes.compare()
+        self._reservations.compare()
+        self._pods.compare()
+        self.look_at(self._store.keys())
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """Note objects that may have changed."""
+        found = set(keys)
+        pods = {key for key in found if key.kind is ObjectKind.POD}
+        self._pods.look_at(pods)
+        reservations = {key for key in found if key.kind is ObjectKind.RESERVATION}
+        self._reservations.look_at(reservations)
+        # A topology is sent with its node.
+        self._nodes.look_at(Key(ObjectKind.NODE, "", key.name) for key in found - pods - reservations)
+
+    def look_at_claims(self) -> None:
+        """Find claims without a pod. Raises ServiceError, ApiServerError."""
+        self._claims.look()
+
+    @property
+    def gathers(self) -> bool:
+        """Return whether pods that are due may wait a moment for others."""
+        return self._pods.gathers
+
+    def settle(self, *, gathering: bool = False) -> int:
+        """Send what is due; return how many calls changed something. Raises ServiceError; the rest stays due.
+
+        With `gathering`, pods that come one after another wait for each other, and reservations for them.
+        Calls that give back room do not wait.
+        """
+        self._pods.end(self._store.ended())
+        self.look_at(self._sending.rejections.ripe())
+        changes = self._pods.release_ended()
+        changes += self._reservations.delete_gone()
+        changes += self._nodes.delete_gone()
+        changes += self._nodes.put()
+        if gathering and self.gathers:
+            return changes
+        changes += self._pods.put(self._nodes.has)
+        return changes + self._reservations.put()
+
+    def settle_all(self) -> None:
+        """Send what is due, and conflicts again as long as some of them succeed. Raises ServiceError."""
+        self.settle()
+        while conflicts := self._sending.rejections.ripen():
+            self.look_at(conflicts)
+            if not self.settle():
+                return
 
 
 _LOOK_AGAIN_SECONDS = 1.0
@@ -120,30 +235,19 @@ class Synchronization:
             service,
             self._store,
             journal,
-            self._lives,
-            self._is_placed,
+            self._asked_for,
             namespaces,
-            self._summary.progress,
+            self._summary.tell,
             claim_patience,
             self._events,
         )
         self._reconciler = self._new_reconciler()
         self._stood_by = False
-        self._claims_looked_at = _Every(LOOK_EVERY_SECONDS)
-        self._compared = _Every(_COMPARE_EVERY_SECONDS)
-
-    def _lives(self, pod: PodId) -> bool:
-        """Return whether Kubernetes has that very pod, and it is not over. Raises ApiServerError."""
-        seen = self._asked_for(pod)
-        return seen is not None and not seen.over
-
-    def _is_placed(self, pod: PodId) -> bool:
-        """Return whether that very pod is on a node now, and not over. Raises ApiServerError."""
-        seen = self._asked_for(pod)
-        return seen is not None and seen.node is not None
+        # When each is due again; at first and after a failure both are.
+        self._compare_at = self._look_at_claims_at = 0.0
 
     def _asked_for(self, pod: PodId) -> WatchedObject | None:
-        """Return the pod as Kubernetes has it now, None if it is gone."""
+        """Return that very pod as Kubernetes has it now, None if it is gone. Raises ApiServerError."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
             return None
@@ -198,25 +302,25 @@ class Synchronization:
             if not self._store.complete:
                 continue
             try:
-                if self._compared.is_due():
+                if time.monotonic() >= self._compare_at:
                     self._reconciler.compare()
-                    self._compared.done()
-                if self._claims_looked_at.is_due():
+                    self._compare_at = time.monotonic() + _COMPARE_EVERY_SECONDS
+                if time.monotonic() >= self._look_at_claims_at:
                     self.look_at_claims()
-                    self._claims_looked_at.done()
+                    self._look_at_claims_at = time.monotonic() + LOOK_EVERY_SECONDS
                 self._reconciler.settle(gathering=True)
             except NotLeading:
                 continue
             except (ServiceError, ApiServerError) as error:
                 # The service may hold something else after the outage.
-                self._compared.forget()
+                self._compare_at = 0.0
                 self._journal.trouble(SERVICE, str(error))
                 time.sleep(pause.after_failure())
                 continue
             pause.after_success()
             self._journal.well(SERVICE)
             self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
-            self._summary.tell(self._reconciler.summary())
+            self._summary.tell(self._reconciler.summary(), is_settled=True)
 
     def _may_send(self) -> bool:
         """Return whether this process leads. One that stands by keeps watching, and does nothing else."""
@@ -230,29 +334,8 @@ class Synchronization:
             self._stood_by = True
             # Others send now, so it is not known any more what the service was sent last.
             self._reconciler = self._new_reconciler()
-            self._compared.forget()
-            self._claims_looked_at.forget()
+            self._compare_at = self._look_at_claims_at = 0.0
         return False
-
-
-class _Every:
-    """A timer of a thing that is due at once, then again after so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._next: float | None = None
-
-    def is_due(self) -> bool:
-        """Return whether it is to be done now."""
-        return self._next is None or time.monotonic() >= self._next
-
-    def done(self) -> None:
-        """Note that it was done."""
-        self._next = time.monotonic() + self._seconds
-
-    def forget(self) -> None:
-        """Make it due at once."""
-        self._next = None
 
 
 class _Summary:
@@ -263,20 +346,12 @@ class _Summary:
         self._told: str | None = None
         self._told_at = time.monotonic()
 
-    def tell(self, text: str) -> None:
-        """Print the state after everything was sent."""
-        if self._told is None:
-            self._tell(text)
-        self.progress(text)
-
-    def progress(self, text: str) -> None:
-        """Print the state while more is to be sent."""
-        if text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS:
-            self._tell(text)
-
-    def _tell(self, text: str) -> None:
-        self._journal.note(text)
-        self._told, self._told_at = text, time.monotonic()
+    def tell(self, text: str, *, is_settled: bool = False) -> None:
+        """Print the state, the first one as soon as everything was sent."""
+        is_first = is_settled and self._told is None
+        if is_first or (text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS):
+            self._journal.note(text)
+            self._told, self._told_at = text, time.monotonic()
 
 
 # A port of its own on which the synchronization tells of its health and its figures.

@@ -64,7 +64,6 @@ class Watching(threading.Thread):
         self._broken_at_once = 0
 
     def run(self) -> None:
-        """List and watch until the process ends."""
         while True:
             try:
                 version = list_into(self._api_server, self._collection, self._store, self._journal)
@@ -82,7 +81,11 @@ class Watching(threading.Thread):
             began, before, is_on = time.monotonic(), version, False
             try:
                 if is_doubtful:
-                    self._check_not_restored(version)
+                    # A restored etcd has older versions, and a watch from a later one brings nothing.
+                    page = next(self._api_server.pages(self._collection.path, {"limit": "1"}))
+                    latest = page.resource_version
+                    if _number(latest) < _number(version):
+                        raise ApiServerError(f"version {version} is after the latest, {latest}", GONE)
                 events = self._api_server.watch(
                     self._collection.path, version, random.randint(*_WATCH_SECONDS)
                 )
@@ -111,16 +114,6 @@ class Watching(threading.Thread):
                 time.sleep(self._pause.after_failure())
             else:
                 self._well()
-
-    def _check_not_restored(self, version: str) -> None:
-        """Raise ApiServerError with GONE where the versions of the server began anew below this one.
-
-        A restored etcd has older versions, and a watch from one that is not there yet brings nothing until
-        then. So this is asked after a watch broke off, or brought not even a bookmark.
-        """
-        latest = next(self._api_server.pages(self._collection.path, {"limit": "1"})).resource_version
-        if _number(latest) < _number(version):
-            raise ApiServerError(f"version {version} is after the latest, {latest}", GONE)
 
     def _well(self) -> None:
         self._broken_at_once = 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Response
 
 from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.http import operations
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
 from placement.planning import routes
@@ -19,20 +18,18 @@ from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, 
 from placement.planning.making_room import PlanLimits
 from placement.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE, Goal, Plan, PlanRequest
 from placement.planning.room import CapacityCount, HostRoom, KindRoom
-from placement.planning.routes import kind_of
 from placement.planning.schemas import KindRoomShownSchema, PlanShownSchema
 from placement.providers.fleet import COMMON_REQUEST
 from placement.web import units
 from placement.web.requests import (
-    EXAMPLES,
     answered,
     chosen_kind,
     cluster_of_pod,
     flavor_document,
     manifest_of,
-    offered_clusters,
+    shown_answer,
 )
-from placement.web.templating import address, asked, escaped, require, shown
+from placement.web.templating import address, asked, escaped, page, require, whole
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
@@ -47,105 +44,75 @@ def common_room(cluster: str | None) -> str:
     )
 
 
-def register(blueprint: Blueprint) -> None:
-    """Add the routes; counting requires a policy rule of its own."""
-    listing = "placement:clusters:list"
-    route(blueprint, f"{PAGES}/room", "GET", listing, own_only=True)(_room)
-    route(blueprint, f"{PAGES}/room", "POST", listing, own_only=True, reads=True)(_room)
-
-
+@page("/room")
+@page("/room", "POST", reads=True)
 def _room() -> Response:
-    """Show the form, and how many more fit."""
     kind, given = chosen_kind(), asked()
-    found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
-    return shown(
+    found, problems = answered(lambda: _counted(kind, given), given)
+    return shown_answer(
         "room.html",
+        found,
+        problems,
         lambda: {"problems": problems} if found is None else dump(KindRoomShownSchema, found),
         lambda: (_COLUMNS, [] if found is None else list(_rows(found))),
-        400 if problems else 200,
-        kind=kind,
-        given=given,
-        problems=problems,
-        examples=EXAMPLES,
-        clusters=offered_clusters(given, is_answered=found is not None),
         room=found,
-        groups=_groups(found),
-        hosts=_best(found),
+        groups=[] if found is None else _groups(found),
+        hosts=[] if found is None else _best(found),
     )
 
 
-def _counted(question: Question) -> KindRoom:
-    """Return the answer for the only kind of the question."""
-    require("capacity:show", question.cluster)
+def _counted(kind: str, given: Mapping[str, str]) -> KindRoom:
+    """Return the answer for the only kind in the form; counting requires a policy rule of its own."""
+    if kind == "query":
+        pairs = operations.read(given.get("query", "").strip().lstrip("?"))
+        if given.get("cluster") and all(name != "cluster" for name, _ in pairs):
+            pairs.append(("cluster", given["cluster"]))
+        parsed = routes.of_parameters([pair for pair in pairs if pair[0] != "by"])
+        wanted, cluster = parsed.kinds["query"], parsed.cluster
+    else:
+        wanted = _request_kind(kind, given)
+        cluster = cluster_of_pod(given) if kind == "pod" else given.get("cluster") or None
+    without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
+    by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
+    require("capacity:show", cluster)
+    question = Question({"it": wanted}, cluster, by, WorldRequest(without), place=lambda _: "")
     (found,) = use_cases().planning.capacity(question).values()
     return found
 
 
-def _query(given: Mapping[str, str]) -> Question:
-    pairs = operations.read(given.get("query", "").strip().lstrip("?"))
-    if given.get("cluster") and all(name != "cluster" for name, _ in pairs):
-        pairs.append(("cluster", given["cluster"]))
-    asked = routes.of_parameters([pair for pair in pairs if pair[0] != "by"])
-    return _asked(asked.kinds["query"], asked.cluster, given)
+def _request_kind(kind: str, given: Mapping[str, str]) -> RequestKind:
+    if kind == "flavor":
+        return RequestKind(flavor=flavor_document(given))
+    if kind == "pod":
+        return RequestKind(pod=manifest_of(given))
+    return routes.kind_of({"querystring": given.get("query", "").strip().lstrip("?")}, "query")
 
 
-def _flavor(given: Mapping[str, str]) -> Question:
-    return _asked(RequestKind(flavor=flavor_document(given)), given.get("cluster") or None, given)
-
-
-def _pod(given: Mapping[str, str]) -> Question:
-    return _asked(RequestKind(pod=manifest_of(given)), cluster_of_pod(given), given)
-
-
-def _asked(kind: RequestKind, cluster: str | None, given: Mapping[str, str]) -> Question:
-    without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
-    by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
-    return Question({"it": kind}, cluster, by, WorldRequest(without), place=lambda _: "")
-
-
-_ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
-    "query": _query,
-    "flavor": _flavor,
-    "pod": _pod,
-}
-
-
-def _best(found: KindRoom | None) -> list[list[str]]:
+def _best(found: KindRoom) -> list[list[str]]:
     """Return the hosts with most room, escaped: uuid, name, room, what runs out first."""
-    hosts = sorted((found and found.hosts) or (), key=lambda host: (-host.lower, host.name or ""))
+    hosts = sorted(found.hosts or (), key=lambda host: (-host.lower, host.name or ""))[:_HOSTS_SHOWN]
     return escaped(
-        (
-            each.like or each.uuid,
-            each.name or each.uuid,
-            number_of(each),
-            units.plain(each.runs_out_first),
-        )
-        for each in hosts[:_HOSTS_SHOWN]
+        (each.like or each.uuid, each.name or each.uuid, number_of(each), units.plain(each.runs_out_first))
+        for each in hosts
     )
 
 
-def _groups(found: KindRoom | None) -> list[list[str]]:
+def _groups(found: KindRoom) -> list[list[str]]:
     """Return all, clusters, aggregates as HTML: name, room, what runs out, hosts, fragmentation, stranded."""
-    if found is None:
-        return []
     rooms = [("all", found.total), *((room.place, room) for room in found.clusters or ())]
     rooms += [(f"aggregate {room.place}", room) for room in found.aggregates or ()]
-    return escaped(
-        (
-            name,
-            number_of(room),
-            units.plain(room.runs_out_first) if room.runs_out_first else "–",
-            f"{units.number(room.taking)} of {units.number(room.hosts)}",
-            f"{units.percent(room.fragmentation, 1)} %",
-            "\n".join(
-                f"{units.amount(each.stranded, of)} {units.plain(of)}"
-                for of, each in room.classes.items()
-                if each.stranded
-            )
-            or "–",
-        )
-        for name, room in rooms
-    )
+    rows = []
+    for name, room in rooms:
+        first = units.plain(room.runs_out_first) if room.runs_out_first else "–"
+        taking = f"{units.number(room.taking)} of {units.number(room.hosts)}"
+        fragmentation = f"{units.percent(room.fragmentation, 1)} %"
+        stranded = [
+            f"{units.amount(each.stranded, of)} {units.plain(of)}"
+            for of, each in room.classes.items()
+            if each.stranded
+        ]
+        rows.append((name, number_of(room), first, taking, fragmentation, "\n".join(stranded) or "–"))
+    return escaped(rows)
 
 
 def number_of(room: CapacityCount | HostRoom) -> str:
@@ -184,80 +151,54 @@ _MOVES_COLUMNS = ("step", "consumer", "project", "user", "from", "to", "by", "po
 _FILLED = ("query", "vcpus", "pod", "hosts", "free")
 
 
-def register_moves(blueprint: Blueprint) -> None:
-    """Add the routes."""
-    rule = "placement:plans:make"
-    route(blueprint, f"{PAGES}/moves", "GET", rule, target=cluster_of_query)(_moves)
-    route(blueprint, f"{PAGES}/moves", "POST", rule, target=_cluster_of_form, reads=True)(_moves)
-
-
 def _cluster_of_form() -> dict[str, str]:
     """Return the cluster of a form; of several the first counts, here and for the plan."""
     return {name: value for name, value in asked().items() if name == "cluster"}
 
 
+@page("/moves", rule="plans:make", target=cluster_of_query)
+@page("/moves", "POST", "plans:make", target=_cluster_of_form, reads=True)
 def _moves() -> Response:
-    """Show the form and the plan; nothing is written."""
-    goal = asked().get("goal", FIT)
+    given = asked()
+    goal = given.get("goal", FIT)
     if goal not in GOALS:
         raise BadRequest(f"goal: {goal!r} is none of {', '.join(GOALS)}")
-    kind, given = chosen_kind(), asked()
-    cluster = given.get("cluster") or None
-    plan, problems = answered(lambda: _made(goal, kind, cluster, given), given, _FILLED)
-    return shown(
+    kind = chosen_kind()
+    plan, problems = answered(lambda: _planned(goal, kind, given), given, _FILLED)
+    names = {} if plan is None else {host.uuid: host.name or host.uuid for host in plan.hosts}
+    return shown_answer(
         "moves.html",
+        plan,
+        problems,
         lambda: {"problems": problems} if plan is None else dump(PlanShownSchema, plan),
-        lambda: (_MOVES_COLUMNS, [] if plan is None else list(_moves_rows(plan))),
-        400 if problems else 200,
+        lambda: (_MOVES_COLUMNS, [] if plan is None else list(_moves_rows(plan, names))),
         goal=goal,
         goals=GOALS,
-        kind=kind,
-        given=given,
-        problems=problems,
-        examples=EXAMPLES,
-        clusters=offered_clusters(given, is_answered=plan is not None),
         plan=plan,
-        names={} if plan is None else {host.uuid: host.name or host.uuid for host in plan.hosts},
+        names=names,
     )
 
 
-def _made(goal: str, kind: str, cluster: str | None, given: Mapping[str, str]) -> Plan:
+def _planned(goal: str, kind: str, given: Mapping[str, str]) -> Plan:
     limits = PlanLimits(_number(given, "moves", _USUAL_MOVES))
-    return use_cases().plans.make(PlanRequest(_goal(goal, kind, given), limits, cluster))
-
-
-def _goal(goal: str, kind: str, given: Mapping[str, str]) -> Goal:
-    """Return the goal in the form. Raises BadRequest, ManifestError."""
     if goal == EMPTY:
-        hosts = [name for name in (each.strip() for each in given.get("hosts", "").split(",")) if name]
+        hosts = list(filter(None, (name.strip() for name in given.get("hosts", "").split(","))))
         if not hosts:
             raise BadRequest("hosts: name at least one host, by its name or uuid")
-        return Goal(EMPTY, hosts=hosts)
-    if goal == FREE:
-        return Goal(FREE, count=_number(given, "free", 1))
-    return Goal(goal, _KINDS[kind](given), _number(given, "count", 1) if goal == FIT else 1)
-
-
-def _moves_query(given: Mapping[str, str]) -> RequestKind:
-    return kind_of({"querystring": given.get("query", "").strip().lstrip("?")}, "query")
-
-
-_KINDS: dict[str, Callable[[Mapping[str, str]], RequestKind]] = {
-    "query": _moves_query,
-    "flavor": lambda given: RequestKind(flavor=flavor_document(given)),
-    "pod": lambda given: RequestKind(pod=manifest_of(given)),
-}
+        wanted = Goal(EMPTY, hosts=hosts)
+    elif goal == FREE:
+        wanted = Goal(FREE, count=_number(given, "free", 1))
+    else:
+        wanted = Goal(goal, _request_kind(kind, given), _number(given, "count", 1) if goal == FIT else 1)
+    request = PlanRequest(wanted, limits, given.get("cluster") or None)
+    return use_cases().plans.make(request)
 
 
 def _number(given: Mapping[str, str], name: str, usual: int) -> int:
-    text = given.get(name) or str(usual)
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= _MOST):
-        raise BadRequest(f"{name}: must be 1 to {_MOST}, not {text!r}")
-    return int(text)
+    return whole(name, given.get(name) or str(usual), _MOST)
 
 
-def _moves_rows(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    names = {host.uuid: host.name or host.uuid for host in plan.hosts}
+def _moves_rows(plan: Plan, names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
     for step, move in enumerate(plan.moves, 1):
         pod = None if move.pod is None else f"{move.pod.cluster}/{move.pod.namespace}/{move.pod.name}"
         hosts = (names.get(move.from_host, move.from_host), names.get(move.to_host, move.to_host))

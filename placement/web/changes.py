@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from flask import Blueprint, Response, request
+from flask import Response, request
 
 from placement.engine.domain.audit import Action, AuditFilter, RecordHead, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
 from placement.metrics.sharing import counts
 from placement.pods.schemas import ReservationsSchema
@@ -21,9 +20,12 @@ from placement.web.templating import (
     HTML,
     address,
     caller_clusters,
+    choices,
     clusters,
     escaped,
+    marker,
     may,
+    page,
     same_page,
     shown,
     wanted,
@@ -57,13 +59,6 @@ _SAID = {
     "not_found": "it named something that is not there",
     "unavailable": "the service or its database was not ready",
 }
-
-
-def register(blueprint: Blueprint) -> None:
-    """Add the routes."""
-    route(blueprint, f"{PAGES}/changes", "GET", "placement:audit:list")(_changes)
-    route(blueprint, f"{PAGES}/changes/<text>", "GET", "placement:audit:list")(_change)
-    route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
 def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...]]:
@@ -117,23 +112,20 @@ def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
     return use_cases().audit.heads(wanted, None, _HISTORY)[0]
 
 
+@page("/changes", rule="audit:list")
 def _changes() -> Response:
-    """Show which user changed what, the newest first."""
-    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "kind")}
+    given = choices("user_id", "project_id", "kind")
     targets = tuple(filter(None, request.args.getlist("target")))
     kind = given["kind"]
     if kind is not None and kind not in _KINDS:
         raise BadRequest(f"kind: {kind!r} is none of {', '.join(TargetKind)}")
-    marker = request.args.get("marker")
-    if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
-        raise BadRequest("marker: must be the one of the page before")
+    before = marker()
     filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
-    before = int(marker) if marker else None
     if wanted() != HTML:
-        page = use_cases().audit.listed(filter_, before, _PAGE)
-        changes = [told(each) for each in page.records]
+        listed = use_cases().audit.listed(filter_, before, _PAGE)
+        changes = [told(each) for each in listed.records]
         rows = ([each[name] for name in _COLUMNS] for each in changes)
-        return shown("changes.html", {"changes": changes, "next": page.next}, (_COLUMNS, rows))
+        return shown("changes.html", {"changes": changes, "next": listed.next}, (_COLUMNS, rows))
     heads, following = use_cases().audit.heads(filter_, before, _PAGE)
     return shown(
         "changes.html",
@@ -146,8 +138,8 @@ def _changes() -> Response:
     )
 
 
+@page("/changes/<text>", rule="audit:list")
 def _change(text: str) -> Response:
-    """Show one change, with what was before and after. Raises NotFound."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
     if not found or found[0].id != number:
@@ -162,8 +154,8 @@ def _change(text: str) -> Response:
     )
 
 
+@page("/refusals")
 def _refusals() -> Response:
-    """Show what is refused, as far as the service knows it."""
     known = refused_now()
     seen = clusters()
     shown_nodes = [each for each in seen if may("clusters:nodes:show", each.name)]
@@ -192,27 +184,7 @@ def refused_now(look: FleetSnapshot | None = None) -> dict[str, Any]:
     count = 0
     if caller_clusters() is None and may("resource_providers:list"):
         overfull, count = (look or use_cases().hosts.look()).overfull(_MOST_OVERFULL)
-    told = [each._asdict() for each in overfull]
-    return {"overfull": told, "overfull_count": count, "refused": _counted()}
-
-
-def _kept(cluster: str) -> list[dict[str, Any]]:
-    """Return the reservations that keep something from others."""
-    if not may("clusters:reservations:list", cluster):
-        return []
-    found: list[dict[str, Any]] = []
-    after: int | None = 0
-    while after is not None and len(found) < _MOST_RESERVATIONS:
-        page = use_cases().reservations.listed(cluster, None, after, _READ_AT_ONCE)
-        bodies = dump(ReservationsSchema, page, context=cluster)["reservations"]
-        found += [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
-        after = page.next
-    return found[:_MOST_RESERVATIONS]
-
-
-def _counted() -> list[dict[str, Any]]:
-    """Return how many claims were refused since the service began, by what was asked for and the reason."""
-    found = [
+    refused = [
         {
             "kind": labels["kind"],
             "outcome": labels["outcome"],
@@ -222,4 +194,22 @@ def _counted() -> list[dict[str, Any]]:
         for labels, count in counts(_CLAIMS)
         if labels["outcome"] not in _GRANTED
     ]
-    return sorted(found, key=lambda each: (-each["count"], each["kind"], each["outcome"]))
+    return {
+        "overfull": [each._asdict() for each in overfull],
+        "overfull_count": count,
+        "refused": sorted(refused, key=lambda each: (-each["count"], each["kind"], each["outcome"])),
+    }
+
+
+def _kept(cluster: str) -> list[dict[str, Any]]:
+    """Return the reservations that keep something from others."""
+    if not may("clusters:reservations:list", cluster):
+        return []
+    found: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None and len(found) < _MOST_RESERVATIONS:
+        listed = use_cases().reservations.listed(cluster, None, after, _READ_AT_ONCE)
+        bodies = dump(ReservationsSchema, listed, context=cluster)["reservations"]
+        found += [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
+        after = listed.next
+    return found[:_MOST_RESERVATIONS]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from flask import Blueprint, Response, request
-from markupsafe import Markup
+from flask import Response, request
 
 from placement.allocations.schemas import allocations_body
 from placement.allocations.statements.lists import ConsumerSum
@@ -16,7 +15,6 @@ from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
 from placement.http.targets import cluster_of_query
 from placement.pods.schemas import PodSchema, PodsSchema
@@ -30,9 +28,12 @@ from placement.web.templating import (
     HTML,
     Table,
     address,
+    choices,
     clusters,
     escaped,
+    marker,
     may,
+    page,
     require,
     same_page,
     shown,
@@ -47,23 +48,9 @@ _POD = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_u
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 
-def register(blueprint: Blueprint) -> None:
-    """Add the routes."""
-    listing = "placement:allocations:list_all"
-    route(blueprint, f"{PAGES}/consumers", "GET", listing, target=cluster_of_query)(_consumers)
-    route(blueprint, f"{PAGES}/consumers/<uuid>", "GET", "placement:allocations:list")(_consumer)
-    route(blueprint, f"{PAGES}/consumers/<uuid>/release", "POST", "placement:allocations:delete")(_release)
-    route(blueprint, f"{PAGES}/pods", "GET", "placement:clusters:list", own_only=True)(_pods)
-    pod = f"{PAGES}/pods/<cluster>/<namespace>/<name>"
-    route(blueprint, pod, "GET", "placement:clusters:pods:show")(_pod)
-    route(blueprint, f"{pod}/release", "POST", "placement:clusters:pods:delete")(_release_pod)
-
-
+@page("/consumers", rule="allocations:list_all", target=cluster_of_query)
 def _consumers() -> Response:
-    """Show consumers with what they hold, page by page."""
-    given = {
-        name: request.args.get(name) or None for name in ("project_id", "user_id", "consumer_type", "cluster")
-    }
+    given = choices("project_id", "user_id", "consumer_type", "cluster")
     kind = given["consumer_type"]
     filter_ = AllocationFilter(
         project_id=given["project_id"],
@@ -79,30 +66,23 @@ def _consumers() -> Response:
         document = allocations_body(use_cases().listings.allocations(filter_, after, _PAGE))
         return shown("consumers.html", document, lambda: _held_table(document))
     sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
+    held: dict[str, dict[str, int]] = {}
+    owners = {}
+    for row in sums:
+        held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
+        kind = row.consumer_type or UNKNOWN_CONSUMER_TYPE
+        owners[row.consumer_uuid] = (row.consumer_uuid, kind, row.project_id, row.user_id)
+    amounts = [units.pairs(held[uuid]) for uuid in owners]
     return shown(
         "consumers.html",
         {},
         _NO_TABLE,
-        consumers=_rows(sums),
+        consumers=list(zip(escaped(owners.values()), amounts, strict=True)),
         given=given,
         following=None if following is None else same_page(after=following),
         clusters=[given["cluster"]] if given["cluster"] else [],
         sees_consumers=may("allocations:list"),
     )
-
-
-def _rows(sums: Sequence[ConsumerSum]) -> list[tuple[list[str], Markup]]:
-    """Return consumers as rows: uuid, type, project and user, escaped, and what each holds."""
-    held: dict[str, dict[str, int]] = {}
-    consumers_by_uuid = {}
-    for row in sums:
-        held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
-        consumers_by_uuid[row.consumer_uuid] = row
-    cells = escaped(
-        (each.consumer_uuid, each.consumer_type or UNKNOWN_CONSUMER_TYPE, each.project_id, each.user_id)
-        for each in consumers_by_uuid.values()
-    )
-    return [(each, units.pairs(held[uuid])) for each, uuid in zip(cells, consumers_by_uuid, strict=True)]
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -115,13 +95,15 @@ def _held_table(document: dict[str, Any]) -> Any:
     )
 
 
+@page("/consumers/<uuid>", rule="allocations:list")
 def _consumer(uuid: str) -> Response:
     """Show one consumer. Raises NotFound if it holds nothing and the caller sees no record of it."""
     normal = normalize_uuid(uuid)
     if normal is None:
         raise NotFound(f"{uuid} is no uuid; look for a name above.")
-    page = use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
-    document = allocations_body(page)
+    document = allocations_body(
+        use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
+    )
     history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
         raise NotFound(f"Consumer {normal} holds nothing (any more).")
@@ -160,31 +142,31 @@ def _drawn(uuids: Collection[str]) -> Drawn:
     return Drawn(hosts, len(roots[_MOST_HOSTS:]))
 
 
+@page("/consumers/<uuid>/release", "POST", "allocations:delete")
 def _release(uuid: str) -> Response:
-    """Release what a consumer holds."""
     use_cases().claims.release(normalize_uuid(uuid) or uuid)
     return to(address(f"/consumers/{uuid}"))
 
 
+@page("/pods")
 def _pods() -> Response:
-    """Show pods of a cluster, page by page."""
     cluster = request.args.get("cluster", "")
-    names = [cluster] if cluster else _with_pods()
-    cluster = cluster or (names[0] if names else "")
-    given = {name: request.args.get(name) or None for name in ("namespace", "node", "qos")}
-    text = request.args.get("marker", "0")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest("marker: must be the one of the page before")
+    names = [cluster]
+    if not cluster:
+        names = [each.name for each in clusters() if may("clusters:pods:list", each.name)]
+        cluster = names[0] if names else ""
+    given = choices("namespace", "node", "qos")
+    after = marker() or 0
     if cluster:
         require("clusters:pods:list", cluster)
     filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
     if wanted() != HTML:
-        listed = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
+        listed = use_cases().pods.listed(cluster, filter_, after, _PAGE)
         document = dump(PodsSchema, listed, context=cluster)
         return shown(
             "pods.html", document, (_POD, ([pod[name] for name in _POD] for pod in document["pods"]))
         )
-    pods, following = use_cases().pods.heads(cluster, filter_, int(text), _PAGE) if cluster else ([], None)
+    pods, following = use_cases().pods.heads(cluster, filter_, after, _PAGE) if cluster else ([], None)
     return shown(
         "pods.html",
         {},
@@ -197,13 +179,8 @@ def _pods() -> Response:
     )
 
 
-def _with_pods() -> list[str]:
-    """Return the clusters in which the caller may list pods."""
-    return [each.name for each in clusters() if may("clusters:pods:list", each.name)]
-
-
+@page("/pods/<cluster>/<namespace>/<name>", rule="clusters:pods:show")
 def _pod(cluster: str, namespace: str, name: str) -> Response:
-    """Show one pod."""
     answer = use_cases().pods.get(cluster, namespace, name)
     document = dump(PodSchema, answer, context=cluster)
     history = history_of(AuditFilter(targets=(f"{cluster}/{namespace}/{name}",)))
@@ -221,7 +198,7 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
     )
 
 
+@page("/pods/<cluster>/<namespace>/<name>/release", "POST", "clusters:pods:delete")
 def _release_pod(cluster: str, namespace: str, name: str) -> Response:
-    """Release what a pod holds, and forget it."""
     use_cases().pods.delete(cluster, namespace, name)
     return to(address("/pods", cluster=cluster))

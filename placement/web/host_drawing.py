@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.pods.views import CpuView, HostView, NodeView, TreeMember
 from placement.web import units
@@ -83,26 +84,17 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar for one inventory: what is used of its capacity, and the shares of the owners."""
+    """A bar for one inventory: what is used of its capacity, also in words, and the shares of the owners.
+
+    A share is its owner, where it begins and how long it is, in percent.
+    """
 
     resource_class: str
     used: int
-    capacity: int
-    total: int
-    reserved: int
-    ratio: float
+    inventory: Inventory
+    text: str
     shares: Sequence[tuple[DrawnOwner, float, float]]
     lacks: str | None = None
-
-    @property
-    def percent(self) -> int:
-        """Return how much of the capacity is used, in percent."""
-        return units.percent(self.used, self.capacity)
-
-    @property
-    def text(self) -> str:
-        """Return used of capacity, with the unit."""
-        return units.share(self.used, self.capacity, self.resource_class)
 
 
 @dataclass(slots=True)
@@ -112,7 +104,7 @@ class Box:
     kind: str
     name: str
     member: TreeMember | None
-    bars: Sequence[Bar] = ()
+    bars: list[Bar] = field(default_factory=list)
     cores: list[Core] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     lacks: Sequence[str] = ()
@@ -169,14 +161,7 @@ _WORDS = {
     "others": "held",
     "gone": "not to be given away",
 }
-_SIGNS = {
-    FREE: "",
-    "system": "×",
-    "reserved": "×",
-    "kubelet-reserved": "·",
-    "reservation": "R",
-    "gone": "×",
-}
+_SIGNS = {FREE: "", "system": "×", "reserved": "×", "kubelet-reserved": "·", "reservation": "R", "gone": "×"}
 
 
 Lacks = Mapping[str, Mapping[str, str]]
@@ -199,26 +184,27 @@ class _Artist:
                 self._below.setdefault(member.parent_id, []).append(member)
         self._held: dict[tuple[str, str], list[tuple[DrawnOwner, int]]] = {}
         self._owners: dict[str, DrawnOwner] = {}
-        self._note_owners()
         self._core_uuids = {member.name: member.uuid for member in host.members}
-        self._counts = [0, 0, 0, 0]
 
     def drawn(self) -> HostDrawing:
+        self._note_owners()
         root = self._box(self._host.root, "host")
         if self._view is not None and self._view.cpus:
             self._place_cpus(root, self._view)
-        for box in _all_boxes(root):
-            for core in box.cores:
-                self._count(core)
+        cores = [
+            [thread.state == FREE for thread in core.threads]
+            for box in _all_boxes(root)
+            for core in box.cores
+        ]
         owners = sorted(self._owners.values(), key=lambda owner: (len(owner.sign), owner.sign))
-        return HostDrawing(root, owners, *self._counts)
-
-    def _count(self, core: Core) -> None:
-        free = [thread.state == FREE for thread in core.threads]
-        for at, count in enumerate((len(free), sum(free), 1, bool(free) and all(free))):
-            self._counts[at] += count
-
-    # -- owners -------------------------------------------------------------------------------------
+        return HostDrawing(
+            root,
+            owners,
+            threads=sum(map(len, cores)),
+            free_threads=sum(map(sum, cores)),
+            cores=len(cores),
+            free_cores=sum(bool(free) and all(free) for free in cores),
+        )
 
     def _note_owners(self) -> None:
         pods = {} if self._view is None else {pod.consumer: pod for pod, _, _ in self._view.pods}
@@ -241,20 +227,31 @@ class _Artist:
             self._held.setdefault((uuids[row.provider_id], resource_class), []).append((owner, row.amount))
 
     def _new_owner(self, consumer: str, title: str) -> DrawnOwner:
-        number = len(self._owners)
-        owner = self._owners[consumer] = DrawnOwner(consumer, _letters(number), number % _COLOURS, title)
+        number, letters = len(self._owners), ""
+        rest = number + 1
+        while rest:
+            # A to Z, then AA and so on.
+            rest, digit = divmod(rest - 1, 26)
+            letters = chr(ord("A") + digit) + letters
+        owner = self._owners[consumer] = DrawnOwner(consumer, letters, number % _COLOURS, title)
         return owner
-
-    # -- boxes --------------------------------------------------------------------------------------
 
     def _box(self, member: TreeMember, kind: str) -> Box:
         box = Box(
             kind,
             self._short(member),
             member,
-            self._bars(member),
             lacks=[words for name, words in self._lacks.get(member.uuid, {}).items() if not name],
         )
+        for record in self._host.records.get(member.id, {}).values():
+            name, capacity, start = record.class_name, record.inventory.capacity, 0.0
+            text, shares = units.share(record.used, capacity, name), []
+            for owner, amount in self._held.get((member.uuid, name), ()):
+                width = min(100 * amount / capacity if capacity > 0 else 100, 100 - start)
+                shares.append((owner, round(start, 2), round(width, 2)))
+                start += width
+            lacks = self._lacks.get(member.uuid, {}).get(name)
+            box.bars.append(Bar(name, record.used, record.inventory, text, shares, lacks))
         # CPUs that are known one by one are drawn where they are (_place_cpus).
         knows_cpus = self._view is not None and bool(self._view.cpus)
         for child in self._below.get(member.id, ()):
@@ -270,44 +267,11 @@ class _Artist:
         return member.name.removeprefix(root).lstrip("/-_.: ") or member.name
 
     def _is_core(self, member: TreeMember) -> bool:
-        records = self._host.records.get(member.id, {})
-        names = {record.class_name for record in records.values()}
-        small = all(record.inventory.capacity <= _MOST_THREADS for record in records.values())
-        has_numa = _NUMA_TRAIT in member.traits
-        return (
-            len(names) == 1
-            and names <= {*_CPU_CLASSES}
-            and small
-            and not has_numa
-            and member.id not in self._below
-        )
-
-    def _bars(self, member: TreeMember) -> list[Bar]:
-        return [
-            Bar(
-                record.class_name,
-                record.used,
-                record.inventory.capacity,
-                record.inventory.total,
-                record.inventory.reserved,
-                record.inventory.allocation_ratio,
-                list(self._shares(member.uuid, record.class_name, record.inventory.capacity)),
-                self._lacks.get(member.uuid, {}).get(record.class_name),
-            )
-            for record in self._host.records.get(member.id, {}).values()
-        ]
-
-    def _shares(
-        self, uuid: str, resource_class: str, capacity: int
-    ) -> Iterator[tuple[DrawnOwner, float, float]]:
-        """Yield the shares of a bar: the owner, where the share begins and how long it is, in percent."""
-        start = 0.0
-        for owner, amount in self._held.get((uuid, resource_class), ()):
-            width = min(100 * amount / capacity if capacity > 0 else 100, 100 - start)
-            yield owner, round(start, 2), round(width, 2)
-            start += width
-
-    # -- cores --------------------------------------------------------------------------------------
+        records = self._host.records.get(member.id, {}).values()
+        if _NUMA_TRAIT in member.traits or member.id in self._below:
+            return False
+        small = all(record.inventory.capacity <= _MOST_THREADS for record in records)
+        return small and len(records) == 1 and next(iter(records)).class_name in _CPU_CLASSES
 
     def _stored_core(self, member: TreeMember) -> Core:
         """Return a core known only by its inventory: as many threads as it has, with their owners."""
@@ -338,23 +302,26 @@ class _Artist:
             )
             if box not in around.boxes:
                 around.boxes.append(box)
-            box.cores.append(self._known_core(socket, core, cpus, pooled))
+            uuid = self._core_uuids.get(f"{self._host.root.name}/core-{socket}-{core}")
+            # Consumers that are no pods hold so many threads of a core, whichever these are.
+            others = [
+                owner
+                for name in _CPU_CLASSES
+                for owner, amount in self._held.get((uuid or "", name), ())
+                if owner.pod is None
+                for _ in range(amount)
+            ]
+            threads = [self._known_thread(cpu, others, cpu.cpu.cpu in pooled) for cpu in cpus]
+            box.cores.append(Core(f"core {core}", threads, uuid, uuid in self._lacks))
         inside = [id(box) for socket_box in sockets.values() for box in socket_box.boxes]
         root.boxes = [*sockets.values(), *(box for box in root.boxes if id(box) not in inside)]
-        self._note_cpus(view)
-
-    def _known_core(self, socket: int, core: int, cpus: Sequence[CpuView], pooled: frozenset[int]) -> Core:
-        uuid = self._core_uuids.get(f"{self._host.root.name}/core-{socket}-{core}")
-        # Consumers that are no pods hold so many threads of a core, whichever these are.
-        others = [
-            owner
-            for name in _CPU_CLASSES
-            for owner, amount in self._held.get((uuid or "", name), ())
-            if owner.pod is None
-            for _ in range(amount)
-        ]
-        threads = [self._known_thread(cpu, others, cpu.cpu.cpu in pooled) for cpu in cpus]
-        return Core(f"core {core}", threads, uuid, uuid in self._lacks)
+        numbers: dict[str, set[int]] = {}
+        for cpu in view.cpus:
+            if cpu.consumer is not None:
+                numbers.setdefault(cpu.consumer, set()).add(cpu.cpu.cpu)
+        for consumer, held in numbers.items():
+            if consumer in self._owners:
+                self._owners[consumer].cpus = format_cpu_list(held)
 
     def _known_thread(self, cpu: CpuView, others: list[DrawnOwner], pooled: bool) -> Thread:
         number = cpu.cpu.cpu
@@ -371,15 +338,6 @@ class _Artist:
             owner.kind = cpu.owner
         return _thread_of(owner, number, pooled, cpu.owner)
 
-    def _note_cpus(self, view: NodeView) -> None:
-        numbers: dict[str, set[int]] = {}
-        for cpu in view.cpus:
-            if cpu.consumer is not None:
-                numbers.setdefault(cpu.consumer, set()).add(cpu.cpu.cpu)
-        for consumer, cpus in numbers.items():
-            if consumer in self._owners:
-                self._owners[consumer].cpus = format_cpu_list(cpus)
-
 
 def _thread_of(
     owner: DrawnOwner, cpu: int | None = None, pooled: bool = False, state: str = "held"
@@ -392,20 +350,8 @@ def _thread_of(
 
 def _idle(cpu: int | None, state: str, pooled: bool = False) -> Thread:
     number = "" if cpu is None else f"CPU {cpu}: "
-    pool = ", in the shared pool" if pooled else ""
-    return Thread(
-        cpu, state, _SIGNS.get(state, "?"), f"{number}{_WORDS.get(state, state)}{pool}", None, pooled
-    )
-
-
-def _letters(number: int) -> str:
-    """Return the letters for a number: A to Z, then AA and so on."""
-    found = ""
-    number += 1
-    while number:
-        number, digit = divmod(number - 1, 26)
-        found = chr(ord("A") + digit) + found
-    return found
+    title = f"{number}{_WORDS.get(state, state)}" + (", in the shared pool" if pooled else "")
+    return Thread(cpu, state, _SIGNS.get(state, "?"), title, None, pooled)
 
 
 def _all_boxes(box: Box) -> Iterator[Box]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from flask import Blueprint, Response, request
+from flask import Response, request
 
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
 from placement.pods.schemas import CapacityRecordSchema, NodeSchema
 from placement.pods.views import HostView
@@ -25,23 +24,15 @@ from placement.web.templating import (
     clusters,
     html,
     may,
+    page,
     require,
     shown,
     to,
     wanted,
 )
 
-
-def register(blueprint: Blueprint) -> None:
-    """Add the routes; the rule to see a host depends on whether it is a node of a cluster."""
-    # A caller that may list clusters may ask; `seen` requires the rest.
-    listing = "placement:clusters:list"
-    host = f"{PAGES}/hosts/<uuid>"
-    route(blueprint, host, "GET", listing, own_only=True)(_host)
-    route(blueprint, f"{host}/providers", "GET", listing, own_only=True)(_providers)
-    route(blueprint, f"{host}/drawing", "GET", listing, own_only=True)(_drawing)
-    node = f"{PAGES}/nodes/<cluster>/<node>"
-    route(blueprint, node, "GET", "placement:clusters:nodes:show")(_node)
+# A caller that may list clusters may ask for a host; `seen` requires the rest, which depends on whether the
+# host is a node of a cluster.
 
 
 def seen(uuid: str) -> HostView:
@@ -57,20 +48,30 @@ def _check(cluster: str | None) -> None:
             require(f"resource_providers:{rule}")
 
 
+@page("/nodes/<cluster>/<node>", rule="clusters:nodes:show")
 def _node(cluster: str, node: str) -> Response:
-    """Send the browser on to the host that a node is. Raises NotFound."""
     uuid = next((uuid for name, uuid in use_cases().clusters.nodes(cluster) if name == node), None)
     if uuid is None:
         raise NotFound(f"No node {node} found in cluster {cluster}; it may have been deleted.")
     return to(address(f"/hosts/{uuid}"))
 
 
+@page("/hosts/<uuid>")
 def _host(uuid: str) -> Response:
-    """Show a host as it is built, with all consumers on it."""
     host = seen(uuid)
     lacks = _lacks()
     drawing = drawing_of(host, lacks)
     asked_for = host.asked_for if host.asked_for != host.root.uuid else request.args.get("mark", "")
+    totals: dict[str, tuple[int, int]] = {}
+    for record in (record for records in host.records.values() for record in records.values()):
+        used, capacity = totals.get(record.class_name, (0, 0))
+        totals[record.class_name] = (used + record.used, capacity + max(record.inventory.capacity, 0))
+    names = {member.uuid: member.name for member in host.members}
+    sentences = [
+        " ".join(filter(None, (f"{names.get(uuid, uuid)}:", units.plain(resource_class), words)))
+        for uuid, missing in lacks.items()
+        for resource_class, words in missing.items()
+    ]
     return shown(
         "host.html",
         lambda: {**_document(host), "drawn": plain(drawing)},
@@ -78,38 +79,37 @@ def _host(uuid: str) -> Response:
         host=host,
         drawing=drawing,
         view=host.view,
-        totals=_totals(host),
+        totals=dict(sorted(totals.items())),
         marked=asked_for,
-        lacks=list(_in_words(host, lacks)),
+        lacks=sentences,
         history=_history(host),
         sees_consumers=may("allocations:list"),
     )
 
 
+@page("/hosts/<uuid>/drawing")
 def _drawing(uuid: str) -> Response:
-    """Show the drawing of a host alone, with what it lacks marked."""
     host = seen(uuid)
     return html("drawing.html", host=host, drawing=drawing_of(host, _lacks()))
 
 
+@page("/hosts/<uuid>/providers")
 def _providers(uuid: str) -> Response:
-    """Show the providers of a host as they are stored."""
     host = seen(uuid)
     aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
-    document = {"name": host.root.name, "providers": list(_stored(host, aggregates))}
+    document = _stored(host, aggregates)
     return shown("providers.html", document, lambda: _table(host), host=host, aggregates=aggregates)
 
 
 def _document(host: HostView) -> Any:
     if host.node is not None:
         return dump(NodeSchema, use_cases().clusters.node(host.node.cluster, host.node.name))
-    aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
-    return {"name": host.root.name, "providers": list(_stored(host, aggregates))}
+    return _stored(host, use_cases().host_views.aggregates([member.id for member in host.members]))
 
 
-def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> Iterator[dict[str, Any]]:
-    for member in host.members:
-        yield {
+def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> dict[str, Any]:
+    providers = [
+        {
             "uuid": member.uuid,
             "name": member.name,
             "generation": member.generation,
@@ -122,6 +122,9 @@ def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> Iterator
                 for record in host.records.get(member.id, {}).values()
             },
         }
+        for member in host.members
+    ]
+    return {"name": host.root.name, "providers": providers}
 
 
 def _table(host: HostView) -> Any:
@@ -134,17 +137,6 @@ def _table(host: HostView) -> Any:
     )  # fmt: skip
 
 
-def _totals(host: HostView) -> Mapping[str, tuple[int, int]]:
-    """Return used and capacity over the tree, by class."""
-    found: dict[str, tuple[int, int]] = {}
-    for records in host.records.values():
-        for record in records.values():
-            used, most = found.get(record.class_name, (0, 0))
-            capacity = max(record.inventory.capacity, 0)
-            found[record.class_name] = (used + record.used, most + capacity)
-    return dict(sorted(found.items()))
-
-
 def _lacks() -> Lacks:
     """Return what the address names as missing: `lacks=provider,class,words`, any number of times."""
     found: dict[str, dict[str, str]] = {}
@@ -153,13 +145,6 @@ def _lacks() -> Lacks:
         name, _, words = rest.partition(",")
         found.setdefault(uuid, {})[name] = words
     return found
-
-
-def _in_words(host: HostView, lacks: Lacks) -> Iterator[str]:
-    names = {member.uuid: member.name for member in host.members}
-    for uuid, missing in lacks.items():
-        for resource_class, words in missing.items():
-            yield " ".join(filter(None, (f"{names.get(uuid, uuid)}:", units.plain(resource_class), words)))
 
 
 def _history(host: HostView) -> str | None:
@@ -173,73 +158,45 @@ def _history(host: HostView) -> str | None:
 # Search: hosts, providers, consumers, projects and pods by what people remember of them.
 
 
+_FOUND = ("kind", "name", "uuid", "beside")
 _MOST = 50
 _LONGEST = 200
 
 
-def register_search(blueprint: Blueprint) -> None:
-    """Add the routes; each kind of result requires its own policy rule."""
-    listing = "placement:clusters:list"
-    route(blueprint, f"{PAGES}/search", "GET", listing, own_only=True)(_search)
-    route(blueprint, f"{PAGES}/names/clusters", "GET", listing, own_only=True)(_clusters)
-
-
+@page("/search")
 def _search() -> Response:
     """Show what is like the text; a single hit is shown at once."""
     text = request.args.get("q", "").strip()[:_LONGEST]
-    found = _found(text) if text else []
+    own = caller_clusters()
+    where = [None] if own is None else sorted(own)
+    found = [each for cluster in where for each in _found_in(text, cluster)] if text else []
     if len(found) == 1 and found[0]["address"] and wanted() == HTML:
         return to(found[0]["address"])
-    columns = ("kind", "name", "uuid", "beside")
-    rows = ([each[name] for name in columns] for each in found)
-    return shown("search.html", {"q": text, "found": found}, (columns, rows), text=text, most=_MOST)
+    rows = ([each[name] for name in _FOUND] for each in found)
+    return shown("search.html", {"q": text, "found": found}, (_FOUND, rows), text=text, most=_MOST)
 
 
+@page("/names/clusters")
 def _clusters() -> Response:
-    """Return the names of the clusters that the caller may see, to choose one of them."""
     body = orjson.dumps({"names": [each.name for each in clusters()]})
     return Response(body, content_type="application/json")
 
 
-def _found(text: str) -> list[dict[str, Any]]:
-    own = caller_clusters()
-    where = [None] if own is None else sorted(own)
-    return [each for cluster in where for each in _found_in(text, cluster)]
-
-
-def _found_in(text: str, cluster: str | None) -> list[dict[str, Any]]:
-    finder, found = use_cases().finder, []
+def _found_in(text: str, cluster: str | None) -> list[dict[str, str]]:
+    finder = use_cases().finder
+    found: list[tuple[str, str, str, str, str]] = []
     if may("resource_providers:list", cluster):
-        found += [
-            {
-                "kind": "host" if each.is_root else "provider",
-                "name": each.name,
-                "uuid": each.uuid,
-                "beside": each.cluster or "",
-                "address": address(f"/hosts/{each.uuid}"),
-            }
-            for each in finder.providers(text, cluster, _MOST)
-        ]
+        for host in finder.providers(text, cluster, _MOST):
+            kind, place = "host" if host.is_root else "provider", address(f"/hosts/{host.uuid}")
+            found.append((kind, host.name, host.uuid, host.cluster or "", place))
     if may("clusters:pods:list", cluster):
-        found += [
-            {
-                "kind": "pod",
-                "name": f"{each.namespace}/{each.name}",
-                "uuid": "",
-                "beside": f"{each.cluster}, {each.node or 'no node'}",
-                "address": address(f"/pods/{each.cluster}/{each.namespace}/{each.name}"),
-            }
-            for each in finder.pods(text, cluster, _MOST)
-        ]
+        for pod in finder.pods(text, cluster, _MOST):
+            place = address(f"/pods/{pod.cluster}/{pod.namespace}/{pod.name}")
+            beside = f"{pod.cluster}, {pod.node or 'no node'}"
+            found.append(("pod", f"{pod.namespace}/{pod.name}", "", beside, place))
     if may("allocations:list_all", cluster):
-        found += [
-            {
-                "kind": "consumer",
-                "name": each.uuid,
-                "uuid": each.uuid,
-                "beside": f"project {each.project_id}, user {each.user_id}",
-                "address": address(f"/consumers/{each.uuid}") if may("allocations:list") else "",
-            }
-            for each in finder.consumers(text, cluster, _MOST)
-        ]
-    return found
+        for held in finder.consumers(text, cluster, _MOST):
+            place = address(f"/consumers/{held.uuid}") if may("allocations:list") else ""
+            beside = f"project {held.project_id}, user {held.user_id}"
+            found.append(("consumer", held.uuid, held.uuid, beside, place))
+    return [dict(zip((*_FOUND, "address"), each, strict=True)) for each in found]

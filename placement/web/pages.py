@@ -7,7 +7,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Flask, Response, request, send_from_directory
+from flask import Flask, Response, current_app, request, send_from_directory
 from werkzeug.exceptions import HTTPException
 
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
@@ -19,25 +19,24 @@ from placement.http.context import OPEN_PATHS
 from placement.http.gate import PAGES
 from placement.http.middleware import below
 from placement.http.responses import HttpError, Relayed
-from placement.web import (
-    capacity,
-    changes,
-    claims,
-    consumers,
-    fleet_map,
-    hosts,
-    requests,
-    session,
-    sign_in,
-    templating,
-    units,
-)
-from placement.web.templating import CSV, JSON, add_templates, address, html, to
+from placement.web import capacity as capacity
+from placement.web import changes as changes
+from placement.web import consumers as consumers
+from placement.web import fleet_map as fleet_map
+from placement.web import hosts as hosts
+from placement.web import requests, session, templating, units
+from placement.web.session import PasswordRefused, Passwords
+from placement.web.templating import CSV, JSON, add_templates, address, blueprint, html, to
+
+# All modules that are imported here add their pages to the blueprint.
 
 # Pages that say what went wrong and what to do about it.
 
 
 LOG = logging.getLogger(__name__)
+SIGN_IN, SIGN_OUT = f"{PAGES}/sign-in", f"{PAGES}/sign-out"
+_PASSWORDS = "placement_passwords"
+_WITH_PASSWORD = ("user", "password", "project", "user_domain", "project_domain")
 _ADVICE = {
     400: "Correct what the message names, and send it again.",
     401: "Sign in again.",
@@ -51,16 +50,6 @@ _ADVICE = {
     500: "Nothing was changed. The log has the details under this request id.",
     503: "Wait a moment, then reload the page. /readyz?verbose says what is not ready.",
 }
-
-
-def handle(blueprint: Blueprint) -> None:
-    """Show errors of the pages as pages."""
-    blueprint.register_error_handler(PlacementError, _refused)
-    blueprint.register_error_handler(FlavorRefused, _flavor_refused)
-    blueprint.register_error_handler(HttpError, _http_error)
-    blueprint.register_error_handler(Relayed, _relayed)
-    blueprint.register_error_handler(HTTPException, lambda error: problem(error.code or 500, ""))
-    blueprint.register_error_handler(Exception, _fault)
 
 
 def problem(status: int, *messages: str) -> Response:
@@ -79,14 +68,16 @@ def problem(status: int, *messages: str) -> Response:
     )
 
 
-def _refused(error: PlacementError) -> Response:
-    return problem(responses.status_of(error), str(error))
+blueprint.register_error_handler(
+    PlacementError, lambda error: problem(responses.status_of(error), str(error))
+)
+blueprint.register_error_handler(
+    FlavorRefused, lambda refused: problem(400, *(message for _, message in refused.problems))
+)
+blueprint.register_error_handler(HTTPException, lambda error: problem(error.code or 500, ""))
 
 
-def _flavor_refused(refused: FlavorRefused) -> Response:
-    return problem(400, *(message for _, message in refused.problems))
-
-
+@blueprint.errorhandler(HttpError)
 def _http_error(error: HttpError) -> Response:
     if error.status == 401:
         return _unknown()
@@ -95,9 +86,16 @@ def _http_error(error: HttpError) -> Response:
     return response
 
 
+@blueprint.errorhandler(Relayed)
 def _relayed(relayed: Relayed) -> Response:
     status = relayed.response.status_code
     return _unknown() if status == 401 else problem(status, "The identity service refuses the token.")
+
+
+@blueprint.errorhandler(Exception)
+def _fault(error: Exception) -> Response:
+    LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
+    return problem(500, "The failure was logged.")
 
 
 def _unknown() -> Response:
@@ -110,25 +108,8 @@ def _unknown() -> Response:
     return to(address("/sign-in", back=back, ended=ended))
 
 
-def _fault(error: Exception) -> Response:
-    LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
-    return problem(500, "The failure was logged.")
-
-
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
-_REGISTERS = (
-    fleet_map.register_overview,
-    fleet_map.register,
-    hosts.register,
-    requests.register,
-    capacity.register,
-    capacity.register_moves,
-    claims.register,
-    consumers.register,
-    changes.register,
-    hosts.register_search,
-)
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -143,27 +124,8 @@ _HEADERS = {
 
 def attach(application: Flask) -> None:
     """Add the pages to the application."""
-    blueprint = Blueprint("web", __name__)
-    for register in _REGISTERS:
-        register(blueprint)
-    sign_in.register(application, blueprint)
-    blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
-    blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)
-    blueprint.add_url_rule(f"{PAGES}/<path:rest>", "no_page", _no_page, methods=["GET", "POST"])
-    blueprint.before_request(_check_form)
-    blueprint.after_request(_finish)
-    handle(blueprint)
+    application.extensions[_PASSWORDS] = Passwords()
     application.register_blueprint(blueprint)
-    _add_templates(application)
-    files = {f"{PAGES}/static/{name}" for name in _STATIC}
-    application.extensions[OPEN_PATHS] |= frozenset({PAGES, sign_in.SIGN_IN, sign_in.SIGN_OUT, *files})
-    believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
-    bare = application.wsgi_app
-    wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)
-    application.wsgi_app = wrapped  # type: ignore[method-assign]
-
-
-def _add_templates(application: Flask) -> None:
     filters = {
         "amount": units.amount,
         "plain_class": units.plain,
@@ -182,10 +144,21 @@ def _add_templates(application: Flask) -> None:
         "percent": units.percent,
     }
     add_templates(application, filters, functions)
+    files = {f"{PAGES}/static/{name}" for name in _STATIC}
+    application.extensions[OPEN_PATHS] |= frozenset({PAGES, SIGN_IN, SIGN_OUT, *files})
+    believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
+    bare = application.wsgi_app
+    wrapped: Any = below(f"{PAGES}/", session.with_tokens(bare, believes=believes), bare)
+    application.wsgi_app = wrapped  # type: ignore[method-assign]
 
 
+@blueprint.route(PAGES)
+def _start() -> Response:
+    return to(f"{request.script_root}{PAGES}/")
+
+
+@blueprint.route(f"{PAGES}/static/<name>")
 def _static(name: str) -> Response:
-    """Return a file of the pages. Raises NotFound."""
     if name not in _STATIC:
         raise NotFound(f"There is no file {name}.")
     response = send_from_directory(_FILES, name, max_age=0)
@@ -193,10 +166,12 @@ def _static(name: str) -> Response:
     return response
 
 
+@blueprint.route(f"{PAGES}/<path:rest>", methods=["GET", "POST"])
 def _no_page(rest: str) -> Response:
     raise NotFound(f"There is no page {PAGES}/{rest}.")
 
 
+@blueprint.before_request
 def _check_form() -> None:
     # As in the API, text that no database can hold is refused before a database is asked.
     operations.parameters()
@@ -213,8 +188,74 @@ def _check_form() -> None:
         session.check_form()
 
 
+@blueprint.after_request
 def _finish(response: Response) -> Response:
     response.headers.extend(_HEADERS)
     if "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "no-store"
     return session.keep_cookie(response)
+
+
+# Signing in and out: with a token, or with a password that Keystone makes a token of.
+
+
+@blueprint.route(SIGN_IN, methods=["GET", "POST"])
+def _sign_in() -> Response:
+    if not session.needs_sign_in():
+        return to(address("/"))
+    if request.method == "GET":
+        ended = ["Your session has ended. Sign in again to go on."] if request.args.get("ended") else []
+        return _form(ended)
+    session.check_form()
+    try:
+        token = _given_token()
+        # The gate has to know the token.
+        request.environ["HTTP_X_AUTH_TOKEN"] = token
+        context.identify(current_app.extensions["placement_authentication"]())
+    except PasswordRefused as refused:
+        return _form([str(refused)], 401)
+    except Relayed:
+        return _form(["The identity service does not know this token."], 401)
+    except HttpError as error:
+        if error.status != 401:
+            raise
+        return _form(["This token is not known here, or it has expired."], 401)
+    session.sign_in(token)
+    return to(_back() or address("/"))
+
+
+@blueprint.route(SIGN_OUT, methods=["POST"])
+def _sign_out() -> Response:
+    session.check_form()
+    session.sign_out()
+    return to(address("/sign-in" if session.needs_sign_in() else "/"))
+
+
+def _given_token() -> str:
+    """Return the token in the form, or one for its password. Raises PasswordRefused, saying why."""
+    token = request.form.get("token", "").strip()
+    if token:
+        return token
+    given = {name: request.form.get(name, "") for name in _WITH_PASSWORD}
+    if not given["user"] or not _uses_keystone():
+        raise PasswordRefused(
+            "Give a token." if not _uses_keystone() else "Give a token, or user and password."
+        )
+    passwords: Passwords = current_app.extensions[_PASSWORDS]
+    configuration = current_app.extensions["placement_settings"].configuration
+    return passwords.token_for(configuration, request.remote_addr, **given)
+
+
+def _form(messages: list[str], status: int = 200) -> Response:
+    return html("sign_in.html", status, messages=messages, with_password=_uses_keystone(), back=_back() or "")
+
+
+def _uses_keystone() -> bool:
+    return bool(current_app.extensions["placement_settings"].auth_strategy == "keystone")
+
+
+def _back() -> str | None:
+    """Return where to go on, if that is one of our pages."""
+    found = request.values.get("back", "")
+    ours = found.startswith(f"{request.script_root}{PAGES}/") and "\\" not in found and found.isprintable()
+    return found if ours else None

@@ -1,4 +1,4 @@
-"""The page "Why not": the stages, near misses and candidates of a query, a flavor or a pod."""
+"""The page "Why not": the stages, near misses and candidates of a request, and claims of these."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import orjson
-from flask import Blueprint, Response, current_app
+from flask import Response, current_app, request
 
 from placement.allocations import candidate_query
 from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchResult
@@ -17,59 +17,59 @@ from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
 from placement.common.manifest_lists import pod_manifest
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
+from placement.engine.domain.identifiers import normalize_uuid
+from placement.engine.domain.inventories import ConsumerClaim
+from placement.engine.numa.cpuset import parse_cpu_list
 from placement.flavors.nova import FlavorRefused, translation_document
 from placement.http import operations
 from placement.http.context import use_cases
-from placement.http.gate import PAGES, route
 from placement.http.schemas import dump
 from placement.pods.schemas import PodTranslationSchema, PreviewSchema
 from placement.pods.views import NamedPlace
 from placement.web import units
-from placement.web.templating import address, asked, clusters, escaped, may, require, shown
+from placement.web.templating import (
+    Table,
+    address,
+    asked,
+    clusters,
+    escaped,
+    may,
+    page,
+    require,
+    shown,
+    to,
+    whole,
+)
 
 # Candidates as the rows of a table, with all texts escaped.
 
 
-def candidate_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
+def candidate_rows(document: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of an answer, best first: host uuid and name, what it gives, score, its parts, claim.
 
     Rows of a pod: uuid and name of the node, score, CPUs, remarks. Line ends separate lines in a cell.
     """
+    rows: list[Sequence[str]] = []
     if document.get("kind") == "pod":
-        return [*escaped(_node(each) for each in document["nodes"])]
-    return [*escaped(_candidate_rows_candidate(each) for each in document.get("candidates", ()))]
+        for node in document["nodes"]:
+            cpus, remarks = node["cpuset"] or "shared", "; ".join(node["remarks"])
+            rows.append((node["resource_provider"], node["name"], str(node["score"]), cpus, remarks))
+        return escaped(rows)
+    for each in document.get("candidates", ()):
+        host, score = each["host"], "–" if each["score"] is None else str(each["score"])
+        parts = "\n".join(_parts(each["score_parts"])) or "–"
+        gives = []
+        for given in each["allocations"].values():
+            held = given["resources"].items()
+            amounts = [f"{units.amount(amount, name)} {units.plain(name)}" for name, amount in held]
+            gives.append(f"{given['name']}: {', '.join(amounts)}")
+        claimed = {uuid: given["resources"] for uuid, given in each["allocations"].items()}
+        claim = orjson.dumps(claimed).decode()
+        rows.append((host["uuid"], host["name"], "\n".join(gives), score, parts, claim))
+    return escaped(rows)
 
 
-def _node(place: Mapping[str, Any]) -> Sequence[str]:
-    return (
-        place["resource_provider"],
-        place["name"],
-        str(place["score"]),
-        place["cpuset"] or "shared",
-        "; ".join(place["remarks"]),
-    )
-
-
-def _candidate_rows_candidate(each: Mapping[str, Any]) -> Sequence[str]:
-    return (
-        each["host"]["uuid"],
-        each["host"]["name"],
-        "\n".join(_gives(each["allocations"])),
-        "–" if each["score"] is None else str(each["score"]),
-        "\n".join(_made_of(each["score_parts"])) or "–",
-        _claim(each["allocations"]),
-    )
-
-
-def _gives(allocations: Mapping[str, Any]) -> Iterator[str]:
-    for given in allocations.values():
-        amounts = [
-            f"{units.amount(amount, name)} {units.plain(name)}" for name, amount in given["resources"].items()
-        ]
-        yield f"{given['name']}: {', '.join(amounts)}"
-
-
-def _made_of(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _parts(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for part in parts:
         if "type" not in part:
             yield f"prefers {part['prefer']}: {'met' if part['met'] else 'not met'}"
@@ -80,11 +80,6 @@ def _made_of(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             for name, figures in part["resources"].items()
         ]
         yield f"{part['type']} {part['score']}/{part['max_score']}{weight}: {', '.join(classes)}"
-
-
-def _claim(allocations: Mapping[str, Any]) -> str:
-    """Return the text that a form sends to claim a candidate."""
-    return orjson.dumps({uuid: given["resources"] for uuid, given in allocations.items()}).decode()
 
 
 Found = TypeVar("Found")
@@ -111,43 +106,50 @@ spec:
 _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 
 
-def register(blueprint: Blueprint) -> None:
-    """Add the routes; each kind of request requires a policy rule of its own.
-
-    Forms with pods and flavors are sent with POST: what is pasted into them stays out of logs and histories.
-    """
-    listing = "placement:clusters:list"
-    route(blueprint, f"{PAGES}/why", "GET", listing, own_only=True)(_why)
-    route(blueprint, f"{PAGES}/why", "POST", listing, own_only=True, reads=True)(_why)
-
-
+# Forms with pods and flavors are sent with POST: what is pasted into them stays out of logs and histories.
+@page("/why")
+@page("/why", "POST", reads=True)
 def _why() -> Response:
-    """Show the form, and what becomes of the request in it."""
-    kind = chosen_kind()
-    given = asked()
+    kind, given = chosen_kind(), asked()
     found, problems = answered(lambda: _ASKED[kind](given), given)
     document = found or {}
-    return shown(
+    cluster = given.get("cluster") or None
+    return shown_answer(
         "why.html",
+        found,
+        problems,
         document or {"problems": problems},
         lambda: _table(document),
-        400 if problems else 200,
-        kind=kind,
-        given=given,
-        problems=problems,
-        examples=EXAMPLES,
-        clusters=offered_clusters(given, is_answered=bool(document)),
         rows=candidate_rows(document),
         consumer_uuid=str(uuid.uuid4()),
-        may_claim=_may_claim(kind, given.get("cluster") or None),
+        may_claim=may("clusters:pods:update", cluster) if kind == "pod" else may("allocations:update"),
     )
 
 
-def offered_clusters(given: Mapping[str, str], *, is_answered: bool) -> list[str]:
-    """Return the clusters that the form offers; beside an answer only its own, as the page gets the rest."""
-    if is_answered:
-        return [given["cluster"]] if given.get("cluster") else []
-    return [each.name for each in clusters()]
+def shown_answer(
+    template: str,
+    found: object | None,
+    problems: Sequence[str],
+    document: Any,
+    table: Callable[[], Table],
+    **beside: Any,
+) -> Response:
+    """Return a form with the answer to it, or with what is wrong with it."""
+    given = asked()
+    # Beside an answer only its own cluster is offered, as the page gets the rest.
+    own = [given["cluster"]] if given.get("cluster") else []
+    return shown(
+        template,
+        document,
+        table,
+        400 if problems else 200,
+        kind=chosen_kind(),
+        given=given,
+        problems=problems,
+        examples=EXAMPLES,
+        clusters=[each.name for each in clusters()] if found is None else own,
+        **beside,
+    )
 
 
 def chosen_kind() -> str:
@@ -172,22 +174,11 @@ def answered(
         return None, getattr(error, "findings", None) or [str(error)]
 
 
-def _may_claim(kind: str, cluster: str | None) -> bool:
-    return may("clusters:pods:update", cluster) if kind == "pod" else may("allocations:update")
-
-
 def _limit(given: Mapping[str, str]) -> int:
-    text = given.get("limit") or str(_USUAL)
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MOST):
-        raise BadRequest(f"limit: must be 1 to {_MOST}, not {text!r}")
-    return int(text)
-
-
-# -- what is asked ----------------------------------------------------------------------------------
+    return whole("limit", given.get("limit") or str(_USUAL), _MOST)
 
 
 def _query(given: Mapping[str, str]) -> dict[str, Any]:
-    """Search for a query string of candidates."""
     pairs = operations.read(given.get("query", "").strip().lstrip("?"))
     named = {name for name, _ in pairs}
     for name, value in (
@@ -204,7 +195,6 @@ def _query(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
-    """Search for a nova flavor, given by its amounts and extra specs."""
     cluster = given.get("cluster") or None
     require("flavors:candidates", cluster)
     document = {**flavor_document(given), "limit": _limit(given), "explain": True}
@@ -271,7 +261,6 @@ def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> 
 
 
 def _pod(given: Mapping[str, str]) -> dict[str, Any]:
-    """Preview a pod, given as YAML or JSON."""
     cluster = cluster_of_pod(given)
     require("clusters:pods:preview", cluster)
     pod = manifest_of(given)
@@ -297,17 +286,10 @@ def manifest_of(given: Mapping[str, str]) -> Any:
     return pod_manifest(parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES))
 
 
-_ASKED: dict[str, Callable[[Mapping[str, str]], dict[str, Any]]] = {
-    "query": _query,
-    "flavor": _flavor,
-    "pod": _pod,
-}
+_ASKED = {"query": _query, "flavor": _flavor, "pod": _pod}
 
 
-# -- what is shown ----------------------------------------------------------------------------------
-
-
-def _table(document: Mapping[str, Any]) -> Any:
+def _table(document: Mapping[str, Any]) -> Table:
     if document.get("kind") == "pod":
         nodes = ("rank", "node", "uuid", "score", "cpuset")
         return nodes, [
@@ -326,18 +308,93 @@ def _table(document: Mapping[str, Any]) -> Any:
 def miss_address(miss: Mapping[str, Any], page: str = "") -> str:
     """Return the address of the page of a near miss, or one below it, with what it lacks marked."""
     uuid = miss["resource_provider"]["uuid"]
-    query = urlencode([("lacks", text) for text in lacks_of(miss)])
-    return f"{address(f'/hosts/{uuid}{page}')}?{query}"
-
-
-def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a near miss lacks, as the page of its host takes it."""
+    lacks = []
     for shortage in miss.get("shortages", ()):
         where = (shortage.get("resource_provider") or miss["resource_provider"])["uuid"]
         name = shortage.get("resource_class") or ""
-        words = (
-            f"{units.amount(shortage['missing'], name)} missing" if shortage.get("missing") else "unsuitable"
+        missing = shortage.get("missing")
+        lacks.append(
+            f"{where},{name},{units.amount(missing, name) + ' missing' if missing else 'unsuitable'}"
         )
-        yield f"{where},{name},{words}"
-    if not miss.get("shortages"):
-        yield f"{miss['resource_provider']['uuid']},,{'; '.join(miss['sentences'])}"
+    query = urlencode([("lacks", text) for text in lacks or [f"{uuid},,{'; '.join(miss['sentences'])}"]])
+    return f"{address(f'/hosts/{uuid}{page}')}?{query}"
+
+
+# Claims by a click: of a candidate for a consumer, and of a node for a pod.
+
+
+_CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
+_LONGEST_NAME = 255
+
+
+@page("/claims", "POST")
+def _claim() -> Response:
+    """Let a consumer hold the candidate that was chosen; what it holds already is not replaced.
+
+    Raises BadRequest naming the field of the form.
+    """
+    require("allocations:update")
+    claimant = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
+    for name, text in claimant.items():
+        if not 1 <= len(text) <= _LONGEST_NAME:
+            raise BadRequest(f"{name}: must be 1 to {_LONGEST_NAME} characters")
+    consumer = normalize_uuid(claimant["consumer_uuid"])
+    if consumer is None:
+        raise BadRequest(f"consumer_uuid: {claimant['consumer_uuid']!r} is no uuid")
+    kind = claimant["consumer_type"]
+    if not kind.replace("_", "").isalnum() or kind != kind.upper():
+        raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
+    claim = ConsumerClaim(
+        consumer_uuid=consumer,
+        resources=_allocations(request.form.get("allocations", "")),
+        project_id=claimant["project_id"],
+        user_id=claimant["user_id"],
+        generation=None,
+        consumer_type=kind,
+    )
+    cpus = request.form.get("dedicated_cpus")
+    # A bad list of CPUs is refused before anything is written.
+    parse_cpu_list(cpus or "")
+    use_cases().claims.replace([claim])
+    if cpus:
+        use_cases().claims.note_dedicated_cpus(consumer, 1, cpus)
+    return to(address(f"/consumers/{consumer}", claimed=1))
+
+
+def _allocations(text: str) -> dict[str, dict[str, int]]:
+    """Return the candidate in the form: amounts by provider and class. Raises BadRequest."""
+    try:
+        given = orjson.loads(text)
+        found = {
+            uuid: {str(name): amount for name, amount in resources.items()}
+            for uuid, resources in given.items()
+        }
+    except (ValueError, AttributeError):
+        raise BadRequest(
+            "allocations: the form does not say which candidate; go back and choose one"
+        ) from None
+    strange = [uuid for uuid in found if normalize_uuid(uuid) != uuid]
+    if strange:
+        raise BadRequest(f"allocations: {strange[0][:100]!r} is no uuid of a provider")
+    amounts = [amount for resources in found.values() for amount in resources.values()]
+    if not amounts or not all(type(amount) is int and amount > 0 for amount in amounts):
+        raise BadRequest("allocations: every amount must be a whole number above 0")
+    return found
+
+
+@page("/pod-claims", "POST")
+def _claim_pod() -> Response:
+    given = request.form.to_dict()
+    cluster = cluster_of_pod(given)
+    require("clusters:pods:update", cluster)
+    pod = manifest_of(given)
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    namespace, name = str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
+    if not name:
+        raise BadRequest("Pod.metadata.name: a pod that is placed needs a name")
+    if given.get("node"):
+        use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
+    else:
+        use_cases().pods.put(cluster, namespace, name, pod)
+    return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))

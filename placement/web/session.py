@@ -9,7 +9,6 @@ carries a key that is made of the cookie: a caller without the cookie cannot mak
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import math
@@ -17,8 +16,8 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from flask import Response, current_app, g, request
@@ -49,22 +48,16 @@ def with_tokens(application: Wsgi, *, believes: bool) -> Wsgi:
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if _TOKEN not in environ:
-            token = _BELIEVED if believes else _token(parse_cookie(environ).get(COOKIE, ""))
-            if token:
-                environ[_TOKEN] = token
+            cookie = parse_cookie(environ).get(COOKIE, "")
+            if believes:
+                environ[_TOKEN] = _BELIEVED
+            elif cookie.startswith(_SIGNED_IN):
+                with suppress(ValueError):
+                    token = base64.urlsafe_b64decode(cookie.removeprefix(_SIGNED_IN)).decode("latin-1")
+                    environ |= {_TOKEN: token} if token else {}
         return application(environ, start_response)
 
     return call
-
-
-def _token(cookie: str) -> str | None:
-    """Return the token in a cookie, or None if there is none."""
-    if not cookie.startswith(_SIGNED_IN):
-        return None
-    try:
-        return base64.urlsafe_b64decode(cookie.removeprefix(_SIGNED_IN)).decode("latin-1")
-    except (binascii.Error, ValueError):
-        return None
 
 
 def needs_sign_in() -> bool:
@@ -79,7 +72,11 @@ def is_signed_in() -> bool:
 
 def form_key() -> str:
     """Return the key that forms of this caller carry."""
-    return _key(_cookie())
+    cookie = request.cookies.get(COOKIE) or g.get("placement_cookie")
+    if not cookie:
+        # A caller without a cookie gets one with this answer.
+        cookie = g.placement_cookie = _ANONYMOUS + secrets.token_urlsafe(24)
+    return _key(str(cookie))
 
 
 def check_cookie() -> str:
@@ -99,14 +96,6 @@ def check_form() -> None:
 
 def _key(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"placement form", hashlib.sha256).hexdigest()
-
-
-def _cookie() -> str:
-    """Return the cookie of the caller; without one, it gets one with this answer."""
-    found = request.cookies.get(COOKIE) or g.get("placement_cookie")
-    if not found:
-        found = g.placement_cookie = _ANONYMOUS + secrets.token_urlsafe(24)
-    return str(found)
 
 
 def sign_in(token: str) -> None:
@@ -154,11 +143,15 @@ class PasswordRefused(Exception):
 
 
 class Passwords:
-    """A gateway that takes passwords to Keystone: few at a time, and few wrong ones from an address."""
+    """A gateway that takes passwords to Keystone: few at a time, and few wrong ones from an address.
+
+    A guess is a wrong password of the last minute.
+    """
 
     def __init__(self) -> None:
         self._room = WaitingRoom(_ASKING_AT_ONCE)
-        self._guesses = _Guesses()
+        self._turn = threading.Lock()
+        self._guesses: OrderedDict[str | None, deque[float]] = OrderedDict()
 
     def token_for(self, configuration: Any, address: str | None, **given: str) -> str:
         """Return a token for the password that came from this address, as `token_for` below.
@@ -166,42 +159,32 @@ class Passwords:
         Raises PasswordRefused, HttpError 429 after too many wrong passwords, HttpError 503 if too many
         sign-ins wait for Keystone or it does not answer, Misconfigured.
         """
+        # It counts as a guess from the start, or guesses at the same time would be free.
+        self._begin(address)
+        was_wrong = False
         try:
-            with self._guesses.attempt(address), self._room.entered():
+            with self._room.entered():
                 return token_for(configuration, **given)
+        except PasswordRefused:
+            was_wrong = True
+            raise
         except Full:
             message = "Too many sign-ins wait for the identity service; sign in again in a moment."
             raise HttpError(503, message, headers={"Retry-After": "1"}) from None
-
-
-class _Guesses:
-    """The wrong passwords of the last minute, by the address that they came from."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._times: OrderedDict[str | None, deque[float]] = OrderedDict()
-
-    @contextmanager
-    def attempt(self, address: str | None) -> Iterator[None]:
-        """Count the block as a guess if it raises PasswordRefused. Raises HttpError 429."""
-        # It counts from the start, or guesses at the same time would be free.
-        self._begin(address)
-        try:
-            yield
-        except PasswordRefused:
-            raise
-        except BaseException:
-            self._forget(address)
-            raise
-        self._forget(address)
+        finally:
+            if not was_wrong:
+                with self._turn:
+                    times = self._guesses.get(address)
+                    if times:
+                        times.pop()
 
     def _begin(self, address: str | None) -> None:
         now = time.monotonic()
         with self._turn:
-            times = self._times.setdefault(address, deque())
-            self._times.move_to_end(address)
-            while len(self._times) > _MOST_ADDRESSES:
-                self._times.popitem(last=False)
+            times = self._guesses.setdefault(address, deque())
+            self._guesses.move_to_end(address)
+            while len(self._guesses) > _MOST_ADDRESSES:
+                self._guesses.popitem(last=False)
             while times and times[0] <= now - _GUESSES_SECONDS:
                 times.popleft()
             if len(times) >= _MOST_GUESSES:
@@ -210,34 +193,31 @@ class _Guesses:
                 raise HttpError(429, message, headers={"Retry-After": str(seconds)})
             times.append(now)
 
-    def _forget(self, address: str | None) -> None:
-        with self._turn:
-            times = self._times.get(address)
-            if times:
-                times.pop()
-
 
 def token_for(
     configuration: Any, *, user: str, password: str, project: str, user_domain: str, project_domain: str
 ) -> str:
     """Return a token for the user in the project. Domains are names, `Default` if empty.
 
-    Raises PasswordRefused, HttpError 503 if Keystone does not answer, Misconfigured.
+    Keystone is at `www_authenticate_uri`, else at `auth_url`. Raises PasswordRefused, HttpError 503 if it
+    does not answer, Misconfigured.
     """
     from keystoneauth1 import exceptions
     from keystoneauth1.identity import v3
     from keystoneauth1.session import Session
 
-    address = _address(configuration)
+    options = configuration[_GROUP]
+    found = options.www_authenticate_uri or getattr(options, "auth_url", None)
+    if not found:
+        raise Misconfigured(f"[{_GROUP}] www_authenticate_uri is not set.")
     plugin = v3.Password(
-        auth_url=address,
+        auth_url=str(found).rstrip("/").removesuffix("/v3") + "/v3",
         username=user,
         password=password,
         user_domain_name=user_domain or _DOMAIN,
         project_name=project or None,
         project_domain_name=(project_domain or _DOMAIN) if project else None,
     )
-    options = configuration[_GROUP]
     verify = False if options.insecure else options.cafile or True
     session = Session(verify=verify, timeout=_ANSWER_SECONDS)
     try:
@@ -249,13 +229,3 @@ def token_for(
     except exceptions.ClientException as error:
         raise HttpError(503, f"Keystone cannot be asked: {type(error).__name__}") from None
     return str(token)
-
-
-def _address(configuration: Any) -> str:
-    """Return the address of Keystone: `www_authenticate_uri`, else `auth_url`. Raises Misconfigured."""
-    options = configuration[_GROUP]
-    found = options.www_authenticate_uri or getattr(options, "auth_url", None)
-    if not found:
-        raise Misconfigured(f"[{_GROUP}] www_authenticate_uri is not set.")
-    address = str(found).rstrip("/")
-    return address if address.endswith("/v3") else f"{address}/v3"

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from flask import Flask, Response, current_app, request
+from flask import Blueprint, Flask, Response, current_app, request
 from flask.templating import Environment
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 from markupsafe import Markup, escape
@@ -24,9 +24,28 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden
 from placement.http import context
 from placement.http.context import use_cases
-from placement.http.gate import PAGES
+from placement.http.gate import PAGES, Handler, route
 from placement.web import session
 from placement.web.session import KEY_FIELD
+
+blueprint = Blueprint("web", __name__)
+
+
+def page(
+    path: str, method: str = "GET", rule: str | None = None, **guard: Any
+) -> Callable[[Handler], Handler]:
+    """Register a handler for a path below /ui, for callers that pass the policy rule.
+
+    Without a rule, callers that may list clusters, or their own ones, may ask, and the handler requires more.
+    """
+    guard = {"own_only": rule is None, **guard}
+
+    def register(handler: Handler) -> Handler:
+        route(blueprint, f"{PAGES}{path}", method, f"placement:{rule or 'clusters:list'}", **guard)(handler)
+        return handler
+
+    return register
+
 
 # What the caller may see and do.
 
@@ -152,15 +171,13 @@ def _options(names: tuple[str, ...], chosen: str | None) -> Markup:
 def navigation() -> Markup:
     """Return the list of the pages that the caller may see."""
     own = min(context.current().caller.clusters or (), default=None)
-    rules = {(rule, of): _may_see(rule, of, own) for _, _, _, rule, of in _PAGES}
+    rules = {
+        (rule, of): may(rule, own if of == _ONE else None, own_only=of == _OWN)
+        for _, _, _, rule, of in _PAGES
+    }
     allowed = tuple(rules[rule, of] for _, _, _, rule, of in _PAGES)
     shown = request.path.removeprefix(PAGES).rstrip("/") or "/"
-    environment = current_app.jinja_env
-    return _navigation(environment, f"{request.script_root}{PAGES}", shown, allowed, own)
-
-
-def _may_see(rule: str, of: str, own: str | None) -> bool:
-    return may(rule, own if of == _ONE else None, own_only=of == _OWN)
+    return _navigation(current_app.jinja_env, f"{request.script_root}{PAGES}", shown, allowed, own)
 
 
 @lru_cache(maxsize=500)
@@ -212,9 +229,14 @@ def shown(
     if form == JSON:
         found = document() if callable(document) else document
         text = orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
-        return _plain(text, "application/json", status)
+        return Response(text, status, content_type="application/json")
     if form == CSV:
-        return _plain(_csv(table() if callable(table) else table), "text/csv; charset=utf-8", status)
+        names, rows = table() if callable(table) else table
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+        return Response(file.getvalue().encode(), status, content_type="text/csv; charset=utf-8")
     # If a question came in a form, the links to JSON and CSV are forms, too: no address holds it.
     resent = asked() if request.method == "POST" else None
     return html(template, status, document=document, has_data=True, resent=resent, **beside)
@@ -225,25 +247,32 @@ def html(template: str, status: int = 200, **values: Any) -> Response:
     return Response(rendered(template, **values), status, content_type="text/html; charset=utf-8")
 
 
-def _plain(text: bytes, content_type: str, status: int) -> Response:
-    response = Response(text, status, content_type=content_type)
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def _csv(table: Table) -> bytes:
-    names, rows = table
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return file.getvalue().encode()
-
-
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def whole(name: str, text: str, most: int) -> int:
+    """Return a whole number from 1 to `most`. Raises BadRequest naming the field."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+        raise BadRequest(f"{name}: must be 1 to {most}, not {text!r}")
+    return int(text)
+
+
+def marker() -> int | None:
+    """Return where the page before ended, or None for the first page. Raises BadRequest."""
+    text = request.args.get("marker")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadRequest("marker: must be the one of the page before")
+    return int(text)
+
+
+def choices(*names: str) -> dict[str, str | None]:
+    """Return the parameters of these names, None where one is missing or empty."""
+    return {name: request.args.get(name) or None for name in names}
 
 
 def pretty(document: Any) -> str:

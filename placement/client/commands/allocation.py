@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.client import display
-from placement.client.display import PROSE, ActionCommand, Held, Prose, argument, folded, limit
-from placement.client.formats import PagedList, ResourceAmounts
+from placement.client.display import PROSE, ActionCommand, Prose, argument, folded, limit
+from placement.client.formats import amounts
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -38,23 +38,32 @@ class ListAllocations(Prose):
     left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask page by page and list."""
         client = self.client
-        given = {
+        wanted = {
             "project_id": parsed_args.project,
             "user_id": parsed_args.user,
             "consumer_type": parsed_args.type,
             "cluster": parsed_args.cluster,
         }
         if parsed_args.provider is not None:
-            given["resource_provider"] = display.provider(client, parsed_args.provider)["uuid"]
-        pages = PagedList(client, "/ext/v1/allocations", "consumers", "after")
-        consumers: Iterable[dict[str, Any]] = pages.entries(given, parsed_args.limit)
-        if parsed_args.limit is None:
-            consumers = self.first(parsed_args, consumers, _SHOWN)
+            wanted["resource_provider"] = display.provider(client, parsed_args.provider)["uuid"]
+        path = "/ext/v1/allocations"
+        consumers = self.pages(parsed_args, path, "consumers", "after", wanted, _SHOWN)
         if parsed_args.formatter == PROSE:
-            return _TEXT, [(line,) for consumer in consumers for line in _told(consumer)]
-        return _LISTED, (row for consumer in consumers for row in _rows(consumer))
+            return _TEXT, [(line,) for consumer in consumers for line in _describe(consumer)]
+        return _LISTED, (
+            (
+                consumer["consumer_uuid"],
+                held["name"],
+                amounts(held["resources"]),
+                *_owner(consumer),
+                held["cluster"],
+                provider,
+                consumer.get("dedicated_cpus"),
+            )
+            for consumer in consumers
+            for provider, held in consumer["allocations"].items()
+        )
 
 
 class ShowAllocation(Prose):
@@ -64,7 +73,6 @@ class ShowAllocation(Prose):
     left_out_first = ("UUID", "User", "Type", "Project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
         client = self.client
         body = client.get(_path(parsed_args.consumer))
         held = body["allocations"]
@@ -75,11 +83,11 @@ class ShowAllocation(Prose):
         if cpus:
             self.note(f"dedicated CPUs of the guest: {cpus}")
         if parsed_args.formatter == PROSE:
-            named = [(known.get(uuid, uuid), entry["resources"]) for uuid, entry in held.items()]
-            return _TEXT, [(line,) for line in _told_of(parsed_args.consumer, body, named)]
-        owner = (body["project_id"], body["user_id"], body["consumer_type"])
+            named = {uuid: {**entry, "name": known.get(uuid, uuid)} for uuid, entry in held.items()}
+            consumer = {**body, "consumer_uuid": parsed_args.consumer, "allocations": named}
+            return _TEXT, [(line,) for line in _describe(consumer)]
         return _COLUMNS, [
-            (known.get(uuid, uuid), ResourceAmounts(entry["resources"]), *owner, uuid)
+            (known.get(uuid, uuid), amounts(entry["resources"]), *_owner(body), uuid)
             for uuid, entry in held.items()
         ]
 
@@ -90,34 +98,25 @@ class DeleteAllocation(ActionCommand):
     arguments = (_CONSUMER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Release it."""
         self.client.delete(_path(parsed_args.consumer))
 
 
-def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    uuid = consumer["consumer_uuid"]
-    owner = (consumer["project_id"], consumer["user_id"], consumer["consumer_type"])
-    for provider, held in consumer["allocations"].items():
-        amounts, cpus = ResourceAmounts(held["resources"]), consumer.get("dedicated_cpus")
-        yield uuid, held["name"], amounts, *owner, held["cluster"], provider, cpus
+def _owner(consumer: Mapping[str, Any]) -> tuple[str, str, str]:
+    return consumer["project_id"], consumer["user_id"], consumer["consumer_type"]
 
 
-def _told(consumer: Mapping[str, Any]) -> Iterator[str]:
-    named = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
-    yield from _told_of(consumer["consumer_uuid"], consumer, named)
+def _describe(consumer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about a consumer: its owner, and what it holds of each provider or row of alike ones."""
+    project, user, kind = _owner(consumer)
+    yield consumer["consumer_uuid"]
+    yield f"   {kind} of project {project}, user {user}"
+    held = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
+    for name, each, count in folded(held):
+        suffix = " each" if count > 1 else ""
+        yield f"   {name}"
+        yield from (f"      {resource}={amount}{suffix}" for resource, amount in sorted(each.items()))
     if consumer.get("dedicated_cpus"):
         yield f"   dedicated CPUs of the guest: {consumer['dedicated_cpus']}"
-
-
-def _told_of(uuid: str, consumer: Mapping[str, Any], held: Iterable[tuple[str, Held]]) -> Iterator[str]:
-    """Yield lines about a consumer: its owner, and what it holds of each provider or row of alike ones."""
-    yield uuid
-    owner, user = consumer["project_id"], consumer["user_id"]
-    yield f"   {consumer['consumer_type']} of project {owner}, user {user}"
-    for name, amounts, count in folded(held):
-        each = " each" if count > 1 else ""
-        yield f"   {name}"
-        yield from (f"      {resource}={amount}{each}" for resource, amount in sorted(amounts.items()))
 
 
 def _dedicated_cpus(client: Client, consumer: str) -> str | None:

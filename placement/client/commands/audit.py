@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from placement.client.display import Listing, argument, limit
-from placement.client.formats import Lines, PagedList
+from placement.client.formats import TextCell, lines
 from placement.engine.domain.audit import Action, TargetKind
 
 _COLUMNS = ("Time", "User", "Project", "Action", "Type", "Target", "Request")
@@ -40,17 +40,15 @@ class ListAudit(Listing):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask page by page and list."""
         given = {_PARAMETERS.get(name, name): getattr(parsed_args, name) for name in _FILTERS}
-        pages = PagedList(self.client, "/ext/v1/audit", "events", "marker")
-        events = pages.entries(given, parsed_args.limit)
-        if parsed_args.long:
-            return _COLUMNS + _LONG, ((*_row(event), *_rest(event)) for event in events)
-        return _COLUMNS, (_row(event) for event in events)
+        events = self.pages(parsed_args, "/ext/v1/audit", "events", "marker", given)
+        columns = _COLUMNS + _LONG if parsed_args.long else _COLUMNS
+        return columns, (_row(event)[: len(columns)] for event in events)
 
 
 def _row(event: dict[str, Any]) -> tuple[Any, ...]:
     initiator, target = event["initiator"], event["target"]
+    documents = {each["name"]: each["content"] for each in event["attachments"]}
     return (
         event["eventTime"],
         initiator["id"],
@@ -59,20 +57,12 @@ def _row(event: dict[str, Any]) -> tuple[Any, ...]:
         target["typeURI"].rpartition("/")[2],
         target["id"],
         initiator.get("request_id"),
-    )
-
-
-def _rest(event: dict[str, Any]) -> tuple[Any, ...]:
-    initiator = event["initiator"]
-    documents = {each["name"]: each["content"] for each in event["attachments"]}
-    return (
-        _document(documents.get("before")),
-        _document(documents.get("after")),
+        *(_document(documents.get(name)) for name in ("before", "after")),
         " ".join(initiator.get("roles", ())),
         initiator.get("host", {}).get("address"),
         initiator.get("global_request_id"),
     )
 
 
-def _document(content: dict[str, Any] | None) -> Lines:
-    return Lines([f"{name}: {value}" for name, value in (content or {}).items()])
+def _document(content: dict[str, Any] | None) -> TextCell:
+    return lines([f"{name}: {value}" for name, value in (content or {}).items()])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.client import display
-from placement.client.display import ENOUGH, PROSE, QUERY, Listing, Pairs, Prose
-from placement.client.formats import GREEN, RED, Lines, Misses, ResourceAmounts, painted
+from placement.client.display import ENOUGH, PROSE, QUERY, Listing, Prose
+from placement.client.formats import GREEN, RED, TextCell, amounts, lines, painted
 
 SHOWN = 10
 """How many candidates are shown to people unless they ask for a number."""
@@ -40,7 +40,16 @@ class CandidateListing(Listing):
         roots = {
             summaries[uuid]["root_provider_uuid"] for request in requests for uuid in request["allocations"]
         }
-        return list(_rows(requests, summaries, display.in_trees(self.client, roots)))
+        known = display.in_trees(self.client, roots)
+        rows = []
+        for number, request in enumerate(requests, start=1):
+            for uuid, entry in request["allocations"].items():
+                root = summaries[uuid]["root_provider_uuid"]
+                groups = [suffix or "(base)" for suffix, used in request["mappings"].items() if uuid in used]
+                # A provider that was renamed or deleted since the search has no name any more.
+                names = known.get(root, root), known.get(uuid, uuid)
+                rows.append((number, *names, amounts(entry["resources"]), lines(groups), uuid))
+        return rows
 
 
 class ListCandidates(CandidateListing):
@@ -55,7 +64,6 @@ class ListCandidates(CandidateListing):
     says_how_many = "limit=N"
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Ask and list."""
         query = list(parsed_args.query)
         limited = any(key == "limit" for key, _ in query)
         if self.for_people(parsed_args) and not limited:
@@ -67,24 +75,6 @@ class ListCandidates(CandidateListing):
         scores = [request.get("score") for request in body["allocation_requests"]]
         rows = self.rows(parsed_args, body, limited=limited)
         return (*COLUMNS, "Score"), [(*row, scores[row[0] - 1]) for row in rows]
-
-
-def _rows(
-    requests: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any], known: Mapping[str, str]
-) -> Iterator[tuple[Any, ...]]:
-    for number, request in enumerate(requests, start=1):
-        for uuid, entry in request["allocations"].items():
-            root = summaries[uuid]["root_provider_uuid"]
-            groups = [suffix or "(base)" for suffix, used in request["mappings"].items() if uuid in used]
-            # A provider that was renamed or deleted since the search has no name any more.
-            yield (
-                number,
-                known.get(root, root),
-                known.get(uuid, uuid),
-                ResourceAmounts(entry["resources"]),
-                Lines(groups),
-                uuid,
-            )
 
 
 # `placement explain`, and how all explanations are shown: why nothing fits, or where most is lost.
@@ -102,10 +92,17 @@ class Explaining(Prose):
         """Return the sentences, or rows if a format is given; the command ends with 1 if nothing fits."""
         self.exit_status = 0 if explanation["first_empty"] is None else 1
         if parsed_args.formatter == PROSE:
-            verdict, *others = _told(explanation)
-            shown = painted(verdict, RED if self.exit_status else GREEN, self.app.stdout)
-            return ("Explanation",), [(line,) for line in (shown, *others)]
-        return _COLUMNS, list(_explain_rows(explanation))
+            colour = RED if self.exit_status else GREEN
+            verdict = painted(_verdict(explanation), colour, self.app.stdout)
+            return ("Explanation",), [(line,) for line in (verdict, "", *_sentences(explanation))]
+        rows = []
+        for at, stage in enumerate(explanation["stages"]):
+            passed = stage["trees"] if stage["providers"] is None else stage["providers"]
+            # The near misses are beside the first condition that none meets.
+            nearest = explanation["nearest"] if at == explanation["first_empty"] else []
+            misses = TextCell(nearest, (sentence for miss in nearest for sentence in miss["sentences"]))
+            rows.append((at + 1, stage["condition"], stage["came"], passed, stage["trees"], misses))
+        return _COLUMNS, rows
 
 
 class ExplainRequest(Explaining):
@@ -117,22 +114,16 @@ class ExplainRequest(Explaining):
     arguments = (QUERY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Ask and tell."""
-        query = _explaining(parsed_args.query)
+        query = [(key, value) for key, value in parsed_args.query if key != "explain"]
+        if all(key != "limit" for key, _ in query):
+            query.append(("limit", str(ENOUGH)))
+        query.append(("explain", "1"))
         return self.told(parsed_args, self.client.get("/ext/v1/allocation_candidates", query)["explanation"])
 
 
-def _explaining(query: Pairs) -> Pairs:
-    given = [(key, value) for key, value in query if key != "explain"]
-    limit = [] if any(key == "limit" for key, _ in given) else [("limit", str(ENOUGH))]
-    return [*given, *limit, ("explain", "1")]
-
-
-def _told(explanation: Explanation) -> Iterator[str]:
-    """Yield the result, a line for each condition up to the first that none meets, and the near misses."""
+def _sentences(explanation: Explanation) -> Iterator[str]:
+    """Yield a line for each condition up to the first that none meets, and the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
-    yield _verdict(explanation)
-    yield ""
     for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
         yield f"{at + 1:2}  {stage['sentence']}"
     for miss in explanation["nearest"]:
@@ -147,11 +138,3 @@ def _verdict(explanation: Explanation) -> str:
     at_least = "" if explanation["complete"] else "at least "
     where, noun = ("on", "node") if last["counted"] == "nodes" else ("in", "tree")
     return f"Fits {where} {at_least}{last['trees']} {noun}{'' if last['trees'] == 1 else 's'}."
-
-
-def _explain_rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each condition; the near misses are beside the first that none meets."""
-    for at, stage in enumerate(explanation["stages"]):
-        passed = stage["trees"] if stage["providers"] is None else stage["providers"]
-        nearest = explanation["nearest"] if at == explanation["first_empty"] else []
-        yield at + 1, stage["condition"], stage["came"], passed, stage["trees"], Misses(nearest)

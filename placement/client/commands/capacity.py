@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placement.client.commands.flavor import OPTIONS, document_beside
-from placement.client.display import STANDARD_INPUT, Listing, argument, read_yaml
-from placement.client.formats import ResourceAmounts
+from placement.client.display import STANDARD_INPUT, Listing, argument, given, read_yaml, repeatable
+from placement.client.formats import amounts
 from placement.engine.domain.errors import PlacementError
-
-if TYPE_CHECKING:
-    from placement.client.client import Client
 
 _COLUMNS = ("Kind", "Of", "Room", "Runs out first", "Taking", "Hosts", "Fragmentation", "Stranded")
 _GROUPS = {"cluster": "clusters", "aggregate": "aggregates", "host": "hosts"}
@@ -22,12 +19,10 @@ _SHOWN = 50
 
 
 WORLD = (
-    argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
-    argument("--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"),
-    argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
-    argument(
-        "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
-    ),
+    repeatable("--without", "HOST", "as if it were drained"),
+    repeatable("--more", "HOST=N", "as if there were N more like it"),
+    repeatable("--ratio", "CLASS=R", "as if that were the ratio"),
+    repeatable("--reserved", "CLASS=N", "as if so much were reserved"),
 )
 """The options that say how things would be different."""
 
@@ -56,35 +51,24 @@ class ShowCapacity(Listing):
     left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
-        """Ask and list."""
         by = parsed_args.by or ["cluster"]
-        found_kinds = kinds_of(parsed_args)
-        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": world_of(parsed_args)}
-        if parsed_args.cluster is not None:
-            question["cluster"] = parsed_args.cluster
-        found = _asked(self.client, question)
-        rows = (row for name, kind in found.items() for row in _rows(name, kind, by))
+        kinds, world = kinds_of(parsed_args), world_of(parsed_args)
+        question = {"kinds": kinds, "by": by, "world": world, **given(cluster=parsed_args.cluster)}
+        rows = []
+        for name, kind in self.client.post("/ext/v1/capacity", question)["kinds"].items():
+            rows.append(_row(name, _ALL, kind["total"]))
+            for group in by:
+                for room in kind.get(_GROUPS[group], ()):
+                    called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
+                    rows.append(_row(name, called, room))
         return _COLUMNS, self.first(parsed_args, rows, _SHOWN)
-
-
-def _asked(client: Client, question: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = client.post("/ext/v1/capacity", question)["kinds"]
-    return found
-
-
-def _rows(name: str, kind: Mapping[str, Any], by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    yield _row(name, _ALL, kind["total"])
-    for group in by:
-        for room in kind.get(_GROUPS[group], ()):
-            called = room["name"] or f"like {room['like']}" if group == "host" else room[group]
-            yield _row(name, called, room)
 
 
 def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
     count = str(room["lower"]) if room["exact"] else f"{room['lower']} to {room['upper']}"
     stranded = {kind: each["stranded"] for kind, each in room["classes"].items() if each["stranded"]}
     sums = (room.get("taking"), room.get("hosts"), room.get("fragmentation"))
-    return (name, of, count, room["runs_out_first"], *sums, ResourceAmounts(stranded))
+    return (name, of, count, room["runs_out_first"], *sums, amounts(stranded))
 
 
 def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +76,10 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     parameters = []
     for text in parsed.kinds:
-        name, rest = _named(text)
+        name, colon, rest = text.partition(":")
+        if not (colon and name and rest) or set("=&/.") & set(name):
+            # The colon is part of a query or a path.
+            name, rest = "", text
         if "=" not in rest:
             kinds[name or Path(rest).stem or "it"] = _read(rest, parsed)
         elif name or "&" in rest:
@@ -106,14 +93,6 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
     if not kinds:
         raise PlacementError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
     return kinds
-
-
-def _named(text: str) -> tuple[str, str]:
-    """Return the name before a colon and the rest; no name if the colon is part of a query or a path."""
-    name, colon, rest = text.partition(":")
-    if colon and name and not set("=&/.") & set(name) and rest:
-        return name, rest
-    return "", text
 
 
 def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
@@ -130,14 +109,9 @@ def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
 
 def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return what is to be different, as the API takes it. Raises PlacementError naming the option."""
-    world: dict[str, Any] = {}
-    if parsed.without:
-        world["without"] = parsed.without
     more = [
         {"like": host, "count": _whole("--more", number)} for host, number in _pairs("--more", parsed.more)
     ]
-    if more:
-        world["more"] = more
     inventories = [
         {"resource_class": name, "allocation_ratio": _ratio(number)}
         for name, number in _pairs("--ratio", parsed.ratio)
@@ -146,9 +120,8 @@ def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
         {"resource_class": name, "reserved": _whole("--reserved", number)}
         for name, number in _pairs("--reserved", parsed.reserved)
     ]
-    if inventories:
-        world["inventories"] = inventories
-    return world
+    world = {"without": parsed.without, "more": more, "inventories": inventories}
+    return {name: value for name, value in world.items() if value}
 
 
 def _pairs(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:

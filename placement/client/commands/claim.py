@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -11,8 +11,8 @@ from uuid import uuid4
 from placement.client import display
 from placement.client.commands.capacity import WORLD, world_of
 from placement.client.commands.flavor import OPTIONS, document_beside
-from placement.client.display import Listing, argument, consumer_uuid, parameter, positive
-from placement.client.formats import Lines, ResourceAmounts
+from placement.client.display import Listing, argument, consumer_uuid, given, parameter, positive, repeatable
+from placement.client.formats import amounts, lines
 from placement.engine.domain.errors import PlacementError
 
 _COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
@@ -24,13 +24,7 @@ _RULES = (
     argument("--apart", action="store_true", help="on different hosts"),
     argument("--per-host", type=positive, metavar="N", help="at most so many on a host"),
     argument("--together", action="store_true", help="all on one host"),
-    argument(
-        "--spread",
-        action="append",
-        default=[],
-        metavar="AGGREGATE",
-        help="evenly over these aggregates, repeatable",
-    ),
+    repeatable("--spread", "AGGREGATE", "evenly over these aggregates, repeatable"),
     argument("--soft", action="store_true", help="as far as that is possible"),
     argument("--policy", metavar="POLICY", help="of a server group of nova, such as soft-anti-affinity"),
     argument("--group", metavar="NAME", help="they join it, and its consumers count in rules"),
@@ -66,7 +60,6 @@ class ClaimRequest(Listing):
     left_out_first = ("UUID", "Groups")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Claim and list."""
         if parsed_args.count is not None and parsed_args.consumer is not None:
             raise PlacementError("--count: is for new consumers, of which --consumer names one")
         claim = {
@@ -95,29 +88,24 @@ class ClaimRequest(Listing):
 
     def _rows(self, claimed: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         known = display.of(self.client, {provider for each in claimed for provider in each["allocations"]})
-        return [
-            (
-                each["consumer_uuid"],
-                known.get(provider, provider),
-                ResourceAmounts(entry["resources"]),
-                Lines([suffix or "(base)" for suffix, used in _groups(each) if provider in used]),
-                provider,
-            )
-            for each in claimed
-            for provider, entry in each["allocations"].items()
-        ]
+        rows = []
+        for each in claimed:
+            mappings = each.get("mappings", {}).items()
+            for provider, entry in each["allocations"].items():
+                groups = lines([suffix or "(base)" for suffix, used in mappings if provider in used])
+                name, held = known.get(provider, provider), amounts(entry["resources"])
+                rows.append((each["consumer_uuid"], name, held, groups, provider))
+        return rows
 
 
 def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return the query or the flavor."""
     if parsed.query and parsed.cluster is not None:
         raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
     if parsed.query and parsed.vcpus is None:
         return {"query": urlencode(parsed.query)}
     if parsed.query or parsed.vcpus is None:
         raise PlacementError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
-    flavor = document_beside(parsed)
-    return flavor if parsed.cluster is None else {**flavor, "cluster": parsed.cluster}
+    return {**document_beside(parsed), **given(cluster=parsed.cluster)}
 
 
 def _together(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -134,24 +122,17 @@ def _together(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.soft and not rules:
         raise PlacementError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
     beside: dict[str, Any] = {"weight": 1} if parsed.soft else {}
-    group = {} if parsed.group is None else {"group": parsed.group}
-    if group:
-        beside["groups"] = [parsed.group]
-    found: dict[str, Any] = {**group}
+    found: dict[str, Any] = {}
+    if parsed.group is not None:
+        found["group"], beside["groups"] = parsed.group, [parsed.group]
     if rules:
         found["rules"] = [{**rule, **beside} for rule in rules]
     if parsed.policy is not None:
-        named = {} if parsed.group is None else {"id": parsed.group}
-        found["server_group"] = {"policy": parsed.policy, **named}
+        found["server_group"] = {"policy": parsed.policy, **given(id=parsed.group)}
     if parsed.minimum is not None:
         found["minimum"] = parsed.minimum
-    world = world_of(parsed)
     if parsed.dry_run:
         found["dry_run"] = True
-    return found | ({"world": world} if world else {})
-
-
-def _groups(claimed: Mapping[str, Any]) -> Collection[tuple[str, list[str]]]:
-    """Return the providers that each request group got."""
-    mappings: Mapping[str, list[str]] = claimed.get("mappings", {})
-    return mappings.items()
+    if world := world_of(parsed):
+        found["world"] = world
+    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument
+from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, given
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 
@@ -30,63 +29,51 @@ def _order(text: str) -> Any:
         raise argparse.ArgumentTypeError(f"is no JSON: {error}") from None
 
 
-class _Setting(NamedTuple):
-    """A setting of clusters: its name in bodies, its option, and how argparse reads the option."""
-
-    name: str
-    option: str
-    help: str
-    reading: Mapping[str, Any] = MappingProxyType({})
-
-
-_SETTINGS = (
-    _Setting(
-        "profile", "--profile", "how nodes become trees", {"choices": [str(profile) for profile in Profile]}
-    ),
-    _Setting("description", "--description", "a few words for people"),
-    _Setting(
-        "defaultCPUBindPolicy",
+_SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "profile": ("--profile", "how nodes become trees", {"choices": [str(profile) for profile in Profile]}),
+    "description": ("--description", "a few words for people", {}),
+    "defaultCPUBindPolicy": (
         "--default-cpu-bind-policy",
         "of LSE and LSR pods that name none: FullPCPUs, SpreadByPCPUs, or an empty text for none",
+        {},
     ),
-    _Setting(
-        "defaultCPUExclusivePolicy",
+    "defaultCPUExclusivePolicy": (
         "--default-cpu-exclusive-policy",
         "of pods that name none: None, PCPULevel or NUMANodeLevel",
+        {},
     ),
-    _Setting(
-        "defaultNUMATopologyPolicy",
+    "defaultNUMATopologyPolicy": (
         "--default-numa-topology-policy",
         "of hosts that have none: None, BestEffort, Restricted or SingleNUMANode",
+        {},
     ),
-    _Setting(
-        "numaAllocateStrategy",
+    "numaAllocateStrategy": (
         "--numa-allocate-strategy",
         "MostAllocated, LeastAllocated or DistributeEvenly",
+        {},
     ),
-    _Setting("scoring", "--scoring", "how places are scored: a name, or JSON", {"type": _order}),
-    _Setting("hostScoring", "--host-scoring", "former way to say how hosts are scored", {"type": _order}),
-    _Setting(
-        "numaScoring", "--numa-scoring", "former way to say how NUMA nodes are scored", {"type": _order}
-    ),
-    _Setting("guaranteedQoS", "--guaranteed-qos", "the class that Guaranteed stands for, such as LSR"),
-    _Setting(
-        "subPriorityImmutable",
+    "scoring": ("--scoring", "how places are scored: a name, or JSON", {"type": _order}),
+    "hostScoring": ("--host-scoring", "former way to say how hosts are scored", {"type": _order}),
+    "numaScoring": ("--numa-scoring", "former way to say how NUMA nodes are scored", {"type": _order}),
+    "guaranteedQoS": ("--guaranteed-qos", "the class that Guaranteed stands for, such as LSR", {}),
+    "subPriorityImmutable": (
         "--sub-priority-immutable",
         "whether the label koordinator.sh/priority must not change",
         {"type": json.loads, "choices": [True, False], "metavar": "{true,false}"},
     ),
-    _Setting(
-        "nodeLabels",
+    "nodeLabels": (
         "--node-label",
         "key of a label that becomes a trait, repeatable",
         {"action": "append", "metavar": "KEY"},
     ),
+}
+"""Settings of clusters by their names in bodies: option, help, and how argparse reads the option."""
+_SET = tuple(
+    argument(option, dest=name, help=help, **reading) for name, (option, help, reading) in _SETTINGS.items()
 )
-_SET = tuple(argument(each.option, dest=each.name, help=each.help, **each.reading) for each in _SETTINGS)
 _UNSET = tuple(
-    argument(each.option, dest=each.name, action="store_const", const=True, help=each.help)
-    for each in _SETTINGS
+    argument(option, dest=name, action="store_const", const=True, help=help)
+    for name, (option, help, _) in _SETTINGS.items()
 )
 
 
@@ -120,8 +107,8 @@ class ListClusters(Listing):
     left_out_first = ("aggregate", "uuid")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
-        return _COLUMNS, [_row(cluster) for cluster in self.client.get(cluster_path())["clusters"]]
+        clusters = self.client.get(cluster_path())["clusters"]
+        return _COLUMNS, [tuple(cluster[name] for name in _COLUMNS) for cluster in clusters]
 
 
 class ShowCluster(Details):
@@ -130,7 +117,6 @@ class ShowCluster(Details):
     arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and show."""
         return _details(parsed_args, self.client.get(cluster_path(parsed_args.cluster)))
 
 
@@ -140,13 +126,12 @@ class CreateCluster(Details):
     arguments = (CLUSTER, *_SET)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Put and show. Raises PlacementError if the cluster exists."""
         present = self.client.get(cluster_path())["clusters"]
         if any(cluster["name"] == parsed_args.cluster for cluster in present):
             raise PlacementError(
                 f"Cluster {parsed_args.cluster} exists already; `cluster set` changes its settings."
             )
-        return _put(self.client, parsed_args, _given(parsed_args))
+        return _put(self.client, parsed_args, _named(parsed_args))
 
 
 class SetCluster(Details):
@@ -155,9 +140,8 @@ class SetCluster(Details):
     arguments = (CLUSTER, *_SET)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask, put and show. Raises PlacementError if no setting is named."""
-        present, named = _to_change(self.client, parsed_args, "set")
-        return _put(self.client, parsed_args, {**present, **named})
+        named = _named(parsed_args, "set")
+        return _put(self.client, parsed_args, {**_present(self.client, parsed_args), **named})
 
 
 class UnsetCluster(Details):
@@ -166,9 +150,9 @@ class UnsetCluster(Details):
     arguments = (CLUSTER, *_UNSET)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask, put and show. Raises PlacementError if no setting is named."""
-        present, named = _to_change(self.client, parsed_args, "unset")
-        kept = {name: value for name, value in present.items() if name not in named}
+        named = _named(parsed_args, "unset")
+        present = _present(self.client, parsed_args).items()
+        kept = {name: value for name, value in present if name not in named}
         return _put(self.client, parsed_args, kept)
 
 
@@ -178,38 +162,24 @@ class DeleteCluster(ActionCommand):
     arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete it."""
         self.client.delete(cluster_path(parsed_args.cluster))
 
 
-def _row(cluster: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(cluster[name] for name in _COLUMNS)
-
-
-def _given(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that are named, by their names in bodies."""
-    named = {each.name: getattr(parsed_args, each.name) for each in _SETTINGS}
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def _to_change(
-    client: Client, parsed_args: argparse.Namespace, verb: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the present settings of a cluster and the named ones. Raises PlacementError if none is named."""
-    named = _given(parsed_args)
-    if not named:
+def _named(parsed_args: argparse.Namespace, verb: str | None = None) -> dict[str, Any]:
+    """Return the named settings. Raises PlacementError if none is named and `verb` needs one."""
+    named = given(**{name: getattr(parsed_args, name) for name in _SETTINGS})
+    if verb and not named:
         raise PlacementError(f"cluster {verb}: no setting is named")
-    return _settings(client.get(cluster_path(parsed_args.cluster))), named
+    return named
+
+
+def _present(client: Client, parsed_args: argparse.Namespace) -> dict[str, Any]:
+    cluster = client.get(cluster_path(parsed_args.cluster))
+    return {name: value for name, value in cluster.items() if name not in _NO_SETTINGS}
 
 
 def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Store the settings of a cluster; return what is shown of the answer."""
     return _details(parsed_args, client.put(cluster_path(parsed_args.cluster), settings))
-
-
-def _settings(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in the answer about a cluster."""
-    return {name: value for name, value in cluster.items() if name not in _NO_SETTINGS}
 
 
 def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> tuple[Any, Any]:

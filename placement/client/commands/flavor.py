@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from placement.client.commands import candidates
 from placement.client.commands.candidates import Explaining
-from placement.client.display import ENOUGH, Details, argument, read_json
-from placement.client.formats import Cells, Groups, Lines
+from placement.client.display import ENOUGH, Details, argument, given, read_json, repeatable
+from placement.client.formats import TextCell, lines
 from placement.engine.domain.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -24,24 +24,11 @@ _AMOUNTS = {
     "ephemeral": ("ephemeral_gb", "GiB of ephemeral disk"),
     "swap": ("swap_mb", "MiB of swap"),
 }
-_SHOWN_AS: dict[str, Callable[[Any], object]] = {
-    "groups": Groups,
-    "root_required": Lines,
-    "same_subtree": lambda subtrees: Lines([",".join(suffixes) for suffixes in subtrees]),
-    "cells": Cells,
-    "warnings": Lines,
-}
 OPTIONS = (
     *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, (_, meaning) in _AMOUNTS.items()),
-    argument("--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"),
+    repeatable("--property", "KEY=VALUE", "extra spec, repeatable"),
     argument("--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"),
-    argument(
-        "--image-property",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="image property, repeatable",
-    ),
+    repeatable("--image-property", "KEY=VALUE", "image property, repeatable"),
     argument("--granular", action="store_true", help="a request group for each guest NUMA cell"),
     argument("--strict", action="store_true", help="refuse what nova's validation refuses"),
     argument(
@@ -58,6 +45,35 @@ _FLAVOR = (
 _CLUSTER = argument("--cluster", help="look in this cluster only")
 
 
+def _groups(groups: Mapping[str, Mapping[str, Any]]) -> TextCell:
+    """Return a cell of one request group a line: its suffix, its amounts, its traits."""
+    texts = []
+    for suffix, group in groups.items():
+        asked = [f"{name}={amount}" for name, amount in sorted(group.get("resources", {}).items())]
+        forbidden = [f"!{name}" for name in group.get("forbidden", ())]
+        texts.append(f"{suffix or '(base)'}: {' '.join([*asked, *group.get('required', ()), *forbidden])}")
+    return TextCell(groups, texts)
+
+
+def _cells(cells: Sequence[Mapping[str, Any]] | None) -> TextCell:
+    from placement.flavors.nova.cpuset import format_cpuset
+
+    texts = []
+    for cell in cells or ():
+        shared, dedicated = (format_cpuset(cell[name]) or "none" for name in ("cpuset", "pcpuset"))
+        texts.append(f"{cell['id']}: shared {shared}, dedicated {dedicated}, {cell['memory']} MiB")
+    return TextCell(cells, texts)
+
+
+_SHOWN_AS: dict[str, Callable[[Any], object]] = {
+    "groups": _groups,
+    "root_required": lines,
+    "same_subtree": lambda subtrees: lines([",".join(suffixes) for suffixes in subtrees]),
+    "cells": _cells,
+    "warnings": lines,
+}
+
+
 class TranslateFlavor(Details):
     """Translate a flavor to a candidates query and to the guest's CPU layout; needs no service.
 
@@ -68,7 +84,6 @@ class TranslateFlavor(Details):
     auth_required = False
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Translate and show."""
         from placement.flavors.nova import translate_document, translation_document
 
         answer = translation_document(translate_document(document(parsed_args)))
@@ -85,7 +100,6 @@ class ListFlavorCandidates(candidates.CandidateListing):
     arguments = (*_FLAVOR, _CLUSTER)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
         limited = parsed_args.limit is not None
         if self.for_people(parsed_args) and not limited:
             parsed_args.limit = candidates.SHOWN + ENOUGH
@@ -104,7 +118,6 @@ class ExplainFlavor(Explaining):
     arguments = (*_FLAVOR, _CLUSTER)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and tell."""
         parsed_args.limit = parsed_args.limit or ENOUGH
         found = _searched(self.client, parsed_args, explain=True)
         if found["query_used"] == "fallback_querystring":
@@ -113,56 +126,39 @@ class ExplainFlavor(Explaining):
 
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
-    """Return the answer of the service about a flavor."""
-    request = {**document(parsed), **parts}
-    if parsed.cluster is not None:
-        request["cluster"] = parsed.cluster
+    request = {**document(parsed), **parts, **given(cluster=parsed.cluster)}
     return client.post("/ext/v1/flavors/candidates", request)
 
 
 def document(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the translation request that the arguments stand for."""
+    from placement.flavors.nova import flavor_from_openstack_json, image_from_openstack_json
+    from placement.flavors.nova.flavor import FLAT, GRANULAR
+
     if parsed.file == "-" and parsed.image == "-":
         raise PlacementError("--image: standard input is read for the flavor already")
-    return {"flavor": _flavor(parsed), "image": _image(parsed), "options": _options(parsed)}
-
-
-def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:
-    """Return the request, as `document` does, for a command without FILE and limit for its flavor options."""
-    return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
-
-
-def _flavor(parsed: argparse.Namespace) -> dict[str, Any]:
-    from placement.flavors.nova import flavor_from_openstack_json
-
     flavor: dict[str, Any] = {"extra_specs": {}}
     if parsed.file is not None:
         flavor = asdict(flavor_from_openstack_json(read_json(parsed.file)))
-    given = {field: getattr(parsed, name) for name, (field, _) in _AMOUNTS.items()}
-    flavor.update({field: amount for field, amount in given.items() if amount is not None})
+    flavor |= given(**{field: getattr(parsed, name) for name, (field, _) in _AMOUNTS.items()})
     if not {"vcpus", "memory_mb"} <= flavor.keys():
         raise PlacementError("a flavor is needed: --vcpus and --ram, or a FILE")
     flavor["extra_specs"] = {**flavor["extra_specs"], **_pairs("--property", parsed.property)}
-    return flavor
-
-
-def _image(parsed: argparse.Namespace) -> dict[str, str]:
-    from placement.flavors.nova import image_from_openstack_json
-
     properties = {} if parsed.image is None else image_from_openstack_json(read_json(parsed.image))
-    return {**properties, **_pairs("--image-property", parsed.image_property)}
-
-
-def _options(parsed: argparse.Namespace) -> dict[str, Any]:
-    from placement.flavors.nova.flavor import FLAT, GRANULAR
-
-    return {
+    options = {
         "boot_from_volume": parsed.boot_from_volume,
         "limit": parsed.limit,
         "strict": parsed.strict,
         "pcpu_fallback": parsed.pcpu_fallback,
         "numa": GRANULAR if parsed.granular else FLAT,
     }
+    image = {**properties, **_pairs("--image-property", parsed.image_property)}
+    return {"flavor": flavor, "image": image, "options": options}
+
+
+def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:
+    """Return the request, as `document` does, for a command without FILE and limit for its flavor options."""
+    return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 from placement.client import drawing
@@ -17,8 +16,7 @@ from placement.client.display import (
     argument,
     read_yaml,
 )
-from placement.client.drawing import draw
-from placement.client.formats import Lines
+from placement.client.formats import lines
 
 # `placement tree`: the tree that a provider is in.
 
@@ -29,7 +27,7 @@ class TreeDrawing(DrawingCommand):
     def drawn(self, parsed_args: argparse.Namespace, root: drawing.DrawnProvider) -> tuple[Any, list[Any]]:
         """Return the tree as lines or as rows, as the format asks for."""
         if parsed_args.formatter == DRAWING:
-            return ("Tree",), [(line,) for line in draw(root, self.app.stdout)]
+            return ("Tree",), [(line,) for line in drawing.draw(root, self.app.stdout)]
         return drawing.COLUMNS, list(drawing.rows(root))
 
 
@@ -39,7 +37,6 @@ class ShowTree(TreeDrawing):
     arguments = (argument("provider", metavar="UUID_OR_NAME", help="any provider of the tree"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Fetch and draw."""
         return self.drawn(parsed_args, drawing.fetch(self.client, parsed_args.provider))
 
 
@@ -52,7 +49,6 @@ class ListNodes(Listing):
     arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
         nodes = self.client.get(cluster_path(parsed_args.cluster, "nodes"))["nodes"]
         return ("name", "resource_provider"), [(node["name"], node["resource_provider"]) for node in nodes]
 
@@ -63,7 +59,6 @@ class ShowNode(TreeDrawing):
     arguments = _NODE
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and draw."""
         body = self.client.get(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
         columns, rows = self.drawn(parsed_args, drawing.from_node(body["tree"]))
         if parsed_args.formatter == DRAWING and body.get("cpus"):
@@ -79,26 +74,20 @@ class ImportNodes(Listing):
     Importing the same again changes nothing.
     """
 
-    arguments = (
-        CLUSTER,
-        argument("file", metavar="FILE", help="manifests; - for standard input"),
-    )
+    arguments = (CLUSTER, argument("file", metavar="FILE", help="manifests; - for standard input"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the nodes one by one, until one is refused."""
         from placement.common.manifest_lists import nodes_manifests
 
         nodes = nodes_manifests(read_yaml(parsed_args.file))
         columns = ("name", "created", "changed", "deleted", "warnings")
-        return columns, list(self._imported(parsed_args.cluster, nodes))
-
-    def _imported(self, cluster: str, nodes: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-        client = self.client
+        client, rows = self.client, []
         for name, manifests in nodes.items():
             body = {"node": manifests.node, "nodeResourceTopology": manifests.topology}
-            done = put_named(client, body, cluster, "nodes", name)
+            done = put_named(client, body, parsed_args.cluster, "nodes", name)
             numbers = [len(done[change]) for change in ("created", "changed", "deleted")]
-            yield name, *numbers, Lines(done["warnings"])
+            rows.append((name, *numbers, lines(done["warnings"])))
+        return columns, rows
 
 
 class DeleteNode(ActionCommand):
@@ -107,5 +96,4 @@ class DeleteNode(ActionCommand):
     arguments = _NODE
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete it."""
         self.client.delete(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement.client.commands.cluster import cluster_path, put_named, read_name
 from placement.client.display import CLUSTER, ActionCommand, Details, Listing, argument, limit, read_yaml
-from placement.client.formats import Lines, PagedList, Pairs
+from placement.client.formats import lines, pairs
 
 _LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
+_LINES = ("warnings", "remarks", "unreadable")
 _SHOWN = (
-    "name",
-    "uid",
-    "consumer_uuid",
-    "phase",
-    "node",
-    "resource_provider",
-    "allocate_once",
-    "allocate_policy",
-    "expires_at",
-    "held",
-    "left",
-    "used_by",
-    "score",
-    "warnings",
-    "remarks",
-    "unreadable",
+    *("name", "uid", "consumer_uuid", "phase", "node", "resource_provider", "allocate_once"),
+    *("allocate_policy", "expires_at", "held", "left", "used_by", "score", *_LINES),
 )
-_LINES = {"warnings", "remarks", "unreadable"}
+_CREATED = ("name", "phase", "node", "held", "warnings")
 _RESERVATION = (CLUSTER, argument("reservation", help="name of the reservation"))
 
 
@@ -39,17 +26,11 @@ class ListReservations(Listing):
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
-    arguments = (
-        CLUSTER,
-        argument("--node", help="on this node"),
-        limit("so many at most"),
-    )
+    arguments = (CLUSTER, argument("--node", help="on this node"), limit("so many at most"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask page by page and list."""
         path = cluster_path(parsed_args.cluster, "reservations")
-        pages = PagedList(self.client, path, "reservations", "marker")
-        found = pages.entries({"node": parsed_args.node}, parsed_args.limit)
+        found = self.pages(parsed_args, path, "reservations", "marker", {"node": parsed_args.node})
         return _LISTED, (_row(_LISTED, reservation) for reservation in found)
 
 
@@ -59,7 +40,6 @@ class ShowReservation(Details):
     arguments = _RESERVATION
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and show."""
         path = cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation)
         return _SHOWN, _row(_SHOWN, self.client.get(path))
 
@@ -74,19 +54,13 @@ class CreateReservations(Listing):
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifest; - for standard input"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the reservations one by one, until one is refused."""
         from placement.common.manifest_lists import reservations_manifests
 
         manifests = reservations_manifests(read_yaml(parsed_args.file))
-        columns = ("name", "phase", "node", "held", "warnings")
-        return columns, list(self._created(parsed_args.cluster, manifests, columns))
-
-    def _created(
-        self, cluster: str, manifests: Sequence[Mapping[str, Any]], columns: Sequence[str]
-    ) -> Iterator[tuple[Any, ...]]:
-        client = self.client
-        for name, manifest in [(read_name(manifest, "Reservation"), manifest) for manifest in manifests]:
-            yield _row(columns, put_named(client, manifest, cluster, "reservations", name))
+        client, cluster = self.client, parsed_args.cluster
+        named = [(read_name(manifest, "Reservation"), manifest) for manifest in manifests]
+        created = [put_named(client, manifest, cluster, "reservations", name) for name, manifest in named]
+        return _CREATED, [_row(_CREATED, reservation) for reservation in created]
 
 
 class DeleteReservation(ActionCommand):
@@ -95,7 +69,6 @@ class DeleteReservation(ActionCommand):
     arguments = _RESERVATION
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Delete it."""
         self.client.delete(cluster_path(parsed_args.cluster, "reservations", parsed_args.reservation))
 
 
@@ -104,15 +77,11 @@ def _row(columns: Sequence[str], reservation: Mapping[str, Any]) -> tuple[Any, .
 
 
 def _cell(column: str, reservation: Mapping[str, Any]) -> object:
+    value = reservation["current_owners" if column == "used_by" else column]
     if column in ("held", "left"):
-        holding = reservation[column]
-        return None if holding is None else Pairs(_amounts(holding))
+        if value is None:
+            return None
+        return pairs({**({"cpuset": value["cpuset"]} if value["cpuset"] else {}), **value["resources"]})
     if column == "used_by":
-        owners = reservation["current_owners"]
-        return Lines([f"{owner['namespace']}/{owner['name']}" for owner in owners])
-    return Lines(reservation[column]) if column in _LINES else reservation[column]
-
-
-def _amounts(holding: Mapping[str, Any]) -> dict[str, str]:
-    cpuset = {"cpuset": holding["cpuset"]} if holding["cpuset"] else {}
-    return {**cpuset, **holding["resources"]}
+        return lines([f"{owner['namespace']}/{owner['name']}" for owner in value])
+    return lines(value) if column in _LINES else value

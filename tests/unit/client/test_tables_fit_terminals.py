@@ -7,13 +7,13 @@ from argparse import Namespace
 
 import pytest
 
-from placement.client.formats import Lines, ResourceAmounts, WrappedTable, Yaml
+from placement.client.formats import WrappedTable, Yaml, amounts, lines
 
 UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
 NAMES = ("#", "Name", "Text", "Amounts", "UUID")
 ROWS = [
-    (1, "batch/batch-06/core-0-12", "a few words - for people", ResourceAmounts({"CUSTOM_A": 12}), UUID),
-    (10, "edge", None, ResourceAmounts({"A": 1, "B": 2}), UUID),
+    (1, "batch/batch-06/core-0-12", "a few words - for people", amounts({"CUSTOM_A": 12}), UUID),
+    (10, "edge", None, amounts({"A": 1, "B": 2}), UUID),
 ]
 
 
@@ -67,7 +67,7 @@ def test_details_keep_their_words_whole():
     out = io.StringIO()
     given = Namespace(max_width=50, fit_width=False)
     WrappedTable().emit_one(
-        ("uuid", "words"), (UUID, Lines(["one two three four five six seven eight nine"])), out, given
+        ("uuid", "words"), (UUID, lines(["one two three four five six seven eight nine"])), out, given
     )
     assert f" {UUID} " in out.getvalue()
     assert max(map(len, out.getvalue().splitlines())) <= 50
@@ -75,5 +75,5 @@ def test_details_keep_their_words_whole():
 
 def test_yaml_repeats_what_occurs_twice():
     out, twice = io.StringIO(), ["A"]
-    Yaml().emit_list(("first", "second"), [(Lines(twice), Lines(twice))], out, Namespace())
+    Yaml().emit_list(("first", "second"), [(lines(twice), lines(twice))], out, Namespace())
     assert out.getvalue() == "- first:\n  - A\n  second:\n  - A\n"

@@ -11,9 +11,9 @@ import pytest
 
 from placement.sync.events import Journal
 from placement.sync.pods import GATHERED_SECONDS
-from placement.sync.reconciler import Reconciler
 from placement.sync.service import HeldPod, PodId, Sent, ServiceCluster
 from placement.sync.store import InformerStore, Key, ObjectKind, watched_object
+from placement.sync.synchronization import Reconciler
 from tests.synchronizing import pod_manifest
 
 
@@ -57,7 +57,7 @@ class Cluster:
         self.store.lacks("reservations")
         journal = Journal(io.StringIO(), io.StringIO())
         self.reconciler = Reconciler(
-            self.service, self.store, journal, lambda _: True, lambda _: True, (), lambda _: None, 600
+            self.service, self.store, journal, lambda _: None, (), lambda _: None, 600
         )
         self.put({"kind": "Node", "metadata": {"name": "host-0", "uid": "n"}, "spec": {}, "status": {}})
         self.reconciler.compare()
