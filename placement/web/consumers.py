@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from flask import Response, request
 
 from placement.allocations.schemas import allocations_body
-from placement.allocations.statements.lists import ConsumerSum
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
