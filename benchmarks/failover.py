@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.patroni import LOOP_SECONDS, TTL_SECONDS, Node, Nodes, three_nodes
-from placement.server import checking
+from placement.server import checks
 from placement.server.online_migrations import MigrationOwner
 from placement.storage import schema
 from placement.storage.database import Database
@@ -136,7 +136,7 @@ def _measure(nodes: Nodes, rounds: int, clients: int) -> None:
         expected = stored_use(services[0], providers)
         alike = all(shown_use(service).items() >= expected.items() for service in services for _ in range(4))
     print("Searches of all processes show what is stored." if alike else "SEARCHES SHOW WHAT IS NOT STORED.")
-    wrong = checking.check_database(database, MigrationOwner("p", "u")).violations
+    wrong = checks.check_database(database, MigrationOwner("p", "u")).violations
     print("\n".join(one.sentence for one in wrong) or "placement db check: everything holds.")
     database.dispose()
 

@@ -25,7 +25,7 @@ from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
 from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
-from placement.http import auth, context, gate, openapi_routes, responses
+from placement.http import auth, context, gate, openapi, responses
 from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
 from placement.http.context import objection
 from placement.http.gate import Policy, guarded_by
@@ -59,7 +59,7 @@ _BLUEPRINTS = (
     server_routes.root_blueprint,
     server_routes.health_blueprint,
     server_routes.metrics_blueprint,
-    openapi_routes.blueprint,
+    openapi.blueprint,
     providers_routes.resource_providers_blueprint,
     providers_routes.inventories_blueprint,
     providers_routes.memberships_blueprint,
@@ -104,38 +104,36 @@ class ApiSettings:
     configuration: cfg.ConfigOpts | None = None
 
 
-def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
-    """Return the watch of these kinds. Raises Misconfigured."""
-    questions = []
-    for text in watched:
-        try:
-            questions.append(of_setting(text))
-        except BadRequest as error:
-            raise Misconfigured(f"[capacity] watch: {error}") from None
-    return Watch(use_cases.planning, questions)
-
-
 def create_application(
     use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
 ) -> Flask:
     """Return the WSGI application around the use cases; `add_pages` adds the pages for browsers."""
-    configuration = settings.configuration or _no_configuration()
+    configuration = settings.configuration
+    if configuration is None:
+        configuration = cfg.ConfigOpts()
+        configuration([], project="placement", default_config_files=[], default_config_dirs=[])
     policy = Policy(configuration)
+    questions = []
+    for text in settings.watched:
+        try:
+            questions.append(of_setting(text))
+        except BadRequest as error:
+            raise Misconfigured(f"[capacity] watch: {error}") from None
     application = Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
     application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
-    application.extensions["placement_watch"] = _watch(use_cases, settings.watched)
+    application.extensions["placement_watch"] = Watch(use_cases.planning, questions)
     application.extensions["placement_policy"] = policy
     application.extensions["placement_authentication"] = _strategy(settings, configuration)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
-    application.extensions[context.OPEN_PATHS] = OPEN_PATHS | openapi_routes.PATHS
+    application.extensions[context.OPEN_PATHS] = OPEN_PATHS | openapi.PATHS
     add_pages(application)
     application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
-    unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
+    unknown = sorted(guarded_by() - policy.known)
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in http/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
@@ -145,26 +143,13 @@ def create_application(
     believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
     add_hooks(application, objects, gate.bound(settings.requests_per_caller))
-    application.register_error_handler(PlacementError, _placement_error)
-    application.register_error_handler(FlavorRefused, _flavor_refused)
-    application.register_error_handler(NotAll, _not_all)
-    application.register_error_handler(Unschedulable, _unschedulable)
-    application.register_error_handler(HttpError, _http_error)
-    application.register_error_handler(Relayed, lambda relayed: relayed.response)
-    application.register_error_handler(HTTPException, _routing_error)
-    application.register_error_handler(Exception, _fault)
-    bare = application.wsgi_app
+    for kind, handler in _HANDLERS.items():
+        application.register_error_handler(kind, handler)
     # Our own server answers these itself.
     application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
-    wrapped: Any = surrounded(bare, configuration, settings.request_seconds)
+    wrapped: Any = surrounded(application.wsgi_app, configuration, settings.request_seconds)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
-
-
-def _no_configuration() -> cfg.ConfigOpts:
-    configuration = cfg.ConfigOpts()
-    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
-    return configuration
 
 
 def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Strategy:
@@ -179,15 +164,11 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
 
 def _placement_error(error: PlacementError) -> Response:
     message = str(error)
-    if isinstance(error, Forbidden) and _believes_without_roles():
+    settings = current_app.extensions["placement_settings"]
+    believes = settings.auth_strategy == "noauth2"
+    if isinstance(error, Forbidden) and believes and not context.current().caller.roles:
         message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
     return responses.render(responses.status_of(error), message, code=error.code)
-
-
-def _believes_without_roles() -> bool:
-    """Return whether every caller is believed here (noauth2), and this one has no role."""
-    settings = current_app.extensions["placement_settings"]
-    return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
 
 
 def _not_all(refused: NotAll) -> Response:
@@ -195,10 +176,6 @@ def _not_all(refused: NotAll) -> Response:
     problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
     statuses = {responses.status_of(each) for each in refused.refused.values()}
     return responses.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
-
-
-def _flavor_refused(refused: FlavorRefused) -> Response:
-    return responses.render_all(400, refused.problems)
 
 
 def _unschedulable(refused: Unschedulable) -> Response:
@@ -218,27 +195,36 @@ def _http_error(error: HttpError) -> Response:
 
 
 def _routing_error(error: HTTPException) -> Response:
-    message = ""
+    message, shorter = "", request.path.rstrip("/")
     if isinstance(error, MethodNotAllowed):
         message = "The method specified is not allowed for this resource."
-    elif isinstance(error, RoutingNotFound) and _ends_in_slash():
-        message = f"There is no slash at the end: ask for {request.path.rstrip('/')}"
+    elif (
+        isinstance(error, RoutingNotFound)
+        and shorter not in ("", request.path)
+        and current_app.url_map.bind("").allowed_methods(shorter)
+    ):
+        message = f"There is no slash at the end: ask for {shorter}"
     response = responses.render(error.code or 500, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response
 
 
-def _ends_in_slash() -> bool:
-    """Return whether the path would exist without the slash at its end."""
-    routes = current_app.url_map.bind("")
-    shorter = request.path.rstrip("/")
-    return shorter not in ("", request.path) and bool(routes.allowed_methods(shorter))
-
-
 def _fault(error: Exception) -> Response:
     LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
     return responses.render(500, "The failure was logged under this request id.")
+
+
+_HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
+    PlacementError: _placement_error,
+    FlavorRefused: lambda refused: responses.render_all(400, refused.problems),
+    NotAll: _not_all,
+    Unschedulable: _unschedulable,
+    HttpError: _http_error,
+    Relayed: lambda relayed: relayed.response,
+    HTTPException: _routing_error,
+    Exception: _fault,
+}
 
 
 def build(
@@ -259,12 +245,8 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
     binders = KubeconfigBinders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
     prefixes = settings.clusters.resource_prefixes
-    return build(open_database(settings), _api(settings), _search(settings), binders, prefixes)
-
-
-def _api(settings: cfg.ConfigOpts) -> ApiSettings:
     tokens_file = settings.api.tokens_file
-    return ApiSettings(
+    api = ApiSettings(
         incomplete_consumer_project_id=settings.placement.incomplete_consumer_project_id,
         incomplete_consumer_user_id=settings.placement.incomplete_consumer_user_id,
         auth_strategy=settings.api.auth_strategy,
@@ -277,15 +259,13 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         watched=tuple(settings.capacity.watch),
         configuration=settings,
     )
-
-
-def _search(settings: cfg.ConfigOpts) -> SearchSettings:
     maximum = settings.placement.max_allocation_candidates
     strategy = settings.placement.allocation_candidates_generation_strategy
-    return SearchSettings(
+    search = SearchSettings(
         maximum=None if maximum < 0 else maximum,
         depth_first=strategy == "depth-first",
         randomize=settings.placement.randomize_allocation_candidates,
         seconds=settings.placement.search_timeout,
         order=order_of(settings.scoring.order_by, "[scoring] order_by"),
     )
+    return build(open_database(settings), api, search, binders, prefixes)

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from oslo_config import cfg
 from oslo_policy import policy
 
 from placement.http.rules import list_rules
@@ -58,9 +57,16 @@ _LIBRARIES = """
 """
 
 
-def configuration_sample() -> str:
-    """Return every option of ours with its meaning and default, and the usual ones of libraries."""
-    return "\n".join(_configuration()) + _LIBRARIES
+def samples() -> dict[str, str]:
+    """Return file names below etc/ and their contents.
+
+    Of the configuration every option of ours with its meaning and default, and the usual ones of libraries;
+    of the policy every rule with its meaning, routes and default.
+    """
+    return {
+        "placement.conf.sample": "\n".join(_configuration()) + _LIBRARIES,
+        "policy.yaml.sample": "\n".join(_policy()) + "\n",
+    }
 
 
 def _configuration() -> Iterator[str]:
@@ -70,29 +76,12 @@ def _configuration() -> Iterator[str]:
         for option in options:
             yield ""
             yield from _comment(option.help or "")
-            yield from _choices(option)
-            yield f"#{option.name} = {_default(option)}".rstrip()
-
-
-def _choices(option: cfg.Opt) -> Iterator[str]:
-    choices: dict[str, str | None] = getattr(option.type, "choices", None) or {}
-    for value, meaning in choices.items():
-        yield from _comment(f"{value}: {meaning}", indent="  ")
-
-
-def _default(option: cfg.Opt) -> str:
-    if option.default is None:
-        return "<None>"
-    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
-
-
-def _comment(text: str, indent: str = "") -> list[str]:
-    return [f"# {indent}{line}" for line in textwrap.wrap(text, _WIDTH)]
-
-
-def policy_sample() -> str:
-    """Return every rule with its meaning, routes and default."""
-    return "\n".join(_policy()) + "\n"
+            choices: dict[str, str] = getattr(option.type, "choices", None) or {}
+            for value, meaning in choices.items():
+                yield from _comment(f"{value}: {meaning}", indent="  ")
+            default = "<None>" if option.default is None else str(option.default)
+            shown = default.lower() if isinstance(option.default, bool) else default
+            yield f"#{option.name} = {shown}".rstrip()
 
 
 def _policy() -> Iterator[str]:
@@ -106,9 +95,8 @@ def _policy() -> Iterator[str]:
         yield f'#"{rule.name}": "{rule.check_str}"'
 
 
-def samples() -> dict[str, str]:
-    """Return file names below etc/ and their contents."""
-    return {"placement.conf.sample": configuration_sample(), "policy.yaml.sample": policy_sample()}
+def _comment(text: str, indent: str = "") -> list[str]:
+    return [f"# {indent}{line}" for line in textwrap.wrap(text, _WIDTH)]
 
 
 def main() -> None:

@@ -46,33 +46,11 @@ from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
 
-# The figures of a process that are not counted where something happens, written down now and then.
-
-
-_MEMORY = Path("/proc/self/statm")
-
-
-def publish(database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
-    """Write down the state of pool, forest, images and process, without waiting."""
-    state = forest.state
-    catalog.LAG_SECONDS.set(state.behind_seconds)
-    catalog.PROVIDERS.set(state.providers)
-    catalog.FOREST_BYTES.set(state.bytes)
-    nodes, size = images.held
-    catalog.IMAGE_NODES.set(nodes)
-    catalog.IMAGE_BYTES.set(size)
-    for name, count in database.connections().items():
-        catalog.DATABASE_CONNECTIONS.labels(name).set(count)
-    catalog.WORKERS.set(1)
-    if _MEMORY.exists():
-        pages = int(_MEMORY.read_text().split()[1])
-        catalog.RESIDENT_BYTES.set(pages * os.sysconf("SC_PAGE_SIZE"))
-
-
 # What a process needs to answer requests, looked at by a thread of its own, so that asking costs nothing.
 
 
 LOG = logging.getLogger(__name__)
+_MEMORY = Path("/proc/self/statm")
 _EVERY_SECONDS = 2.0
 _DATABASE_ANSWERS_WITHIN_SECONDS = 3.0
 # Rounds are seconds apart; a thread that reported nothing for so long is stuck.
@@ -117,7 +95,19 @@ class Health:
             self._forest_problem = str(error)
         else:
             self._forest_problem = ""
-        publish(self._database, self._forest, self._images)
+        # The figures of a process that are not counted where something happens.
+        state, (nodes, size) = self._forest.state, self._images.held
+        catalog.LAG_SECONDS.set(state.behind_seconds)
+        catalog.PROVIDERS.set(state.providers)
+        catalog.FOREST_BYTES.set(state.bytes)
+        catalog.IMAGE_NODES.set(nodes)
+        catalog.IMAGE_BYTES.set(size)
+        for name, count in self._database.connections().items():
+            catalog.DATABASE_CONNECTIONS.labels(name).set(count)
+        catalog.WORKERS.set(1)
+        if _MEMORY.exists():
+            pages = int(_MEMORY.read_text().split()[1])
+            catalog.RESIDENT_BYTES.set(pages * os.sysconf("SC_PAGE_SIZE"))
 
     def checks(self) -> list[Check]:
         """Return what was found last, without a query and without waiting."""
@@ -126,21 +116,22 @@ class Health:
         if not found or silent > _STALE_SECONDS:
             given = f"the database has not answered for {silent:.0f} s" if found else "not looked at yet"
             found = (Check(SCHEMA, False, given), Check(WRITABLE, False, given))
-        return [*map(self._with_refusals, found), self._forest_check()]
-
-    def _with_refusals(self, check: Check) -> Check:
-        """Return the check as this process knows it from its own writes; only they find a disk full."""
+        # Only the writes of this process find a disk full.
         refused = self._database.refusal
-        return Check(WRITABLE, False, refused) if refused and check.name == WRITABLE and check.ok else check
-
-    def _forest_check(self) -> Check:
+        if refused:
+            found = tuple(
+                Check(WRITABLE, False, refused) if each.name == WRITABLE and each.ok else each
+                for each in found
+            )
         state = self._forest.state
         if not state.loaded:
-            return Check(FOREST, False, self._forest_problem or "it is being loaded again")
-        behind = f"{state.providers} providers, {state.behind_seconds:.1f} s behind"
-        if state.behind_seconds <= _STALE_SECONDS:
-            return Check(FOREST, True, behind)
-        return Check(FOREST, False, f"{behind}: {self._forest_problem or 'the database is slow'}")
+            forest = Check(FOREST, False, self._forest_problem or "it is being loaded again")
+        else:
+            is_late = state.behind_seconds > _STALE_SECONDS
+            behind = f"{state.providers} providers, {state.behind_seconds:.1f} s behind"
+            why = f": {self._forest_problem or 'the database is slow'}" if is_late else ""
+            forest = Check(FOREST, not is_late, f"{behind}{why}")
+        return [*found, forest]
 
     def _look_at_database(self) -> tuple[Check, ...]:
         try:

@@ -11,8 +11,8 @@ from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
 from placement.pods.views import view_of
 from placement.providers.statements.clusters import found
 from placement.server import checks
-from placement.server.checking import disagreements
-from placement.server.checks import InvariantViolation
+from placement.server.checks import InvariantViolation, disagreements
+from placement.server.online_migrations import MigrationOwner
 from placement.storage import tables
 from placement.storage.database import Database
 
@@ -86,7 +86,7 @@ def exceeded(database: Database) -> list[str]:
 
 def _violations(database: Database) -> list[InvariantViolation]:
     with database.snapshot() as connection:
-        return list(checks.violations(connection, "p", "u"))
+        return list(checks.violations(connection, MigrationOwner("p", "u")))
 
 
 def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:

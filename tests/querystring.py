@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from placement.common.microversions import NEWEST, Feature
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 from placement.http.query_grammar import (
-    Grammar,
     parse_in_tree,
     parse_member_of,
     parse_required,
@@ -110,7 +110,7 @@ def parsed(pairs: Iterable[tuple[str, str]], *, one_provider_per_tree: bool = Fa
             values.setdefault(suffix, {}).setdefault(keyword, []).append(value)
         else:
             general.setdefault(key, []).append(value)
-    root = parse_required(general.get("root_required", []), Grammar(any_of_traits=False))
+    root = parse_required(general.get("root_required", []), Feature.ROOT_REQUIRED.value)
     return CandidateQuery(
         groups=tuple(_parsed_group(suffix, of_group) for suffix, of_group in values.items()),
         isolate=general.get("group_policy", ["none"])[0] == "isolate",
@@ -123,8 +123,8 @@ def parsed(pairs: Iterable[tuple[str, str]], *, one_provider_per_tree: bool = Fa
 
 
 def _parsed_group(suffix: str, values: dict[str, list[str]]) -> RequestGroup:
-    traits = parse_required(values.get("required", []), Grammar())
-    aggregates = parse_member_of(values.get("member_of", []), Grammar(), suffix)
+    traits = parse_required(values.get("required", []), NEWEST)
+    aggregates = parse_member_of(values.get("member_of", []), NEWEST, suffix)
     return RequestGroup(
         suffix=suffix,
         resources=parse_resources(values["resources"][-1]) if "resources" in values else {},

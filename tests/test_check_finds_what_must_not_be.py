@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
-from placement.server import checking, checks
+from placement.server import checks
 from placement.server.checks import InvariantViolation
 from placement.server.online_migrations import MigrationOwner
 from placement.storage.database import Database
@@ -250,9 +250,9 @@ def found_after(url: str, statements: Sequence[str]) -> list[InvariantViolation]
     with unguarded(url) as connection:
         for statement in statements:
             connection.execute(sa.text(statement))
-        found = list(checks.violations(connection, "p", "u"))
+        found = list(checks.violations(connection, MigrationOwner("p", "u")))
         if all(one.is_warning for one in found):
-            found += checking.violations(connection)
+            found += checks.pod_violations(connection)
         connection.rollback()
     return found
 
@@ -285,17 +285,17 @@ def test_what_needs_no_decision_is_mended(backend: str):
                     for statement in DAMAGE[kind][0]:
                         connection.execute(sa.text(statement))
                 connection.commit()
-            before = checking.check(url, OWNER)
+            before = checks.check(url, OWNER)
             assert len(before.errors) >= 7
             assert not before.are_pods_compared
-            checking.repair(url, OWNER)
+            checks.repair(url, OWNER)
             # The holder without record holds of a class that its provider has not: that needs a person.
-            (left,) = checking.check(url, OWNER).violations
+            (left,) = checks.check(url, OWNER).violations
             assert left.invariant == "allocations-have-an-inventory"
             assert shown(api, host) == 3
             assert api.used_by(GONE) != {}
             assert api.delete(f"/allocations/{GONE}").status_code == 204
-            assert checking.check(url, OWNER) == ([], True)
+            assert checks.check(url, OWNER) == ([], True)
 
 
 def shown(api: Client, host: str) -> int:
@@ -360,10 +360,10 @@ def test_pods_stay_pods_and_keep_their_cpus(backend: str):
         with unguarded(url) as connection:
             connection.execute(sa.text("DELETE FROM consumers WHERE cluster_id IS NOT NULL"))
             connection.commit()
-        damaged = checking.check(url, OWNER).errors
+        damaged = checks.check(url, OWNER).errors
         assert {one.remedy for one in damaged if "logical_cpus" in one.sentence} == {""}
-        checking.repair(url, OWNER)
-        assert checking.check(url, OWNER) == ([], True)
+        checks.repair(url, OWNER)
+        assert checks.check(url, OWNER) == ([], True)
 
 
 def test_a_node_that_cannot_be_read_is_named_and_hides_no_other(furnished: str):

@@ -171,7 +171,7 @@ def test_a_database_without_tables_is_255(use, tmp_path: Path, capsys):
 def test_a_check_that_crashes_is_255_with_the_place_of_the_error(use, tmp_path: Path, capsys, monkeypatch):
     use(f"sqlite:///{tmp_path}/x.sqlite")
     manage.main(["db", "sync"])
-    monkeypatch.setitem(status._CHECKS, "Broken", lambda _: {}["nothing"])
+    monkeypatch.setattr(status, "online_migrations", lambda _: {}["nothing"])
     assert status.main(["upgrade", "check"]) == 255
     said = capsys.readouterr().err
     assert "Traceback" in said

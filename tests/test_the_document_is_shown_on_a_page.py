@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from placement.http import openapi_routes
+from placement.http import openapi
 from tests.client import Client, detail
 
 
@@ -41,9 +41,9 @@ def test_there_are_no_other_files(embedded: Client, name: str):
 
 
 def test_without_the_package_it_says_so(embedded: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(openapi_routes, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(openapi, "_PACKAGE", "no_such_package")
     answer = embedded.as_(None).get("/docs")
     assert answer.status_code == 404
-    assert detail(answer) == openapi_routes.MISSING
-    assert "pip install '.[docs]'" in openapi_routes.MISSING
+    assert detail(answer) == openapi.MISSING
+    assert "pip install '.[docs]'" in openapi.MISSING
     assert embedded.as_(None).get("/openapi.json").status_code == 200

@@ -21,7 +21,6 @@ from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.groups import UNSUFFIXED, CandidateQuery, SplitRule, query_of
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.http.context import use_cases
-from placement.http.fields import MOST_KEYS, shown
 from placement.http.operations import (
     LONGEST_KEPT,
     Parameters,
@@ -40,10 +39,9 @@ from placement.http.query_grammar import (
     OWN,
     STRING_SUFFIX,
     Surroundings,
-    grammar_of,
     members_of,
 )
-from placement.http.schemas import load
+from placement.http.schemas import MOST_KEYS, load, shown
 
 _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
@@ -65,7 +63,7 @@ def parse_newest(query_string: str) -> CandidateQuery:
 def parse(parameters: Parameters, version: Microversion, splits: Groups = _NOTHING) -> CandidateQuery:
     """Return the query of parameters, and of the splits that `taken_out` found. Raises BadRequest."""
     given = _by_group(parameters, version)
-    around = Surroundings(grammar_of(version), UNSUFFIXED, parameters)
+    around = Surroundings(version, UNSUFFIXED, parameters)
     document = members_of(OF_ALL, {each.name: every(parameters, each.name) for each in OF_ALL}, around)
     document["groups"] = {
         suffix: {

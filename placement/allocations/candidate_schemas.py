@@ -7,8 +7,11 @@ from placement.common.microversions import Feature
 from placement.engine.domain.explanation import ConditionKind, CountedUnit, Reason
 from placement.engine.domain.groups import Per, RuleKind
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
-from placement.http import fields
-from placement.http.fields import (
+from placement.http import schemas as fields
+from placement.http.query_grammar import QueryBodySchema
+from placement.http.schemas import (
+    OPTIONAL,
+    AnswerSchema,
     Anything,
     Boolean,
     Choice,
@@ -21,9 +24,11 @@ from placement.http.fields import (
     Sequence,
     String,
     Uuid,
+    VersionedSchema,
+    amounts,
+    since,
+    texts,
 )
-from placement.http.query_grammar import QueryBodySchema
-from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema, amounts, since, texts
 
 # What-if questions: what is to be different. Nothing of it is written.
 _MOST_HOSTS = 100_000

@@ -50,10 +50,10 @@ from placement.engine.domain.inventories import (
     ConsumerClaim,
     ProviderInventories,
 )
-from placement.http import context, fields
+from placement.http import context
+from placement.http import schemas as fields
 from placement.http.context import use_cases
-from placement.http.fields import Mapping, Object
-from placement.http.gate import route
+from placement.http.gate import cluster_of_body, cluster_of_query, route
 from placement.http.operations import (
     EMPTY,
     LIMIT,
@@ -75,8 +75,7 @@ from placement.http.operations import (
 )
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
 from placement.http.responses import empty_response, json_response, newest, streamed
-from placement.http.schemas import load
-from placement.http.targets import cluster_of_body, cluster_of_query
+from placement.http.schemas import Mapping, Object, load
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 
 allocation_candidates_blueprint = Blueprint("allocation_candidates", __name__)

@@ -6,17 +6,20 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from marshmallow import fields, missing
+from marshmallow import missing
 
 from placement.allocations.holdings import Include
 from placement.allocations.holdings import ProviderPage as HoldingsProviderPage
 from placement.allocations.statements.lists import ListedAllocation
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE
-from placement.http import fields as http_fields
-from placement.http import fields as patterns
-from placement.http.fields import (
+from placement.http import schemas as fields
+from placement.http.schemas import (
+    OPTIONAL,
+    AnswerSchema,
     Boolean,
+    ErrorSchema,
+    HttpField,
     InContext,
     Integer,
     Mapping,
@@ -25,21 +28,15 @@ from placement.http.fields import (
     Sequence,
     String,
     Uuid,
-    nested,
-    refuse,
-)
-from placement.http.schemas import (
-    OPTIONAL,
-    AnswerSchema,
-    ErrorSchema,
     VersionedSchema,
     amounts,
     dumper,
+    refuse,
     since,
 )
 from placement.providers.schemas import AllInventoriesSchema, InventoryRecordSchema
 
-_RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
+_RESOURCES = Mapping(fields.NAME, Integer(1), least=1, required=True)
 # Type names, and what stands for all types or for none.
 _CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
 
@@ -53,19 +50,19 @@ class Mappings(Mapping):
     def __init__(self, **options: Any) -> None:
         super().__init__("[a-zA-Z0-9_-]{1,64}", Sequence(Uuid(), least=1), least=1, **options)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            self.wrong_type(value)
+    def checked(self, value: Any) -> Any:
+        """Return the providers of groups, checked."""
         if not value:
             refuse("{} should be non-empty", "minProperties")
+        step = "patternProperties", self.shown_pattern
         return {
-            key: nested(key, self.values, providers)
+            key: self.item(self.items, providers, key, *step)
             for key, providers in value.items()
             if re.search(self.key_pattern, key)
         }
 
 
-def _label(**options: Any) -> fields.Field[Any]:
+def _label(**options: Any) -> HttpField:
     return String(1, 255, required=True, **options)
 
 
@@ -95,20 +92,20 @@ class _ProviderAllocationSchema(VersionedSchema):
 class AllocationsSchema(VersionedSchema):
     """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
 
-    allocations = Mapping(patterns.UUID, Object(_ProviderAllocationSchema), required=True)
+    allocations = Mapping(fields.UUID, Object(_ProviderAllocationSchema), required=True)
     project_id = _label()
     user_id = _label()
     consumer_generation = Integer(
         required=True, nullable=True, metadata={"since": Feature.CONSUMER_GENERATIONS}
     )
     mappings = Mappings(metadata={"since": Feature.MAPPINGS})
-    consumer_type = String(1, 255, patterns.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
+    consumer_type = String(1, 255, fields.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
 
 
 class FilledAllocationsSchema(AllocationsSchema):
     """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
 
-    allocations = Mapping(patterns.UUID, Object(_ProviderAllocationSchema), least=1, required=True)
+    allocations = Mapping(fields.UUID, Object(_ProviderAllocationSchema), least=1, required=True)
 
 
 class UsagesQuerySchema(VersionedSchema):
@@ -122,8 +119,8 @@ class UsagesQuerySchema(VersionedSchema):
 class ReshapeSchema(VersionedSchema):
     """POST /reshaper: whole inventories by provider, whole allocations by consumer."""
 
-    inventories = Mapping(patterns.UUID, Object(AllInventoriesSchema), least=1, required=True)
-    allocations = Mapping(patterns.UUID, Object(AllocationsSchema), required=True)
+    inventories = Mapping(fields.UUID, Object(AllInventoriesSchema), least=1, required=True)
+    allocations = Mapping(fields.UUID, Object(AllocationsSchema), required=True)
 
 
 # Answers about allocations and usages.
@@ -141,7 +138,7 @@ class HeldSchema(AnswerSchema):
 class ConsumerAllocationsSchema(AnswerSchema):
     """The allocations of one consumer; if it holds nothing, the other members are missing."""
 
-    allocations = Mapping(http_fields.UUID, Object(HeldSchema))
+    allocations = Mapping(fields.UUID, Object(HeldSchema))
     project_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
     user_id = String(metadata=since(Feature.ALLOCATIONS_BY_PROVIDER, **OPTIONAL))
     consumer_generation = Integer(metadata=since(Feature.CONSUMER_GENERATIONS, **OPTIONAL))
@@ -175,11 +172,11 @@ class ClaimedSchema(AnswerSchema):
     user_id = String(source="applicant.user_id")
     consumer_type = String(nullable=True, source="applicant.consumer_type")
     allocations = Mapping(
-        http_fields.UUID,
+        fields.UUID,
         Object(AmountsSchema),
         source=lambda fitted: {uuid: {"resources": held} for uuid, held in fitted.resources.items()},
     )
-    mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    mappings = Mapping(fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
     # Of a flavor only, and then the context.
     dedicated_cpus = String(
         nullable=True, metadata=OPTIONAL, source=InContext(lambda _, cpus: missing if cpus is None else cpus)
@@ -196,8 +193,8 @@ class MemberClaimedSchema(AnswerSchema):
     project_id = String(metadata=OPTIONAL)
     user_id = String(metadata=OPTIONAL)
     consumer_type = String(nullable=True, metadata=OPTIONAL)
-    allocations = Mapping(http_fields.UUID, Object(AmountsSchema), metadata=OPTIONAL)
-    mappings = Mapping(http_fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    allocations = Mapping(fields.UUID, Object(AmountsSchema), metadata=OPTIONAL)
+    mappings = Mapping(fields.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
     dedicated_cpus = String(metadata=OPTIONAL)
     error = Object(ErrorSchema, metadata=OPTIONAL)
 
@@ -248,7 +245,7 @@ class ListedConsumerSchema(AnswerSchema):
     project_id = String()
     user_id = String()
     dedicated_cpus = String(metadata=OPTIONAL)
-    allocations = Mapping(http_fields.UUID, Object(ListedAmountsSchema))
+    allocations = Mapping(fields.UUID, Object(ListedAmountsSchema))
 
 
 class ConsumerPageSchema(AnswerSchema):
@@ -267,7 +264,7 @@ class ListedProviderSchema(AnswerSchema):
     parent_provider_uuid = NullableUuid()
     root_provider_uuid = Uuid()
     cluster = String(nullable=True)
-    inventories = Mapping(http_fields.NAME, Object(InventoryRecordSchema), metadata=OPTIONAL)
+    inventories = Mapping(fields.NAME, Object(InventoryRecordSchema), metadata=OPTIONAL)
     usages = amounts(metadata=OPTIONAL)
     traits = Sequence(String(), metadata=OPTIONAL)
     aggregates = Sequence(Uuid(), metadata=OPTIONAL)

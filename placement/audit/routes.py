@@ -19,7 +19,6 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, PlacementError
 from placement.http.context import current, use_cases
-from placement.http.fields import Choice, Given, Integer, Object, Sequence, String, Uuid
 from placement.http.gate import route
 from placement.http.operations import (
     LARGEST_LONG_ID,
@@ -39,7 +38,19 @@ from placement.http.operations import (
     single,
 )
 from placement.http.responses import HttpError, admits_json, json_response
-from placement.http.schemas import OPTIONAL, AnswerSchema, dump, texts
+from placement.http.schemas import (
+    OPTIONAL,
+    AnswerSchema,
+    Choice,
+    Given,
+    Integer,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+    dump,
+    texts,
+)
 
 # Audit records as events of CADF (DMTF DSP0262), and changes. Only changes that succeeded are recorded.
 
@@ -56,7 +67,9 @@ def _itself(record: StoredRecord) -> StoredRecord:
     return record
 
 
-def _roles(record: StoredRecord) -> list[str]:
+def _roles(record: StoredRecord) -> list[str] | None:
+    if record.request_id is None:
+        return None
     return record.roles.split(",") if record.roles else []
 
 
@@ -78,7 +91,7 @@ class InitiatorSchema(AnswerSchema):
     typeURI = String(source=lambda record: _USER if record.request_id else _SERVICE)
     id = String(nullable=True, source=lambda record: record.user_id if record.request_id else "placement")
     project_id = String(nullable=True, metadata=OPTIONAL, source=_of_caller("project_id"))
-    roles = texts(metadata=OPTIONAL, source=lambda record: _roles(record) if record.request_id else None)
+    roles = texts(metadata=OPTIONAL, source=_roles)
     host = Object(HostSchema, metadata=OPTIONAL, source=lambda record: record if record.request_id else None)
     request_id = String(metadata=OPTIONAL)
     global_request_id = String(nullable=True, metadata=OPTIONAL, source=_of_caller("global_request_id"))
@@ -150,16 +163,6 @@ class NewsSchema(AnswerSchema):
 
     events = Sequence(Object(ChangeSchema), source="changes")
     next = String(source="token")
-
-
-def stream_pieces(news: News) -> Iterable[bytes]:
-    """Yield news as Server-Sent Events; the token comes last, because only then all changes are sent."""
-    for change in news.changes:
-        yield b"event: change\ndata: " + orjson.dumps(dump(ChangeSchema, change)) + b"\n\n"
-    # Without data the reader sees no event, but the id becomes its Last-Event-ID.
-    yield f"id: {news.token}\n\n".encode()
-    # Flushes what is above now, instead of together with a later event.
-    yield b""
 
 
 blueprint = Blueprint("audit", __name__)
@@ -245,26 +248,30 @@ def events() -> Response:
     """List providers and consumers that changed since a token, as JSON or as Server-Sent Events."""
     given = parameters()
     refuse_unknown(given, names_of(_FOLLOWED, NEWEST))
-    followed = use_cases().events
-    wait = _wait(given)
-    if _wants_stream():
-        return _stream(followed, request.headers.get("Last-Event-ID") or single(given, "since"), wait)
+    followed, text = use_cases().events, single(given, "wait")
+    number = _USUAL_WAIT_SECONDS if text is None else 0 if text == "0" else parse_positive(text)
+    if number is None:
+        raise BadRequest(f"wait: must be a number of seconds, not {text!r}")
+    wait = min(number, _LONGEST_WAIT_SECONDS)
+    # How many requests of this process may wait; a server with one thread lets none wait.
+    most = _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0
+    if request_scope.KEY in request.environ:
+        most = _MOST_WAITING
+    accepted = request.accept_mimetypes
+    if accepted.quality(_STREAM) > accepted.quality("application/json"):
+        return _stream(followed, request.headers.get("Last-Event-ID") or single(given, "since"), wait, most)
     if not admits_json():
         raise HttpError(406, f"Only application/json and {_STREAM} are provided")
     since = single(given, "since")
-    if since is None:
-        return json_response(dump(NewsSchema, followed.now()))
-    with ExitStack() as place:
-        news = followed.since(since, 0)
-        if wait and not news.changes and _most_waiting():
-            place.enter_context(followed.place(_most_waiting(), current().caller.user_id))
+    news = followed.now() if since is None else followed.since(since, 0)
+    if since is not None and wait and most and not news.changes:
+        with followed.place(most, current().caller.user_id):
             news = followed.since(since, wait)
     return json_response(dump(NewsSchema, news))
 
 
-def _stream(followed: Events, since: str | None, seconds: float) -> Response:
+def _stream(followed: Events, since: str | None, seconds: float, most: int) -> Response:
     with ExitStack() as stack:
-        most = _most_waiting()
         if most:
             stack.enter_context(followed.place(most, current().caller.user_id))
         news = followed.now() if since is None else followed.since(since, 0)
@@ -281,35 +288,23 @@ def _pieces(followed: Events, news: News, seconds: float) -> Iterator[bytes]:
     """Yield changes for `seconds`; then the reader returns with the last id, or learns why it may not."""
     end = min(time.monotonic() + seconds, request_scope.at())
     yield b"retry: 1000\n\n"
-    yield from stream_pieces(news)
+    yield from _pieces_of(news)
     while (left := end - time.monotonic()) > 0 and not request_scope.caller_is_gone():
         try:
             news = followed.since(news.token, min(_SIGN_OF_LIFE_SECONDS, left))
         except PlacementError:
             return
-        yield from stream_pieces(news)
+        yield from _pieces_of(news)
 
 
-def _most_waiting() -> int:
-    """Return how many requests of this process may wait; a server with one thread lets none wait."""
-    if request_scope.KEY in request.environ:
-        return _MOST_WAITING
-    return _MOST_WAITING_ELSEWHERE if request.environ.get("wsgi.multithread") else 0
-
-
-def _wants_stream() -> bool:
-    accepted = request.accept_mimetypes
-    return accepted.quality(_STREAM) > accepted.quality("application/json")
-
-
-def _wait(given: Parameters) -> float:
-    value = single(given, "wait")
-    if value is None:
-        return _USUAL_WAIT_SECONDS
-    number = 0 if value == "0" else parse_positive(value)
-    if number is None:
-        raise BadRequest(f"wait: must be a number of seconds, not {value!r}")
-    return min(number, _LONGEST_WAIT_SECONDS)
+def _pieces_of(news: News) -> Iterable[bytes]:
+    """Yield news as Server-Sent Events; the token comes last, because only then all changes are sent."""
+    for change in news.changes:
+        yield b"event: change\ndata: " + orjson.dumps(dump(ChangeSchema, change)) + b"\n\n"
+    # Without data the reader sees no event, but the id becomes its Last-Event-ID.
+    yield f"id: {news.token}\n\n".encode()
+    # Flushes what is above now, instead of together with a later event.
+    yield b""
 
 
 def _one_of(given: Parameters, key: str, known: list[str]) -> str | None:

@@ -51,24 +51,16 @@ _CONDITIONS = {
 _TIMES = {"since", "until"}
 
 
-def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
-    """Return at most `count` records with smaller ids than `before`, from the newest to the oldest."""
-    return [StoredRecord._make(row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
-
-
-def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
-    """Return the records of `page` as lists show them, without what was before and after."""
-    return [RecordHead._make(row) for row in _rows(connection, RecordHead._fields, wanted, before, count)]
-
-
-def _rows(
+def _page(
     connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
 ) -> Sequence[sa.Row[Any]]:
-    """Return rows that match all wanted fields. Raises KeyError for a field without a condition."""
+    """Return at most `count` records with smaller ids than `before`, from the newest to the oldest.
+
+    They match all wanted fields. Raises KeyError for a field without a condition.
+    """
     given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
     values = {name: value for name, value in given.items() if value not in (None, ())}
-    rows = connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
-    return list(rows)
+    return list(connection.execute(_statement(columns, frozenset(values)), {**values, "count": count}))
 
 
 @cache
@@ -81,11 +73,6 @@ def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSel
         text = text.bindparams(sa.bindparam("targets", expanding=True))
     text = text.bindparams(*(sa.bindparam(name, type_=sa.DateTime) for name in sorted(_TIMES & given)))
     return text.columns(*(_table.c[name] for name in columns))
-
-
-def moment(connection: Executor, backend: Backend) -> str:
-    """Return the present moment; the transaction must see one state."""
-    return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
 
 
 def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
@@ -233,8 +220,8 @@ class Events:
         try:
             with self._database.snapshot() as connection:
                 history = _digest(self._feed.horizon(connection).history)
-                present = moment(connection, self._database.backend)
-                fresh = _written(history, present)
+                moment = sa.text(f"SELECT {self._database.backend.moment}")
+                fresh = _written(history, str(connection.execute(moment).scalar_one()))
                 if known is None:
                     return News([], fresh)
                 _check(known, history)
@@ -308,11 +295,13 @@ class AuditTrail:
     ) -> tuple[list[RecordHead], int | None]:
         """Return the next records as lists show them, and the marker of the following page."""
         with self._database.read() as connection:
-            found = heads(connection, wanted, marker, count + 1)
-        return found[:count], found[count - 1].id if len(found) > count else None
+            found = _page(connection, RecordHead._fields, wanted, marker, count + 1)
+        following = found[count - 1].id if len(found) > count else None
+        return [RecordHead._make(row) for row in found[:count]], following
 
     def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
         """Return a page of the next records that match all wanted fields."""
         with self._database.read() as connection:
-            found = page(connection, wanted, marker, count + 1)
-        return AuditPage(found[:count], found[count - 1].id if len(found) > count else None)
+            found = _page(connection, StoredRecord._fields, wanted, marker, count + 1)
+        following = found[count - 1].id if len(found) > count else None
+        return AuditPage([StoredRecord._make(row) for row in found[:count]], following)

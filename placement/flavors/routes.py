@@ -29,11 +29,10 @@ from placement.flavors.nova import translation_document
 from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
 from placement.http import context
 from placement.http.context import use_cases
-from placement.http.gate import route
+from placement.http.gate import cluster_of_body, cluster_of_claim, route
 from placement.http.operations import BODY_PREFIX, OneOf, Operation, json_body
 from placement.http.responses import error_document, json_response, status_of, streamed
 from placement.http.schemas import dump, load
-from placement.http.targets import cluster_of_body, cluster_of_claim
 
 blueprint = Blueprint("flavors", __name__)
 _question = partial(route, blueprint, method="POST", gives_json=True, reads=True)

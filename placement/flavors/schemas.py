@@ -3,8 +3,7 @@
 from placement.allocations.candidate_schemas import ClaimantSchema
 from placement.engine.domain.inventories import MAX_INT
 from placement.flavors.nova.flavor import FLAT, GRANULAR, MAX_VCPUS
-from placement.http.fields import Boolean, Choice, Integer, Mapping, Object, String
-from placement.http.schemas import VersionedSchema
+from placement.http.schemas import Boolean, Choice, Integer, Mapping, Object, String, VersionedSchema
 
 _TEXTS = Mapping("", String(), shown_pattern="^.*$")
 

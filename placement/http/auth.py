@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ from placement.http.responses import HttpError, Misconfigured, Relayed
 
 
 SHORTEST = 32
+_MEMBERS = ("user", "project", "roles", "clusters")
 _HASHED = "sha256:"
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _TOKEN = re.compile(r"[!-~]+")
@@ -97,7 +99,25 @@ def _entries(document: yaml.Node) -> Iterator[TokenEntry]:
         if digest in seen:
             raise _Problem(key, "this token stands in the file twice")
         seen.add(digest)
-        yield TokenEntry(digest, _caller(key, owner))
+        if not isinstance(owner, yaml.MappingNode):
+            raise _Problem(key, "a token needs its owner: user, project, roles, clusters")
+        given: dict[str, yaml.Node] = {}
+        for name, value in owner.value:
+            if name.value not in _MEMBERS or name.tag != _TEXT:
+                raise _Problem(name, "only user, project, roles and clusters are understood")
+            if name.value in given:
+                raise _Problem(name, f"{name.value} is given twice")
+            given[name.value] = value
+        if "user" not in given:
+            raise _Problem(key, "user is missing")
+        project = given.get("project")
+        caller = Caller(
+            _name("user", given["user"]),
+            None if project is None or project.tag == _NOTHING else _name("project", project),
+            frozenset(role.lower() for role in _names("roles", given)),
+            clusters=frozenset(_names("clusters", given)) if "clusters" in given else None,
+        )
+        yield TokenEntry(digest, caller)
 
 
 def _digest(key: yaml.Node) -> bytes:
@@ -115,34 +135,11 @@ def _digest(key: yaml.Node) -> bytes:
     return digest
 
 
-def _caller(key: yaml.Node, owner: yaml.Node) -> Caller:
-    if not isinstance(owner, yaml.MappingNode):
-        raise _Problem(key, "a token needs its owner: user, project, roles, clusters")
-    given: dict[str, yaml.Node] = {}
-    for name, value in owner.value:
-        if name.value not in ("user", "project", "roles", "clusters") or name.tag != _TEXT:
-            raise _Problem(name, "only user, project, roles and clusters are understood")
-        if name.value in given:
-            raise _Problem(name, f"{name.value} is given twice")
-        given[name.value] = value
-    if "user" not in given:
-        raise _Problem(key, "user is missing")
-    project = given.get("project")
-    clusters = given.get("clusters")
-    return Caller(
-        _name("user", given["user"]),
-        None if project is None or project.tag == _NOTHING else _name("project", project),
-        frozenset(role.lower() for role in _names("roles", given.get("roles"))),
-        clusters=None if clusters is None else frozenset(_names("clusters", clusters)),
-    )
-
-
-def _names(what: str, node: yaml.Node | None) -> list[str]:
-    if node is None:
-        return []
-    if not isinstance(node, yaml.SequenceNode):
+def _names(what: str, given: Mapping[str, yaml.Node]) -> list[str]:
+    node = given.get(what)
+    if node is not None and not isinstance(node, yaml.SequenceNode):
         raise _Problem(node, f"{what} must be a list of names")
-    return [_name(what, item) for item in node.value]
+    return [_name(what, item) for item in node.value] if node is not None else []
 
 
 def _name(what: str, node: yaml.Node) -> str:
@@ -154,19 +151,7 @@ def _name(what: str, node: yaml.Node) -> str:
 
 # The entries that the master process has read. Workers that start later get the tokens of the running
 # workers, whatever happened to the file.
-_prepared: dict[Path, tuple[TokenEntry, ...]] = {}
-
-
-def prepare(path: Path | None) -> Callable[[], None]:
-    """Read the file; calling the result hands it to processes started from then on. Raises BadTokens."""
-    if path is None:
-        raise BadTokens(NO_FILE)
-    entries = read(path)
-
-    def publish() -> None:
-        _prepared[path] = entries
-
-    return publish
+prepared: dict[Path, tuple[TokenEntry, ...]] = {}
 
 
 class Tokens:
@@ -174,7 +159,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         """Take the tokens that were prepared, else read the file. Raises BadTokens."""
-        self._entries = _prepared.get(path) or read(path)
+        self._entries = prepared.get(path) or read(path)
 
     def caller(self, token: str) -> Caller | None:
         """Return the owner of the token, None if it is unknown.
@@ -212,7 +197,14 @@ def static_tokens(tokens: Tokens) -> Strategy:
     """Return a strategy that looks up the token of X-Auth-Token, Bearer, or the password of Basic."""
 
     def strategy() -> Caller:
-        caller = tokens.caller(_sent_token())
+        token = request.headers.get("X-Auth-Token")
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        if token is None and scheme.lower() == "basic":
+            # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
+            token = request.authorization.password if request.authorization is not None else None
+        elif token is None and scheme.lower() == "bearer":
+            token = credentials.strip()
+        caller = tokens.caller(token or "")
         if caller is None:
             raise HttpError(
                 401,
@@ -222,18 +214,6 @@ def static_tokens(tokens: Tokens) -> Strategy:
         return caller
 
     return strategy
-
-
-def _sent_token() -> str:
-    token = request.headers.get("X-Auth-Token")
-    if token is not None:
-        return token
-    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "basic":
-        # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
-        sent = request.authorization
-        return (sent.password if sent is not None else None) or ""
-    return credentials.strip() if scheme.lower() == "bearer" else ""
 
 
 def _roles(text: str) -> frozenset[str]:
@@ -266,8 +246,7 @@ class Keystone:
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Set up the middleware. Raises Misconfigured with what to install or to configure."""
-        self._validate = _usable_middleware(configuration)
-        self._failures = _failures()
+        self._validate = _middleware(configuration)
         self._seconds = float(configuration[_GROUP].token_cache_time)
         self._remembered: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._turn = threading.Lock()
@@ -278,7 +257,10 @@ class Keystone:
 
         Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
         """
-        key = _key()
+        # A key for the request's tokens that does not reveal them.
+        tokens = (request.headers.get(name, "").encode() for name in (_KEYSTONE_TOKEN, _SERVICE_TOKEN))
+        digest = b"".join(hashlib.sha256(token).digest() for token in tokens)
+        key = digest if request.headers.get(_KEYSTONE_TOKEN) else None
         caller = self._recall(key)
         if caller is not None:
             return caller
@@ -289,6 +271,13 @@ class Keystone:
         except Full:
             message = "Too many requests wait for the identity service to validate their tokens."
             raise HttpError(503, message, headers=_LATER) from None
+
+    def _recall(self, key: bytes | None) -> Caller | None:
+        if key is None:
+            return None
+        with self._turn:
+            until, caller = self._remembered.get(key, (0.0, None))
+            return caller if time.monotonic() < until else None
 
     def _ask(self, key: bytes | None) -> Caller:
         environ = {**request.environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
@@ -301,7 +290,7 @@ class Keystone:
 
         try:
             body = b"".join(self._validate(environ, start))
-        except self._failures as error:
+        except _failures() as error:
             # The middleware answers 503 itself, unless its own login fails.
             LOG.warning("the identity service cannot be asked: %s", error)
             raise HttpError(503, _UNREACHABLE, headers=_LATER) from None
@@ -315,56 +304,25 @@ class Keystone:
         caller: Caller = found[0]
         if not caller.user_id:
             raise HttpError(401, "The request you have made requires authentication.")
-        self._remember(key, caller, min(found[1], self._seconds))
+        seconds = min(found[1], self._seconds)
+        if key is not None and seconds > 0:
+            with self._turn:
+                self._remembered.pop(key, None)
+                self._remembered[key] = time.monotonic() + seconds, caller
+                while len(self._remembered) > _MOST_REMEMBERED:
+                    self._remembered.popitem(last=False)
         return caller
 
-    def _recall(self, key: bytes | None) -> Caller | None:
-        if key is None:
-            return None
-        with self._turn:
-            until, caller = self._remembered.get(key, (0.0, None))
-            return caller if time.monotonic() < until else None
 
-    def _remember(self, key: bytes | None, caller: Caller, seconds: float) -> None:
-        if key is None or seconds <= 0:
-            return
-        with self._turn:
-            self._remembered.pop(key, None)
-            self._remembered[key] = time.monotonic() + seconds, caller
-            while len(self._remembered) > _MOST_REMEMBERED:
-                self._remembered.popitem(last=False)
-
-
-def _key() -> bytes | None:
-    """Return a key for the request's tokens that does not reveal them; None without a token."""
-    if not request.headers.get(_KEYSTONE_TOKEN):
-        return None
-    sent = (request.headers.get(name, "").encode() for name in (_KEYSTONE_TOKEN, _SERVICE_TOKEN))
-    return b"".join(hashlib.sha256(token).digest() for token in sent)
-
-
-def _failures() -> tuple[type[Exception], ...]:
+def _failures() -> type[Exception]:
     from keystoneauth1.exceptions import ClientException
 
-    return (ClientException,)
-
-
-def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
-    """Return the middleware. Raises Misconfigured if it cannot be used."""
-    try:
-        return _middleware(configuration)
-    except Misconfigured:
-        raise
-    except Exception as error:
-        if not isinstance(error, (*_failures(), cfg.Error, ValueError, OSError)):
-            raise
-        # Only the plugin knows its options; it reports missing ones when it is created.
-        reason = " ".join(str(error).split())
-        raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
+    failures: type[Exception] = ClientException
+    return failures
 
 
 def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
-    """Return the middleware. Raises Misconfigured if it is not installed or lacks options."""
+    """Return the middleware. Raises Misconfigured if it is not installed or cannot be used."""
     try:
         from keystonemiddleware.auth_token import AuthProtocol
         from keystonemiddleware.opts import list_auth_token_opts
@@ -373,17 +331,23 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
             "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
             "`keystone`, or choose another [api] auth_strategy."
         ) from None
-    for group, options in list_auth_token_opts():
-        configuration.register_opts(options, group=group)
-    # Without these the middleware would wait for an answer forever.
-    configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
-    configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
-    settings: dict[str, Any] = {"oslo_config_config": configuration}
-    if not configuration[_GROUP].memcached_servers:
-        # A cache of its own would only prolong the time for which we remember callers.
-        settings["token_cache_time"] = "-1"
-    guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
-    if not (configuration[_GROUP].auth_type or configuration[_GROUP].auth_section):
+    try:
+        for group, options in list_auth_token_opts():
+            configuration.register_opts(options, group=group)
+        # Without these the middleware would wait for an answer forever.
+        configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
+        configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
+        settings: dict[str, Any] = {"oslo_config_config": configuration}
+        if not configuration[_GROUP].memcached_servers:
+            # A cache of its own would only prolong the time for which we remember callers.
+            settings["token_cache_time"] = "-1"
+        guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
+        is_complete = configuration[_GROUP].auth_type or configuration[_GROUP].auth_section
+    except (_failures(), cfg.Error, ValueError, OSError) as error:
+        # Only the plugin knows its options; it reports missing ones when it is created.
+        reason = " ".join(str(error).split())
+        raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
+    if not is_complete:
         raise Misconfigured(
             "auth_strategy keystone needs [keystone_authtoken] auth_type, and what goes with it, to ask "
             "Keystone about tokens; or choose another [api] auth_strategy."
@@ -393,27 +357,21 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
 
 def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Note the caller, as the application behind the middleware: only valid tokens get here."""
-    roles = environ.get("HTTP_X_ROLES", "").split(",")
     caller = Caller(
         environ.get("HTTP_X_USER_ID"),
         environ.get("HTTP_X_PROJECT_ID"),
-        frozenset(role.strip().lower() for role in roles if role.strip()),
+        _roles(environ.get("HTTP_X_ROLES", "")),
         environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") == "all",
         environ.get("HTTP_X_DOMAIN_ID"),
     )
-    environ[_FOUND] = caller, _seconds_left(environ.get("keystone.token_info") or {})
+    # How many seconds the token alone identifies the caller; 0 if the request matters, too.
+    token = (environ.get("keystone.token_info") or {}).get("token") or {}
+    credential = token.get("application_credential") or {}
+    seconds = 0.0
+    if not token.get("bind") and credential.get("access_rules") is None:
+        with suppress(KeyError, TypeError, ValueError):
+            expires = datetime.datetime.fromisoformat(token["expires_at"])
+            seconds = (expires - datetime.datetime.now(datetime.UTC)).total_seconds()
+    environ[_FOUND] = caller, seconds
     start_response("204 No Content", [])
     return []
-
-
-def _seconds_left(info: Mapping[str, Any]) -> float:
-    """Return how many seconds the token alone identifies the caller; 0 if the request matters, too."""
-    token = info.get("token") or {}
-    credential = token.get("application_credential") or {}
-    if token.get("bind") or credential.get("access_rules") is not None:
-        return 0
-    try:
-        expires = datetime.datetime.fromisoformat(token["expires_at"])
-    except (KeyError, TypeError, ValueError):
-        return 0
-    return (expires - datetime.datetime.now(datetime.UTC)).total_seconds()

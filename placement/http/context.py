@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import select
 import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -18,7 +17,7 @@ from oslo_context import context as log_context
 from placement.common.microversions import OLDEST, Feature, Microversion
 from placement.engine.domain import request_scope
 from placement.engine.domain.identifiers import is_loopback
-from placement.engine.domain.request_scope import Initiator, act_as, initiator
+from placement.engine.domain.request_scope import act_as, initiator
 
 if TYPE_CHECKING:
     from placement.use_cases import UseCases
@@ -32,7 +31,6 @@ READS_KEY = "placement.reads"
 CANDIDATES_KEY = "placement.candidates"
 OPEN_PATHS = "placement_open_paths"
 """The key of the extension that holds the paths that are answered without a token."""
-_GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +65,8 @@ def identify(caller: Caller) -> None:
     """Note the caller for the handler, and for every audit record and log line from now on."""
     current().caller = caller
     request.environ[CALLER_KEY] = caller
-    before, roles = initiator(), tuple(sorted(caller.roles))
-    act_as(
-        Initiator(
-            caller.user_id,
-            caller.project_id,
-            roles,
-            before.request_id,
-            before.global_request_id,
-            before.address,
-        )
-    )
+    roles = tuple(sorted(caller.roles))
+    act_as(replace(initiator(), user_id=caller.user_id, project_id=caller.project_id, roles=roles))
     given = log_context.get_current()
     if given is not None:
         given.user_id, given.project_id = in_log(caller.user_id), in_log(caller.project_id)
@@ -106,11 +95,6 @@ def note_that_it_reads() -> None:
 def begin() -> None:
     """Start the context of a request, under the id that the surrounding middleware gave it."""
     g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])
-
-
-def global_id(sent: str) -> str | None:
-    """Return the id that a caller gave a request across services, None if it has another form."""
-    return sent if _GLOBAL_ID.fullmatch(sent) else None
 
 
 def current() -> RequestContext:

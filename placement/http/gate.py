@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
-from functools import wraps
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,25 @@ from oslo_policy import opts, policy
 
 from placement.common.microversions import HEADER, SERVICE, Feature
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import Forbidden, NotFound
+from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.http import context
 from placement.http.context import Caller
-from placement.http.operations import Operation, RouteGuard, describes, parameters, refuse_unknown
+from placement.http.operations import (
+    Operation,
+    RouteGuard,
+    describes,
+    every,
+    parameters,
+    peeked,
+    read,
+    refuse_unknown,
+)
 from placement.http.responses import HttpError, Misconfigured, admits_json
 from placement.http.rules import ELSEWHERE, list_rules
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 Handler = Callable[..., Any]
-Target = Callable[[], dict[str, str]]
+Target = dict[str, str]
 OWN_PATHS = "/ext/"
 """The start of the paths of our own routes, which have no microversions."""
 PAGES = "/ui"
@@ -51,7 +61,7 @@ def route(
     gives_json: bool = False,
     media_types_first: bool = False,
     missing_method_below: Feature | None = None,
-    target: Target = dict,
+    target: Callable[[], Target] = dict,
     own_only: bool = False,
     reads: bool = False,
     described: Operation | None = None,
@@ -79,10 +89,7 @@ def route(
             request.environ[context.READS_KEY] = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
-            if since is not None and not context.offers(since):
-                raise NotFound(_not_yet(since))
-            if missing_method_below is not None and not context.offers(missing_method_below):
-                raise HttpError(405, "The method specified is not allowed for this resource.")
+            _check_version(since, missing_method_below)
             if not media_types_first:
                 _check_media_types(takes_json, gives_json)
             asked = target()
@@ -101,13 +108,15 @@ def route(
     return decorate
 
 
-def _not_yet(since: Feature) -> str:
-    """Return a message that names the version to send; clients that forget it ask for the oldest one."""
-    sent = context.version()
-    return (
-        f"{request.path} is there from microversion {since.value} on, and this request is of {sent}: "
-        f"send {HEADER}: {SERVICE} {since.value}"
-    )
+def _check_version(since: Feature | None, missing_method_below: Feature | None) -> None:
+    if since is not None and not context.offers(since):
+        # Clients that forget the header ask for the oldest version.
+        raise NotFound(
+            f"{request.path} is there from microversion {since.value} on, and this request is of "
+            f"{context.version()}: send {HEADER}: {SERVICE} {since.value}"
+        )
+    if missing_method_below is not None and not context.offers(missing_method_below):
+        raise HttpError(405, "The method specified is not allowed for this resource.")
 
 
 def _check_media_types(takes_json: bool, gives_json: bool) -> None:
@@ -124,6 +133,58 @@ def require_json() -> None:
         raise HttpError(415, f"The media type {sent} is not supported, use application/json")
 
 
+# The target of policy rules: the cluster that a request is about.
+#
+# A request that cannot be understood names no cluster: callers that are bound to clusters are refused, and
+# others learn from the handler what is wrong.
+
+
+def cluster_of_query() -> Target:
+    """Return the cluster in the query string."""
+    return _of_query(request.query_string.decode("latin-1"))
+
+
+def cluster_of_body() -> Target:
+    """Return the cluster that is a member of the body."""
+    body = peeked()
+    return _named(body.get("cluster")) if isinstance(body, dict) else {}
+
+
+def cluster_of_claim() -> Target:
+    """Return the cluster that all members of the body name, else that of its query, else its own."""
+    body = peeked()
+    if not isinstance(body, dict):
+        return {}
+    if not isinstance(body.get("members"), list):
+        query = body.get("query")
+        return _named(body.get("cluster")) if query is None else _of_query(query)
+    members = [member for member in body["members"] if isinstance(member, dict)]
+    by_query = [each for each in members if "query" in each or "flavor" not in {*each, *body}]
+    queries = [member.get("query", body.get("query")) for member in by_query]
+    texts = {query for query in queries if isinstance(query, str)}
+    wanted = [*texts, *(query for query in queries if not isinstance(query, str))]
+    found = {_of_query(query).get("cluster") for query in wanted}
+    if len(by_query) < len(members):
+        found |= {_named(each.get("cluster", body.get("cluster"))).get("cluster") for each in members}
+    # Which of several counts would be a guess.
+    return _named(found.pop()) if len(found) == 1 else {}
+
+
+def _of_query(query: Any) -> Target:
+    """Return the cluster in a query, a text or JSON, if exactly one is named."""
+    if isinstance(query, dict):
+        return _named(query.get("cluster"))
+    try:
+        found = every(read(query), "cluster") if isinstance(query, str) else []
+    except BadRequest:
+        return {}
+    return {"cluster": found[0]} if len(found) == 1 else {}
+
+
+def _named(cluster: Any) -> Target:
+    return {"cluster": cluster} if isinstance(cluster, str) else {}
+
+
 # Figures of requests by the rule of their route: their number, and the time until the head of the answer.
 
 
@@ -131,7 +192,6 @@ def require_json() -> None:
 _RULE_KEY = "placement.rule"
 _NO_RULE = "none"
 _METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
-_Key = tuple[str, str, str]
 
 
 def note_rule() -> None:
@@ -140,33 +200,29 @@ def note_rule() -> None:
         request.environ[_RULE_KEY] = request.url_rule.rule
 
 
-class Observed:
-    """A cache of the figures of requests: looking one up by its labels takes longer than counting."""
-
-    def __init__(self) -> None:
-        self._known: dict[_Key, tuple[Any, Any]] = {}
-
-    def count(self, environ: dict[str, Any], status: str, arrived: float) -> None:
-        """Count a request that is answered now and arrived then, in seconds of time.monotonic()."""
-        method = environ["REQUEST_METHOD"]
-        # Clients may send any word as a method.
-        key = (environ.get(_RULE_KEY, _NO_RULE), method if method in _METHODS else "other", status)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = REQUESTS.labels(*key), REQUEST_SECONDS.labels(*key[:2])
-        found[0].inc()
-        found[1].observe(time.monotonic() - arrived)
+# Looking a figure up by its labels takes longer than counting.
+@cache
+def _figures(rule: str, method: str, status: str) -> tuple[Any, Any]:
+    return REQUESTS.labels(rule, method, status), REQUEST_SECONDS.labels(rule, method)
 
 
-# Authorisation: the rules of this service with the changes of an operator's policy files.
+def count(environ: dict[str, Any], status: str, arrived: float) -> None:
+    """Count a request that is answered now and arrived then, in seconds of time.monotonic()."""
+    method = environ["REQUEST_METHOD"]
+    # Clients may send any word as a method.
+    known = method if method in _METHODS else "other"
+    number, seconds = _figures(environ.get(_RULE_KEY, _NO_RULE), known, status)
+    number.inc()
+    seconds.observe(time.monotonic() - arrived)
 
 
-# Reading rules: the defaults, changed by an operator's policy files, or why these cannot be used.
+# Authorisation: the rules of this service, changed by an operator's policy files.
 
 
 # The check that the library puts where it cannot parse a rule, and for "!".
 _REFUSAL = type(policy.RuleDefault("nobody", "!").check)
-Fingerprint = tuple[tuple[str, int, int, int], ...]
+_MEMORY_SECONDS = 1.0
+LOG = logging.getLogger(__name__)
 
 
 class BadPolicy(Misconfigured):
@@ -188,35 +244,25 @@ class ClusterCheck(policy.Check):
         return wanted in creds.get("clusters", ())
 
 
-def fingerprint(configuration: cfg.ConfigOpts) -> Fingerprint:
-    """Return a value that differs when the policy files have changed."""
-    return tuple(_marks(configuration))
-
-
-def _marks(configuration: cfg.ConfigOpts) -> Iterator[tuple[str, int, int, int]]:
-    for path in _files(configuration):
-        try:
-            found = path.stat()
-        except OSError:
-            continue
-        yield str(path), found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _files(configuration: cfg.ConfigOpts) -> Iterator[Path]:
+def _files(configuration: cfg.ConfigOpts) -> dict[Path, tuple[int, int, int]]:
+    """Return the policy files, in the order in which they count, with what changes when one is changed."""
     options = configuration.oslo_policy
-    found = configuration.find_file(options.policy_file)
-    if found:
-        yield Path(found)
-    for directory in options.policy_dirs:
-        found = configuration.find_file(directory)
-        if found:
-            # The library skips hidden files, too.
-            files = (path for path in Path(found).glob("[!.]*") if path.is_file())
-            yield from sorted(files)
+    paths = [Path(file) for file in [configuration.find_file(options.policy_file)] if file]
+    for directory in map(configuration.find_file, options.policy_dirs):
+        # The library skips hidden files, too.
+        inside = Path(directory).glob("[!.]*") if directory else ()
+        paths += sorted(path for path in inside if path.is_file())
+    marks = {}
+    for path in paths:
+        with suppress(OSError):
+            status = path.stat()
+            marks[path] = status.st_mtime_ns, status.st_size, status.st_ino
+    return marks
 
 
 def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
     """Return an enforcer of the present files, which are not read again. Raises BadPolicy."""
+    opts._register(configuration)
     for path in _files(configuration):
         _check(path)
     enforcer = policy.Enforcer(configuration)
@@ -266,24 +312,8 @@ def _one_line(error: object) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-LOG = logging.getLogger(__name__)
-_MEMORY_SECONDS = 1.0
 # The rules that the master process has read, for a worker that starts while a file is broken.
-_prepared: list[policy.Enforcer] = []
-
-
-def prepare(configuration: cfg.ConfigOpts) -> Callable[[], None]:
-    """Read the rules; calling the result hands them to processes that are started from then on.
-
-    Raises BadPolicy.
-    """
-    opts._register(configuration)
-    enforcer = enforcer_of(configuration)
-
-    def publish() -> None:
-        _prepared[:] = [enforcer]
-
-    return publish
+prepared: list[policy.Enforcer] = []
 
 
 class Policy:
@@ -291,27 +321,25 @@ class Policy:
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Read the rules, or take the prepared ones if the files are broken. Raises BadPolicy."""
-        opts._register(configuration)
         self._configuration = configuration
-        self._read = fingerprint(configuration)
-        self._enforcer = self._first()
+        opts._register(configuration)
+        self._read = _files(configuration)
+        try:
+            self._enforcer = enforcer_of(configuration)
+        except BadPolicy as error:
+            if not prepared:
+                raise
+            LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
+            self._enforcer = prepared[0]
         # A decision costs as much as a search, and a few callers repeat a few requests.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
         self._turn = threading.Lock()
 
-    def _first(self) -> policy.Enforcer:
-        try:
-            return enforcer_of(self._configuration)
-        except BadPolicy as error:
-            if not _prepared:
-                raise
-            LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
-            return _prepared[0]
-
-    def knows(self, rule: str) -> bool:
-        """Return whether there is such a rule."""
-        return rule in self._enforcer.registered_rules
+    @property
+    def known(self) -> frozenset[str]:
+        """Return the names of the rules."""
+        return frozenset(self._enforcer.registered_rules)
 
     def authorize(
         self, rule: str, target: dict[str, str], *, own_only: bool = False
@@ -321,29 +349,22 @@ class Policy:
         A caller that is bound to clusters is refused elsewhere: the target must name one of these, or the
         route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
-        caller = context.current().caller
-        sees = self._seen_by(rule, caller, target, own_only=own_only)
+        caller, refused = context.current().caller, f"Policy does not allow {rule} to be performed"
+        bound, cluster = caller.clusters, target.get("cluster")
+        sees: request_scope.Clusters
+        if bound is None or (cluster is None and self._allows(ELSEWHERE, caller, target)):
+            sees = request_scope.EVERYTHING
+        elif own_only:
+            sees = bound
+        elif cluster is None:
+            raise Forbidden(f"{refused}: this token is bound to clusters.")
+        elif cluster not in bound:
+            raise Forbidden(f"{refused}: this token is bound to other clusters.")
+        else:
+            sees = frozenset((cluster,))
         if not self._allows(rule, caller, target):
-            raise Forbidden(f"Policy does not allow {rule} to be performed.")
+            raise Forbidden(f"{refused}.")
         return sees
-
-    def _seen_by(
-        self, rule: str, caller: Caller, target: dict[str, str], *, own_only: bool
-    ) -> request_scope.Clusters:
-        if caller.clusters is None:
-            return request_scope.EVERYTHING
-        cluster = target.get("cluster")
-        if cluster is None and self._allows(ELSEWHERE, caller, target):
-            return request_scope.EVERYTHING
-        if own_only:
-            return caller.clusters
-        if cluster is None or cluster not in caller.clusters:
-            raise Forbidden(
-                f"Policy does not allow {rule} to be performed: this token is bound to other clusters."
-                if cluster is not None
-                else f"Policy does not allow {rule} to be performed: this token is bound to clusters."
-            )
-        return frozenset((cluster,))
 
     def _allows(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
         now = time.monotonic()
@@ -353,7 +374,14 @@ class Policy:
         case = rule, caller, frozenset(target.items())
         allowed = judged.get(case)
         if allowed is None:
-            allowed = judged[case] = self._judge(rule, caller, target)
+            try:
+                credentials = _credentials(caller)
+                allowed = bool(self._enforcer.authorize(rule, target, credentials, do_raise=True))
+            except policy.InvalidScope:
+                raise Forbidden(rule) from None
+            except policy.PolicyNotAuthorized:
+                allowed = False
+            judged[case] = allowed
         return allowed
 
     def _refresh(self, now: float) -> None:
@@ -361,7 +389,7 @@ class Policy:
         with self._turn:
             if now - self._judged_since <= _MEMORY_SECONDS:
                 return
-            found = fingerprint(self._configuration)
+            found = _files(self._configuration)
             if found != self._read:
                 self._read = found
                 try:
@@ -370,30 +398,17 @@ class Policy:
                     LOG.error("%s The rules stay as they were.", error)
             self._judged, self._judged_since = {}, now
 
-    def _judge(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
-        try:
-            return bool(self._enforcer.authorize(rule, target, _credentials(caller), do_raise=True))
-        except policy.InvalidScope:
-            raise Forbidden(rule) from None
-        except policy.PolicyNotAuthorized:
-            return False
-
 
 def _credentials(caller: Caller) -> dict[str, Any]:
     """Return the properties of a caller for rules; absent ones would be compared as "None"."""
-    credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
-    for name in ("user_id", "project_id", "domain_id"):
-        value = getattr(caller, name)
-        if value:
-            credentials[name] = value
+    names = ("user_id", "project_id", "domain_id")
+    credentials = {name: getattr(caller, name) for name in names if getattr(caller, name)}
+    credentials["roles"] = sorted(caller.roles)
     if caller.clusters is not None:
         credentials["clusters"] = sorted(caller.clusters)
     if caller.system_scope:
         credentials["system_scope"] = "all"
     return credentials
-
-
-# The bound on the requests of one caller behind servers that do not count them.
 
 
 # The bound on how many requests of one caller a process works on, for servers of any kind.
@@ -409,8 +424,7 @@ Only our own server sets it, which has counted the request already.
 """
 TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
 _MOST_KNOWN = 10_000
-
-KnownAs = Callable[[str], None]
+_LATER = {"Retry-After": "1"}
 
 
 class Callers:
@@ -441,8 +455,7 @@ class Callers:
 class KnownCredentials:
     """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
 
-    def __init__(self, most: int = _MOST_KNOWN) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users: OrderedDict[bytes, str] = OrderedDict()
 
@@ -458,18 +471,15 @@ class KnownCredentials:
         with self._lock:
             self._users[digest] = user_id
             self._users.move_to_end(digest)
-            if len(self._users) > self._most:
+            if len(self._users) > _MOST_KNOWN:
                 self._users.popitem(last=False)
-
-
-_LATER = {"Retry-After": "1"}
 
 
 def bound(most: int) -> Callable[[], None]:
     """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
 
     `most` 0 means any number. Our own server counts by itself; it only receives the user of the request here.
-    Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi_routes.PATHS).
+    Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi.PATHS).
     """
     callers = Callers(most)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -21,23 +22,24 @@ from placement.common.probes import PATHS
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import NotFound
 from placement.engine.domain.request_scope import Initiator, act_as
-from placement.http import context, responses
+from placement.http import context
 from placement.http.context import (
     ANONYMOUS,
     CALLER_KEY,
     CANDIDATES_KEY,
     ENVIRONMENT_KEY,
     READS_KEY,
-    global_id,
     in_log,
     watch_of,
 )
-from placement.http.gate import OWN_PATHS, PAGES, Observed, note_rule
+from placement.http.gate import OWN_PATHS, PAGES, count, note_rule
 from placement.http.responses import HttpError
 
 _STATUSES = frozenset(HTTPStatus)
 _NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 REQUEST_ID = "x-openstack-request-id"
+# The form of an id that a caller gives a request across services.
+_GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LOG = logging.getLogger("placement.requests")
 AUDIT = logging.getLogger("placement.audit")
 
@@ -79,57 +81,51 @@ def add_hooks(
     There are few hooks, for each of them costs every request. `enter` counts the request of its caller.
     """
     application.before_request(partial(_begin, objects, enter))
-    application.before_request(_check_head)
     application.after_request(_finish)
     application.teardown_request(_end)
 
 
 def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
-    """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
+    """Start the context of a request, identify its caller, count it, and check what its head says.
+
+    Raises HttpError, Unauthorized, NotFound.
+    """
+    sent, path = request.environ, request.path
     context.begin()
     # Until the gate of a route decides.
     request_scope.see(request_scope.NOTHING)
-    request_scope.attend(watch_of(request.environ))
-    reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
+    request_scope.attend(watch_of(sent))
+    reason = objects(sent) if objects is not None and path not in PATHS else None
     if reason is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in current_app.extensions[context.OPEN_PATHS]:
+    if path not in current_app.extensions[context.OPEN_PATHS]:
         context.identify(current_app.extensions["placement_authentication"]())
     enter()
-
-
-def _end(_error: BaseException | None) -> None:
-    """Take from the thread what held for the request only."""
-    request_scope.clear()
-    request_scope.see(request_scope.EVERYTHING)
-
-
-def _check_head() -> None:
-    """Check what a request says before its route is looked for. Raises HttpError, NotFound."""
-    sent = request.environ
-    context.current().version = _agreed_version()
+    # Our own paths have no microversions; their errors are as in the newest one.
+    own = path.startswith(_NO_VERSIONS)
+    context.current().version = microversions.NEWEST if own else _agreed_version()
     length = sent.get("CONTENT_LENGTH", "").strip()
     if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
     if length.strip("0") and not sent.get("CONTENT_TYPE"):
         raise HttpError(400, "content-type header required when content-length > 0")
     # The router takes several leading slashes for one, and no database holds names with a NUL.
-    path = sent.get("PATH_INFO", "")
-    if path.startswith("//") or "\0" in path:
+    if sent.get("PATH_INFO", "").startswith("//") or "\0" in sent.get("PATH_INFO", ""):
         raise NotFound("")
 
 
 def _agreed_version() -> microversions.Microversion:
-    if request.path.startswith(_NO_VERSIONS):
-        # Our own paths have no microversions; their errors are as in the newest one.
-        return microversions.NEWEST
     try:
         return microversions.negotiate(request.headers.get(microversions.HEADER))
     except microversions.InvalidVersion as error:
         raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
     except microversions.UnsupportedVersion as error:
-        raise responses.unsupported_version(str(error)) from None
+        raise HttpError(
+            406,
+            f"Invalid microversion: Unacceptable version header: {error}",
+            extra={"max_version": str(microversions.NEWEST), "min_version": str(microversions.OLDEST)},
+        ) from None
 
 
 def _finish(response: Response) -> Response:
@@ -142,6 +138,12 @@ def _finish(response: Response) -> Response:
         response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
         response.headers.add("Vary", microversions.HEADER)
     return response
+
+
+def _end(_error: BaseException | None) -> None:
+    """Take from the thread what held for the request only."""
+    request_scope.clear()
+    request_scope.see(request_scope.EVERYTHING)
 
 
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
@@ -178,7 +180,6 @@ class RequestLog:
     def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application
         self._request_seconds = request_seconds
-        self._observed = Observed()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
@@ -188,63 +189,56 @@ class RequestLog:
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
-        caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
+        sent_id = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
+        caller_id = sent_id if _GLOBAL_ID.fullmatch(sent_id) else None
         # Every log line carries it from here on; authentication adds the caller.
         RequestContext(request_id=request_id, global_request_id=caller_id)
         act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
         LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            status = _with_usual_phrase(status)
-            self._observed.count(environ, status[:3], arrival)
+            code = int(status.partition(" ")[0])
+            if code in _STATUSES:
+                # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
+                status = f"{code} {HTTPStatus(code).phrase}"
+            count(environ, status[:3], arrival)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
-            seconds = time.monotonic() - arrival
-            _log(environ, uri, status, found, seconds)
-            _audit(environ, uri, status)
+            _log(environ, uri, str(code), found, time.monotonic() - arrival)
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
 
 
 def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
-    """Log a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
+    """Log a request, as text and, for formatters of JSON, in fields; `seconds` until its answer.
+
+    One that tried to change something has a line of its own, with its caller.
+    """
+    method, address = environ["REQUEST_METHOD"], environ.get("REMOTE_ADDR")
     shown: dict[str, Any] = {
-        "address": environ.get("REMOTE_ADDR", "-"),
-        "method": environ["REQUEST_METHOD"],
-        "uri": uri,
-        "status": status.partition(" ")[0],
+        "status": status,
         "len": headers.get("content-length", "-"),
         "microversion": headers.get("openstack-api-version", "-").rpartition(" ")[2],
         "duration": f"{seconds:.3f}",
     }
     if CANDIDATES_KEY in environ:
         shown["candidates"] = environ[CANDIDATES_KEY]
-    # The first three are the request.
-    rest = " ".join(f"{name}: {value}" for name, value in list(shown.items())[3:])
-    LOG.info('%s "%s %s" %s', *list(shown.values())[:3], rest, extra={"extra": shown})
-
-
-def _with_usual_phrase(status: str) -> str:
-    """Return the status line as HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals."""
-    code = int(status.partition(" ")[0])
-    return f"{code} {HTTPStatus(code).phrase}" if code in _STATUSES else status
-
-
-def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
-    """Log a request that tried to change something, its caller, and the outcome."""
-    if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
+    rest = " ".join(f"{name}: {value}" for name, value in shown.items())
+    asked = {"address": "-" if address is None else address, "method": method, "uri": uri}
+    LOG.info('%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
+    if method in _READING or environ.get(READS_KEY):
         return
     caller = environ.get(CALLER_KEY, ANONYMOUS)
     AUDIT.info(
         'user: %s project: %s address: %s "%s %s" status: %s',
         in_log(caller.user_id) or "-",
         in_log(caller.project_id) or "-",
-        environ.get("REMOTE_ADDR") or "-",
-        environ["REQUEST_METHOD"],
+        address or "-",
+        method,
         uri,
-        status.partition(" ")[0],
+        status,
     )
 
 

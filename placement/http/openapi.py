@@ -1,4 +1,4 @@
-"""The OpenAPI document of the service, one for each microversion."""
+"""The OpenAPI documents of the service, one for each microversion, at /openapi.json, and the page /docs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from http import HTTPStatus
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import orjson
 from apispec import APISpec
-from flask import Flask
-from marshmallow import fields
+from flask import Blueprint, Flask, Response, current_app, request, send_file
 from werkzeug.routing import Rule
 
+from placement.common import microversions
 from placement.common.microversions import HEADER, NEWEST, OLDEST, SERVICE, Feature, Microversion
-from placement.http.fields import AnyOf
+from placement.engine.domain.errors import BadRequest, NotFound
+from placement.http import context
 from placement.http.gate import OWN_PATHS, PAGES
 from placement.http.operations import (
     JSON,
@@ -26,13 +29,28 @@ from placement.http.operations import (
     OneOf,
     Operation,
     Parameter,
-    RouteGuard,
     Shape,
+    describes,
     guard_of,
+    names_of,
     operation_of,
+    parameters,
+    refuse_unknown,
     shape_at,
+    single,
 )
-from placement.http.schemas import Document, ErrorSchema, VersionedSchema, in_version, json_schema, schema_for
+from placement.http.schemas import (
+    AnyOf,
+    Document,
+    ErrorSchema,
+    HttpField,
+    VersionedSchema,
+    json_schema,
+    schema_for,
+)
+
+_TEXT: Document = {"type": "string"}
+View = Callable[..., Any]
 
 # Shapes of bodies as schemas of an OpenAPI document, each class once.
 
@@ -44,7 +62,6 @@ class Schemas:
         self._spec = spec
         self._version = version
         self._known: set[str] = set()
-        self._responses: set[str] = set()
 
     def of(self, shape: Shape, version: Microversion) -> Document:
         """Return the schema of a body that is JSON or text."""
@@ -52,19 +69,19 @@ class Schemas:
             return {"anyOf": [self.of(each, version) for each in shape.schemas]}
         if isinstance(shape, Content):
             return shape.schema
-        if isinstance(shape, fields.Field):
-            return self._part(in_version(shape, version))
+        if isinstance(shape, HttpField):
+            return self._part(shape.at(version))
         if isinstance(shape, type) and issubclass(shape, VersionedSchema):
             return self._part(schema_for(shape, version))
         assert isinstance(shape, dict)
-        assert not isinstance(shape, Empty)
         return shape
 
-    def response(self, name: str, made: Callable[[], Document]) -> str:
-        """Return the name of an answer among the components; make the answer if it is not there."""
-        if name not in self._responses:
-            self._responses.add(name)
-            self._spec.components.response(name, made())
+    def failure(self, status: int, error: Document) -> str:
+        """Return the name of an error among the components, where many operations share it."""
+        name = f"{error['$ref'].rpartition('/')[2]}{status}"
+        if name not in self._known:
+            self._known.add(name)
+            self._spec.components.response(name, _failure(status, error))
         return name
 
     def _part(self, part: Any) -> Document:
@@ -74,32 +91,26 @@ class Schemas:
             return {"anyOf": [item, {"type": "array", "items": item, "minItems": part.least}]}
         if not isinstance(part, VersionedSchema):
             return json_schema(part, self._part)
-        name = self._name(part)
+        kind = type(part)
+        name = kind.__name__.strip("_").removesuffix("Schema")
+        # Our own paths follow the newest version, where that differs from the one of the document.
+        if part.version != self._version and _differs(kind, self._version, part.version):
+            name = f"{name}_{part.version}"
         if name not in self._known:
             self._known.add(name)
-            self._spec.components.schema(name, self._component(part))
+            described = json_schema(part, self._part)
+            for member, field in part.fields.items():
+                since = field.metadata.get("since")
+                if since is not None:
+                    described["properties"][member]["x-openstack"] = {"min-ver": str(since.value)}
+            if kind.__doc__:
+                described["description"] = " ".join(kind.__doc__.split())
+            self._spec.components.schema(name, described)
         return {"$ref": f"#/components/schemas/{name}"}
-
-    def _component(self, schema: VersionedSchema) -> Document:
-        described = json_schema(schema, self._part)
-        stated = type(schema).__doc__
-        for name, field in schema.fields.items():
-            since = field.metadata.get("since")
-            if since is not None:
-                described["properties"][name]["x-openstack"] = {"min-ver": str(since.value)}
-        return {**described, **({"description": " ".join(stated.split())} if stated else {})}
-
-    def _name(self, schema: VersionedSchema) -> str:
-        """Return the name of the schema's class, with its version where versions in the document differ."""
-        kind = type(schema)
-        name = kind.__name__.strip("_").removesuffix("Schema")
-        if schema.version == self._version or not _differs(kind, self._version, schema.version):
-            return name
-        return f"{name}_{schema.version}"
 
 
 @cache
-def _differs(kind: type[VersionedSchema], one: Microversion, other: Microversion = NEWEST) -> bool:
+def _differs(kind: type[VersionedSchema], one: Microversion, other: Microversion) -> bool:
     return json_schema(schema_for(kind, one)) != json_schema(schema_for(kind, other))
 
 
@@ -107,10 +118,9 @@ def _differs(kind: type[VersionedSchema], one: Microversion, other: Microversion
 
 
 PATH_PARAMETER = re.compile("<([^<>]+)>")
-_OPERATIONS_TEXT: Document = {"type": "string"}
-_UUID: Document = {"type": "string", "format": "uuid"}
 # The schemas of path parameters with these names.
-_PATH: dict[str, Document] = {"uuid": _UUID, "consumer": _UUID}
+_UUID: Document = {"type": "string", "format": "uuid"}
+_PATH = {"uuid": _UUID, "consumer": _UUID}
 _WHY = {
     400: "The request cannot be understood, or names something that does not exist.",
     401: "Requests without a known token are refused.",
@@ -126,131 +136,95 @@ _WHY = {
     500: "The service failed; the failure is logged under the id of the request.",
     503: "The database cannot be reached, or there is too much to do. Nothing was changed; try again.",
 }
+_OF_BODIES = (411, 413, 415)
+_OF_CALLERS = (401, 403, 429)
+_RETRYABLE = (429, 503)
+
+
+def _operation(
+    rule: str, method: str, view: View, version: Microversion, schemas: Schemas, tag: str
+) -> Document | None:
+    """Return a route as an operation of the document; None if the version does not have it."""
+    operation, guard = operation_of(view), guard_of(view)
+    if operation is None or (guard is not None and not guard.exists(version)):
+        return None
+    extends = rule.startswith(OWN_PATHS)
+    # Our own paths have no microversions and follow the newest.
+    version = NEWEST if extends else version
+    in_path = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": operation.path.get(name) or _PATH.get(name) or _TEXT,
+        }
+        for name in PATH_PARAMETER.findall(rule)
+    ]
+    query = [_query(each, version) for each in operation.query if each.exists(version)]
+    features = (guard.since, guard.missing_method_below) if guard else ()
+    since = max((feature.value for feature in features if feature is not None), default=OLDEST)
+    document: Document = {
+        "operationId": "_".join(re.findall("[a-z0-9_]+", f"{method.lower()} {rule}")),
+        "tags": [tag],
+        # The first paragraph of the handler's docstring.
+        "summary": (view.__doc__ or "").partition("\n\n")[0].strip(),
+        # The header is among the components.
+        "parameters": [*in_path, *([] if extends else ["Microversion"]), *query],
+        "responses": {},
+        "x-openstack": {"min-ver": str(max(since, OLDEST)), "max-ver": str(NEWEST)},
+    }
+    for status, given in operation.answers.items():
+        shape = shape_at(given, version)
+        if shape is not None:
+            document["responses"][str(status)] = _answer(status, shape, schemas, version)
+    body = shape_at(operation.body, version)
+    failures = {400, 500, 503, *operation.errors}
+    if guard is None:
+        failures |= {403, 406}
+    else:
+        failures |= {*_OF_CALLERS, *((404,) if in_path else ())}
+        failures |= {406} if guard.gives_json or not extends else set()
+        failures |= {*_OF_BODIES} if guard.takes_json or body is not None else set()
+    for status in sorted(failures):
+        if str(status) not in document["responses"]:
+            error = schemas.of(operation.error if status == HTTPStatus.CONFLICT else ErrorSchema, version)
+            document["responses"][str(status)] = schemas.failure(status, error)
+    if body is not None:
+        example = {} if operation.example is None else {"example": operation.example}
+        content = {"schema": schemas.of(body, version), **example}
+        contents = dict.fromkeys(operation.body_types, content)
+        document["requestBody"] = {"required": operation.body_required, "content": contents}
+    if guard is None:
+        document["security"] = []
+    return document
+
+
+def _answer(status: int, shape: Any, schemas: Schemas, version: Microversion) -> Document:
+    described: Document = {"description": HTTPStatus(status).phrase, "headers": _headers()}
+    if status == HTTPStatus.CREATED:
+        described["headers"]["Location"] = {"schema": _TEXT}
+    if isinstance(shape, Empty):
+        return described
+    content = {}
+    for each in shape.shapes if isinstance(shape, ByMediaType) else (shape,):
+        media_types = each.media_types if isinstance(each, Content) else (JSON,)
+        content.update({key: {"schema": schemas.of(each, version)} for key in media_types})
+    return {**described, "content": content}
+
+
 # The middleware of Keystone refuses tokens in its own words.
 _OF_KEYSTONE: Document = {
     "type": "object",
     "properties": {
         "error": {
             "type": "object",
-            "properties": {"code": {"const": 401}, "message": _OPERATIONS_TEXT, "title": _OPERATIONS_TEXT},
+            "properties": {"code": {"const": 401}, "message": _TEXT, "title": _TEXT},
             "required": ["code", "message", "title"],
         }
     },
     "required": ["error"],
     "additionalProperties": False,
 }
-_OF_BODIES = (411, 413, 415)
-_OF_CALLERS = (401, 403, 429)
-_RETRYABLE = (429, 503)
-
-
-def version_of(path: str, version: Microversion) -> Microversion:
-    """Return the version that counts for a path: our own paths have none and follow the newest."""
-    return NEWEST if path.startswith(OWN_PATHS) else version
-
-
-class OperationSpec:
-    """A route in one version that can be written as an operation of the document."""
-
-    def __init__(
-        self, rule: str, method: str, operation: Operation, guard: RouteGuard | None, version: Microversion
-    ) -> None:
-        self.path = PATH_PARAMETER.sub(r"{\1}", rule)
-        self.method = method.lower()
-        self._rule = rule
-        self._operation = operation
-        self._guard = guard
-        self._extends = rule.startswith(OWN_PATHS)
-        self._version = version_of(rule, version)
-        self._names = PATH_PARAMETER.findall(rule)
-
-    def document(self, schemas: Schemas, tag: str, stated: str) -> Document:
-        """Return the operation."""
-        body = shape_at(self._operation.body, self._version)
-        document: Document = {
-            "operationId": "_".join(re.findall("[a-z0-9_]+", f"{self.method} {self._rule}")),
-            "tags": [tag],
-            "summary": stated,
-            "parameters": [*self._path_parameters(), *self._head(), *self._query()],
-            "responses": self._responses(schemas, has_body=body is not None),
-            "x-openstack": self._range(),
-        }
-        if body is not None:
-            content = {"schema": schemas.of(body, self._version)}
-            if self._operation.example is not None:
-                content["example"] = self._operation.example
-            document["requestBody"] = {
-                "required": self._operation.body_required,
-                "content": dict.fromkeys(self._operation.body_types, content),
-            }
-        if self._guard is None:
-            document["security"] = []
-        return document
-
-    def _range(self) -> dict[str, str]:
-        since = OLDEST
-        for feature in (self._guard.since, self._guard.missing_method_below) if self._guard else ():
-            since = since if feature is None else max(since, feature.value)
-        return {"min-ver": str(since), "max-ver": str(NEWEST)}
-
-    def _path_parameters(self) -> list[Document]:
-        return [
-            {
-                "name": name,
-                "in": "path",
-                "required": True,
-                "schema": self._operation.path.get(name) or _PATH.get(name) or _OPERATIONS_TEXT,
-            }
-            for name in self._names
-        ]
-
-    def _head(self) -> list[str]:
-        """Return the headers, by their names among the components."""
-        return [] if self._extends else ["Microversion"]
-
-    def _query(self) -> list[Document]:
-        return [_query(each, self._version) for each in self._operation.query if each.exists(self._version)]
-
-    def _responses(self, schemas: Schemas, *, has_body: bool) -> dict[str, Document | str]:
-        found: dict[str, Document | str] = {}
-        for status, given in self._operation.answers.items():
-            shape = shape_at(given, self._version)
-            if shape is not None:
-                found[str(status)] = self._answer(status, shape, schemas)
-        for status in sorted(self._statuses(has_body)):
-            if str(status) not in found:
-                found[str(status)] = self._failure(status, schemas)
-        return found
-
-    def _failure(self, status: int, schemas: Schemas) -> str:
-        """Return the name of an error among the components, where many operations share it."""
-        kind = self._operation.error if status == HTTPStatus.CONFLICT else ErrorSchema
-        error = schemas.of(kind, self._version)
-        name = f"{error['$ref'].rpartition('/')[2]}{status}"
-        return schemas.response(name, lambda: _failure(status, error))
-
-    def _answer(self, status: int, shape: Any, schemas: Schemas) -> Document:
-        described: Document = {"description": HTTPStatus(status).phrase, "headers": _headers()}
-        if status == HTTPStatus.CREATED:
-            described["headers"]["Location"] = {"schema": _OPERATIONS_TEXT}
-        if isinstance(shape, Empty):
-            return described
-        content = {}
-        for each in shape.shapes if isinstance(shape, ByMediaType) else (shape,):
-            media_types = each.media_types if isinstance(each, Content) else (JSON,)
-            content.update({key: {"schema": schemas.of(each, self._version)} for key in media_types})
-        return {**described, "content": content}
-
-    def _statuses(self, has_body: bool) -> set[int]:
-        found = {400, 500, 503, *self._operation.errors}
-        if self._guard is None:
-            return found | {403, 406}
-        found |= {*_OF_CALLERS}
-        if self._names:
-            found.add(404)
-        if not self._extends or self._guard.gives_json:
-            found.add(406)
-        return found | {*_OF_BODIES} if has_body or self._guard.takes_json else found
 
 
 def _query(known: Parameter, version: Microversion) -> Document:
@@ -283,8 +257,8 @@ def _failure(status: int, error: Document) -> Document:
     if status in _RETRYABLE:
         headers["Retry-After"] = {"schema": {"type": "integer"}}
     if status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = {"schema": _OPERATIONS_TEXT}
-    text = {"schema": _OPERATIONS_TEXT}
+        headers["WWW-Authenticate"] = {"schema": _TEXT}
+    text = {"schema": _TEXT}
     body = {
         "type": "object",
         "properties": {"errors": {"type": "array", "minItems": 1, "items": error}},
@@ -296,23 +270,10 @@ def _failure(status: int, error: Document) -> Document:
     return {"description": _WHY[status], "headers": headers, "content": content}
 
 
-def microversion_parameter(version: Microversion) -> Document:
-    """Return the header by which a version is chosen."""
-    return {
-        "name": "OpenStack-API-Version",
-        "in": "header",
-        "required": False,
-        "description": f"The microversion of the request. Without it the request is one of {OLDEST}.",
-        "schema": _OPERATIONS_TEXT,
-        "example": f"{SERVICE} {version}",
-    }
-
-
 OPENAPI = "3.1.0"
 # Where an application keeps its documents.
 EXTENSION = "placement_openapi"
 _DISTRIBUTION = "placement-forest"
-_TEXT = {"type": "string"}
 _SAID = (
     f"Resource providers, allocations and candidates as in OpenStack Placement {OLDEST} to {NEWEST}, and "
     "below /ext/v1, without microversions, what this service adds. This document is that of microversion "
@@ -326,7 +287,6 @@ _SCHEMES: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic", "description": "The token is the password."},
 }
-View = Callable[..., Any]
 
 
 class Documents:
@@ -341,9 +301,6 @@ class Documents:
 
     def _text(self, version: Microversion) -> bytes:
         """Return the document as JSON, without the URL of the server."""
-        return orjson.dumps(self._made(version))
-
-    def _made(self, version: Microversion) -> dict[str, Any]:
         spec = APISpec(
             title="Placement",
             version=importlib.metadata.version(_DISTRIBUTION),
@@ -351,20 +308,28 @@ class Documents:
             info={"description": _SAID.format(version=version), "license": {"name": "Apache-2.0"}},
             security=[{name: []} for name in self._schemes],
         )
+        components = spec.components
         for name, scheme in self._schemes.items():
-            spec.components.security_scheme(name, scheme)
-        spec.components.header("RequestId", {"description": "The id of the request.", "schema": _TEXT})
-        spec.components.header("Microversion", {"description": "The version that counted.", "schema": _TEXT})
-        spec.components.parameter("Microversion", "header", microversion_parameter(version))
+            components.security_scheme(name, scheme)
+        components.header("RequestId", {"description": "The id of the request.", "schema": _TEXT})
+        components.header("Microversion", {"description": "The version that counted.", "schema": _TEXT})
+        chosen_by = {
+            "name": "OpenStack-API-Version",
+            "in": "header",
+            "required": False,
+            "description": f"The microversion of the request. Without it the request is one of {OLDEST}.",
+            "schema": _TEXT,
+            "example": f"{SERVICE} {version}",
+        }
+        components.parameter("Microversion", "header", chosen_by)
         schemas = Schemas(spec, version)
         for rule, method, view in routes(self._application):
-            operation, guard = operation_of(view), guard_of(view)
-            if operation is not None and (guard is None or guard.exists(version)):
-                described = OperationSpec(rule.rule, method, operation, guard, version)
-                tag = rule.endpoint.partition(".")[0]
-                document = described.document(schemas, tag, _summary(view))
-                spec.path(described.path, operations={described.method: document})
-        return spec.to_dict()
+            tag = rule.endpoint.partition(".")[0]
+            document = _operation(rule.rule, method, view, version, schemas, tag)
+            if document is not None:
+                path = PATH_PARAMETER.sub(r"{\1}", rule.rule)
+                spec.path(path, operations={method.lower(): document})
+        return orjson.dumps(spec.to_dict())
 
 
 def routes(application: Flask) -> Iterator[tuple[Rule, str, View]]:
@@ -380,6 +345,111 @@ def versions() -> list[Microversion]:
     return [OLDEST, *sorted(feature.value for feature in Feature)]
 
 
-def _summary(view: View) -> str:
-    """Return the first paragraph of the handler's docstring."""
-    return (view.__doc__ or "").partition("\n\n")[0].strip()
+# The page that shows the document: what is in it, and the files of Swagger UI that it needs.
+
+
+DOCUMENT, PAGE_PATH = "/openapi.json", "/docs"
+_START = "start.js"
+_PACKAGE = "flask_swagger_ui"
+_ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+# The page, its files and what it asks for come from this service; nothing is sent anywhere else.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+MISSING = (
+    "This page needs the package flask-swagger-ui, of the extra `docs`, which is not installed here: "
+    f"pip install '.[docs]'. The document itself is at {DOCUMENT}."
+)
+# Addresses are relative, for the service may be mounted under a prefix.
+HTML = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Placement API</title>
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<script src="docs/swagger-ui-bundle.js" defer></script>
+<script src="docs/start.js" defer></script>
+</head>
+<body><div id="page"><a href="openapi.json">openapi.json</a></div></body>
+</html>
+"""
+_SCRIPT = """window.ui = SwaggerUIBundle({
+  url: "openapi.json" + window.location.search,
+  dom_id: "#page",
+  deepLinking: true,
+  validatorUrl: null,
+});
+"""
+# The paths that need no token, like the version document.
+PATHS = frozenset({DOCUMENT, PAGE_PATH, *(f"{PAGE_PATH}/{name}" for name in (_START, *_ASSETS))})
+
+
+blueprint = Blueprint("openapi", __name__)
+_MICROVERSION = Parameter("microversion", "The version of the document: `1.12`, or `latest`, the default.")
+# Browsers may keep the files for so long instead of fetching them with each view of the page.
+_KEPT_SECONDS = 3600
+_HTML = Content(["text/html"])
+_FILE = Content(["text/css", "text/javascript", "image/png"], {})
+
+
+@blueprint.get(DOCUMENT)
+@describes(Operation({200: {"type": "object"}}, query=[_MICROVERSION]))
+def document() -> Response:
+    """Return this document; needs no token."""
+    documents: Documents = current_app.extensions[EXTENSION]
+    text = documents.text(_wanted())
+    servers = orjson.dumps([{"url": request.script_root or "/"}])
+    return Response(b'{"servers":' + servers + b"," + text[1:], content_type="application/json")
+
+
+def _wanted() -> Microversion:
+    """Return the version in the query, else the header's, else the newest."""
+    given = parameters()
+    refuse_unknown(given, names_of([_MICROVERSION], NEWEST))
+    text = single(given, _MICROVERSION.name)
+    if text is None:
+        return context.version() if microversions.HEADER in request.headers else NEWEST
+    try:
+        if "," in text or not text.strip():
+            raise microversions.InvalidVersion(text)
+        return microversions.negotiate(f"{microversions.SERVICE} {text}")
+    except (microversions.InvalidVersion, microversions.UnsupportedVersion):
+        raise BadRequest(
+            f"microversion: must be {microversions.OLDEST} to {NEWEST}, or latest, not {text!r}"
+        ) from None
+
+
+@blueprint.get(PAGE_PATH)
+@describes(Operation({200: _HTML}, errors=[404]))
+def docs() -> Response:
+    """Return a page that shows this document; needs no token."""
+    if _assets() is None:
+        raise NotFound(MISSING)
+    return _guarded(Response(HTML, content_type="text/html; charset=UTF-8"))
+
+
+@blueprint.get(f"{PAGE_PATH}/<asset>")
+@describes(Operation({200: _FILE}, errors=[401, 404]))
+def asset(asset: str) -> Response:
+    """Return a file that the page needs."""
+    folder = _assets()
+    if asset == _START:
+        return _guarded(Response(_SCRIPT, content_type="text/javascript; charset=UTF-8"))
+    if asset not in _ASSETS or folder is None:
+        raise NotFound("")
+    return _guarded(send_file(folder / asset, conditional=False, max_age=_KEPT_SECONDS))
+
+
+def _assets() -> Path | None:
+    """Return the folder with the files of Swagger UI; None if it is not installed."""
+    found = find_spec(_PACKAGE)
+    return Path(found.origin).parent / "dist" if found is not None and found.origin is not None else None
+
+
+def _guarded(response: Response) -> Response:
+    """Add headers by which the page asks no other server, and no other page has it in a frame."""
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response

@@ -11,7 +11,6 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 from flask import current_app, request
-from marshmallow import fields
 from werkzeug.exceptions import HTTPException
 
 from placement.common.documents import (
@@ -24,16 +23,15 @@ from placement.common.documents import (
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import context
-from placement.http.fields import MOST_KEYS, shown
 from placement.http.responses import HttpError
 from placement.http.schemas import (
     Document,
     ErrorSchema,
+    HttpField,
     VersionedSchema,
-    in_version,
     json_schema,
     load,
-    load_field,
+    refuse_strange,
     sentence,
 )
 
@@ -71,7 +69,7 @@ class ByMediaType:
     shapes: Sequence[type[VersionedSchema] | Content]
 
 
-Shape = type[VersionedSchema] | fields.Field[Any] | Document | OneOf | Content | ByMediaType | Empty | None
+Shape = type[VersionedSchema] | HttpField | Document | OneOf | Content | ByMediaType | Empty | None
 
 
 class ByVersion:
@@ -212,21 +210,18 @@ BODY_PREFIX = "JSON does not validate: "
 
 def json_body() -> Any:
     """Return the body as JSON. Raises BadRequest, HttpError."""
-    return _parsed(received())
-
-
-def json_body_or(default: Any) -> Any:
-    """Return the body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
     text = received()
-    return _parsed(text) if text else default
-
-
-def _parsed(text: bytes) -> Any:
     check_json(text)
     try:
         return orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
+
+
+def json_body_or(default: Any) -> Any:
+    """Return the body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
+    text = context.current().body = received()
+    return json_body() if text else default
 
 
 def manifests(times: int = 1) -> list[Any]:
@@ -262,9 +257,20 @@ def received() -> bytes:
     kept = context.current().body
     if kept is not None:
         return kept
+    environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
     try:
-        chunked = "HTTP_TRANSFER_ENCODING" in request.environ
-        text = _of_unknown_length() if chunked else request.get_data(cache=False)
+        if "HTTP_TRANSFER_ENCODING" not in environ:
+            text = request.get_data(cache=False)
+        elif not environ.get("wsgi.input_terminated"):
+            raise HttpError(411, "This server does not read bodies without Content-Length")
+        else:
+            taken = bytearray()
+            # Some servers return less than was asked for before the end.
+            while piece := environ["wsgi.input"].read(_PIECE):
+                taken += piece
+                if len(taken) > most:
+                    raise HttpError(413, f"Bodies may have {most} bytes")
+            text = bytes(taken)
     except (HTTPException, HttpError):
         raise
     except Exception as error:
@@ -275,28 +281,12 @@ def received() -> bytes:
     return text
 
 
-def _of_unknown_length() -> bytes:
-    if not request.environ.get("wsgi.input_terminated"):
-        raise HttpError(411, "This server does not read bodies without Content-Length")
-    most = current_app.config["MAX_CONTENT_LENGTH"]
-    text = bytearray()
-    # Some servers return less than was asked for before the end.
-    while piece := request.environ["wsgi.input"].read(_PIECE):
-        text += piece
-        if len(text) > most:
-            raise HttpError(413, f"Bodies may have {most} bytes")
-    return bytes(text)
-
-
 def validated() -> Any:
     """Return the body, checked against the route's schema in the request's version. Raises BadRequest."""
     operation = operation_of(current_app.view_functions[request.endpoint or ""])
     version = context.version()
     schema = None if operation is None else shape_at(operation.body, version)
-    if isinstance(schema, fields.Field):
-        return load_field(in_version(schema, version), json_body(), BODY_PREFIX)
-    assert isinstance(schema, type)
-    assert issubclass(schema, VersionedSchema)
+    assert isinstance(schema, (type, HttpField))
     return load(schema, version, json_body(), BODY_PREFIX)
 
 
@@ -339,12 +329,8 @@ def read(query_string: str) -> Parameters:
 
 
 def _read(query_string: str) -> tuple[tuple[str, str], ...]:
-    found = []
-    for piece in query_string.split("&"):
-        if piece:
-            key, _, value = piece.partition("=")
-            found.append((_decode(key), _decode(value)))
-    return tuple(found)
+    pairs = (piece.partition("=") for piece in query_string.split("&") if piece)
+    return tuple((_decode(key), _decode(value)) for key, _, value in pairs)
 
 
 # Policy rules, the route and the next request of a client read equal query strings.
@@ -364,12 +350,10 @@ def _decode(text: str) -> str:
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raise BadRequest naming parameters that are not understood."""
-    strange = sorted({key for key, _ in found if key not in known})
-    if strange:
-        listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
-        verb = "was" if len(strange) == 1 else "were"
-        reason = f"Additional properties are not allowed ({listed} {verb} unexpected)"
-        raise violated(SchemaViolation(reason, "additionalProperties"), schema_of(known), found)
+    try:
+        refuse_strange(sorted({key for key, _ in found if key not in known}))
+    except SchemaViolation as violation:
+        raise violated(violation, schema_of(known), found) from None
 
 
 def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
@@ -413,19 +397,19 @@ def parse_positive(value: str) -> int | None:
 
 def page_size(found: Parameters) -> int:
     """Return how many entries a page of a list may have, by `limit`. Raises BadRequest."""
-    value = single(found, "limit")
-    number = _PAGE if value is None else parse_positive(value)
-    if number is None or number > _LARGEST_PAGE:
-        raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
-    return number
+    return _number(found, "limit", _PAGE, _LARGEST_PAGE, f"1 to {_LARGEST_PAGE}")
 
 
 def page_start(found: Parameters, key: str, largest: int = _LARGEST_ID) -> int:
     """Return the id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
+    return _number(found, key, 0, largest, "the `next` of an earlier page")
+
+
+def _number(found: Parameters, key: str, default: int, largest: int, meant: str) -> int:
     value = single(found, key)
-    number = 0 if value is None else parse_positive(value)
+    number = default if value is None else parse_positive(value)
     if number is None or number > largest:
-        raise BadRequest(f"{key}: must be the `next` of an earlier page, not {value!r}")
+        raise BadRequest(f"{key}: must be {meant}, not {value!r}")
     return number
 
 

@@ -15,12 +15,11 @@ from placement.common.microversions import Feature, Microversion
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import SplitRule
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.http import fields
-from placement.http.fields import AnyOf, Choice, Integer, Object, String, Uuid, shown
+from placement.http import schemas as fields
 from placement.http.operations import POLICIES, PREFIX, Parameter, Parameters, parse_positive, refuse_value
-from placement.http.schemas import VersionedSchema
+from placement.http.schemas import AnyOf, Choice, Integer, Object, String, Uuid, VersionedSchema, shown
 
-# Values in query strings. One `Grammar` tells which forms of them a microversion understands.
+# Values in query strings; the microversion tells which forms of them are understood.
 
 
 _RESOURCES_FORM = (
@@ -30,28 +29,6 @@ _RESOURCES_FORM = (
 _INTEGER = re.compile(r"-?[0-9]+")
 _MOST_DIGITS = 1000
 _ANY_OF = "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'"
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """A microversion's choice of forms of values that are understood."""
-
-    forbidden_traits: bool = True
-    any_of_traits: bool = True
-    repeated_required: bool = True
-    repeated_member_of: bool = True
-    forbidden_aggregates: bool = True
-
-
-def grammar_of(version: Microversion) -> Grammar:
-    """Return the forms of values that a version understands."""
-    return Grammar(
-        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
-        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
-        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
-        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
-    )
 
 
 class Expression(NamedTuple):
@@ -70,47 +47,52 @@ def parse_resources(value: str) -> dict[str, int]:
         raise BadRequest(f"{_RESOURCES_FORM}empty string.")
     resources = {}
     for piece in value.split(","):
-        name, colon, amount_text = piece.partition(":")
-        if not colon or ":" in amount_text:
+        name, colon, text = piece.partition(":")
+        if not colon or ":" in text:
             raise BadRequest(f"{_RESOURCES_FORM}{piece}.")
-        resources[name] = _parse_amount(name, amount_text)
+        # Clients fold long query strings, which leaves blanks around amounts.
+        trimmed = text.strip()
+        if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
+            raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
+        # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
+        amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
+        if amount < 1:
+            raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
+        resources[name] = amount
     return resources
 
 
-def _parse_amount(name: str, text: str) -> int:
-    # Clients fold long query strings, which leaves blanks around amounts.
-    trimmed = text.strip()
-    if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
-        raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
-    # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
-    amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
-    if amount < 1:
-        raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
-    return amount
-
-
-def parse_required(values: list[str], grammar: Grammar) -> Expression:
+def parse_required(values: list[str], version: Microversion) -> Expression:
     """Read all `required` values of one group; only the last counts where repeating is not understood.
 
     Raises BadRequest.
     """
-    if not grammar.repeated_required:
-        values = values[-1:]
+    knows_any_of = version.offers(Feature.ANY_OF_TRAITS)
+    knows_forbidden = version.offers(Feature.FORBIDDEN_TRAITS)
+    sample = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if knows_forbidden else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    form = f"{PREFIX}Expected 'required' parameter value of the form: {sample}. "
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
-    for value in values:
+    for value in values if knows_any_of else values[-1:]:
         if value.startswith("in:"):
-            required.append(_parse_any_of(value, grammar))
-        else:
-            plain, excluded = _parse_traits(value, grammar)
-            required.extend(frozenset((name,)) for name in plain)
-            forbidden |= excluded
+            if not knows_any_of:
+                raise BadRequest(f"{PREFIX}{_ANY_OF} only supported since microversion 1.39. Got: {value}")
+            required.append(_parse_any_of(value))
+            continue
+        for name in (piece.strip() for piece in value.split(",")):
+            bare = name.lstrip("!").strip()
+            if not bare:
+                raise BadRequest(f"{form}Got an empty trait in: {value}")
+            if not name.startswith("!"):
+                required.append(frozenset((bare,)))
+            elif knows_forbidden:
+                forbidden.add(bare)
+            else:
+                raise BadRequest(f"{form}Got: {value}")
     return Expression(tuple(dict.fromkeys(required)), frozenset(forbidden))
 
 
-def _parse_any_of(value: str, grammar: Grammar) -> frozenset[str]:
-    if not grammar.any_of_traits:
-        raise BadRequest(f"{PREFIX}{_ANY_OF} only supported since microversion 1.39. Got: {value}")
+def _parse_any_of(value: str) -> frozenset[str]:
     names = [name.strip() for name in value.removeprefix("in:").split(",")]
     if any(name.startswith("!") for name in names):
         raise BadRequest(f"{PREFIX}{_ANY_OF} does not support forbidden traits. Got: {value}")
@@ -122,33 +104,15 @@ def _parse_any_of(value: str, grammar: Grammar) -> frozenset[str]:
     return frozenset(names)
 
 
-def _parse_traits(value: str, grammar: Grammar) -> tuple[list[str], set[str]]:
-    sample = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if grammar.forbidden_traits else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
-    form = f"{PREFIX}Expected 'required' parameter value of the form: {sample}. "
-    plain: list[str] = []
-    excluded: set[str] = set()
-    for name in (piece.strip() for piece in value.split(",")):
-        bare = name.lstrip("!").strip()
-        if not bare:
-            raise BadRequest(f"{form}Got an empty trait in: {value}")
-        if name.startswith("!"):
-            if not grammar.forbidden_traits:
-                raise BadRequest(f"{form}Got: {value}")
-            excluded.add(bare)
-        else:
-            plain.append(bare)
-    return plain, excluded
-
-
-def parse_member_of(values: list[str], grammar: Grammar, suffix: str = "") -> Expression:
+def parse_member_of(values: list[str], version: Microversion, suffix: str = "") -> Expression:
     """Read all `member_of` values of one group, uuids normalised. Raises BadRequest."""
-    if len(values) > 1 and not grammar.repeated_member_of:
+    if len(values) > 1 and not version.offers(Feature.REPEATED_MEMBER_OF):
         raise BadRequest(f"Multiple member_of{suffix} parameters are not supported")
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
     for value in values:
         negative = value.startswith("!")
-        if negative and not grammar.forbidden_aggregates:
+        if negative and not version.offers(Feature.FORBIDDEN_AGGREGATES):
             raise BadRequest(
                 f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
             )
@@ -202,9 +166,9 @@ def parse_same_subtree(value: str) -> frozenset[str]:
 
 
 class Surroundings(NamedTuple):
-    """The surroundings of values: the forms understood, the suffix of the group, and all parameters."""
+    """The surroundings of values: the version, the suffix of the group, and all parameters."""
 
-    forms: Grammar
+    version: Microversion
     suffix: str
     parameters: Parameters
 
@@ -217,7 +181,7 @@ class QueryParameter(Parameter):
 
 
 def _member_of(values: list[str], around: Surroundings) -> Mapping[str, Any]:
-    required, forbidden = parse_member_of(values, around.forms, around.suffix)
+    required, forbidden = parse_member_of(values, around.version, around.suffix)
     return {"member_of": required, "forbidden_aggregates": forbidden}
 
 
@@ -244,7 +208,7 @@ def _root_required(values: list[str], _: Surroundings) -> Mapping[str, Any]:
             "Query parameter 'root_required' may be specified only once.",
             code="placement.query.duplicate_key",
         )
-    required, forbidden = parse_required(values, Grammar(any_of_traits=False))
+    required, forbidden = parse_required(values, Feature.ROOT_REQUIRED.value)
     plain = frozenset().union(*required)
     both = sorted(plain & forbidden)
     if both:
@@ -269,7 +233,7 @@ OF_GROUPS = (
         "Traits, `!` before forbidden ones, `in:` before some of which one is enough.",
         since=Feature.CANDIDATES_TRAITS,
         repeated=Feature.ANY_OF_TRAITS,
-        read=lambda values, around: parse_required(values, around.forms)._asdict(),
+        read=lambda values, around: parse_required(values, around.version)._asdict(),
     ),
     QueryParameter(
         "member_of",
@@ -375,8 +339,9 @@ EXTENDED = (*PARAMETERS, *SPLITS, *OWN)
 class _Conjunction(fields.Sequence):
     """A JSON array of any-of sets, each of which counts once."""
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
-        return list(dict.fromkeys(map(frozenset, super()._deserialize(value, attr, data, **kwargs))))
+    def checked(self, value: Any) -> Any:
+        """Return the sets."""
+        return list(dict.fromkeys(map(frozenset, super().checked(value))))
 
 
 def _name() -> String:

@@ -17,7 +17,7 @@ from markupsafe import escape
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
-from placement.common.microversions import NEWEST, OLDEST, Feature
+from placement.common.microversions import Feature
 from placement.engine.domain import errors
 from placement.http import context
 
@@ -125,37 +125,24 @@ def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
     return max((time for time in times if time is not None), default=now())
 
 
-def accepted_kind() -> str:
-    """Return the kind of answer that the caller prefers: HTML, JSON or plain text."""
-    accept = _accepted(_accept())
-    if accept is None:
-        return "application/json"
-    html, json = accept.quality("text/html"), accept.quality("application/json")
-    if html > 0 and html >= json:
-        return "text/html"
-    return "application/json" if json > 0 else "text/plain"
-
-
-def _accept() -> str:
-    return request.headers.get("Accept", "")
-
-
-@lru_cache(maxsize=_KEPT)
-def _accepted(sent: str) -> MIMEAccept | None:
-    """Return an Accept header, None if it admits anything: it is absent, `*/*`, or names no media type."""
-    accept = parse_accept_header(sent, MIMEAccept)
-    return accept if sent.strip() != "*/*" and any("/" in kind for kind in accept.values()) else None
-
-
 def admits_json() -> bool:
     """Return whether the caller takes JSON."""
-    return _admits_json(_accept())
+    return _accepted(request.headers.get("Accept", ""))[1]
 
 
 @lru_cache(maxsize=_KEPT)
-def _admits_json(sent: str) -> bool:
-    accept = _accepted(sent)
-    return accept is None or accept.quality("application/json") > 0
+def _accepted(sent: str) -> tuple[str, bool]:
+    """Return what an Accept header prefers of HTML, JSON and plain text, and whether it admits JSON.
+
+    It admits anything if it is absent, `*/*`, or names no media type.
+    """
+    accept = parse_accept_header(sent, MIMEAccept)
+    if sent.strip() == "*/*" or not any("/" in kind for kind in accept.values()):
+        return "application/json", True
+    html, json = accept.quality("text/html"), accept.quality("application/json")
+    if html > 0 and html >= json:
+        return "text/html", json > 0
+    return ("application/json", True) if json > 0 else ("text/plain", False)
 
 
 # One shape for every error. Source: placement-api.md, "Error object".
@@ -224,15 +211,6 @@ def status_of(error: errors.PlacementError) -> int:
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
 
 
-def unsupported_version(text: str) -> HttpError:
-    """Return the 406 that names the versions which clients may ask for."""
-    return HttpError(
-        406,
-        f"Invalid microversion: Unacceptable version header: {text}",
-        extra={"max_version": str(NEWEST), "min_version": str(OLDEST)},
-    )
-
-
 def render(
     status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, Any] | None = None
 ) -> Response:
@@ -244,7 +222,23 @@ def render_all(
     status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
     """Return several problems, (code, message) each, as one response; in JSON each is an error."""
-    response = _rendered(status, problems, extra)
+    title = HTTPStatus(status).phrase
+    problems = [(code, _on_one_line(message)) for code, message in problems]
+    message = "; ".join(message for _, message in problems)
+    kind, _ = _accepted(request.headers.get("Accept", ""))
+    lead = _lead(status, kind)
+    if kind == "text/html":
+        body = (
+            f"<html>\n <head>\n  <title>{status} {title}</title>\n </head>\n <body>\n"
+            f"  <h1>{status} {title}</h1>\n  {escape(lead)}<br /><br />\n{escape(message)}\n </body>\n</html>"
+        )
+        response = Response(body, status, content_type="text/html; charset=UTF-8")
+    elif kind == "text/plain":
+        body = f"{status} {title}\n\n{_detail(status, lead, message)}"
+        response = Response(body, status, content_type="text/plain; charset=UTF-8")
+    else:
+        listed = [_error(status, lead, code, message, extra or {}) for code, message in problems]
+        response = Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return response
@@ -253,28 +247,13 @@ def render_all(
 def error_document(error: errors.PlacementError, where: str) -> dict[str, Any]:
     """Return the error of one of many things in a body, at the place `where`, as in an error response."""
     status = status_of(error)
-    message = _shortened(_NEWLINES.sub(" ", f"{where}: {error}"))
-    return _error(status, _LEAD[status], error.code, message, {})
+    return _error(status, _LEAD[status], error.code, _on_one_line(f"{where}: {error}"), {})
 
 
-def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str, Any] | None) -> Response:
-    title = HTTPStatus(status).phrase
-    # Clients take the last line of the detail for the message, so it must not contain a line break.
-    problems = [(code, _shortened(_NEWLINES.sub(" ", message))) for code, message in problems]
-    message = "; ".join(message for _, message in problems)
-    kind = accepted_kind()
-    lead = _lead(status, kind)
-    if kind == "text/html":
-        body = (
-            f"<html>\n <head>\n  <title>{status} {title}</title>\n </head>\n <body>\n"
-            f"  <h1>{status} {title}</h1>\n  {escape(lead)}<br /><br />\n{escape(message)}\n </body>\n</html>"
-        )
-        return Response(body, status, content_type="text/html; charset=UTF-8")
-    if kind == "text/plain":
-        body = f"{status} {title}\n\n{_detail(status, lead, message)}"
-        return Response(body, status, content_type="text/plain; charset=UTF-8")
-    listed = [_error(status, lead, code, message, extra or {}) for code, message in problems]
-    return Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
+def _on_one_line(message: str) -> str:
+    """Return a message that clients take whole, the last line of the detail; it may repeat what was sent."""
+    message = _NEWLINES.sub(" ", message)
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
 
 
 def _lead(status: int, kind: str) -> str:
@@ -293,19 +272,14 @@ def _detail(status: int, lead: str, message: str) -> str:
     return f"{lead}\n\n {message}" + ("" if status in _TEMPLATED else "  ")
 
 
-def _shortened(message: str) -> str:
-    # A message may repeat what was sent.
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
-
-
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:
+    at = context.current()
     error: dict[str, Any] = {
         "status": status,
         "title": HTTPStatus(status).phrase,
         "detail": _detail(status, lead, message),
-        "request_id": context.current().request_id,
+        "request_id": at.request_id,
     }
-    version = context.current().version
-    if version is not None and version.offers(Feature.ERROR_CODES):
+    if at.version is not None and at.version.offers(Feature.ERROR_CODES):
         error["code"] = code
     return {**error, **extra}

@@ -1,221 +1,433 @@
-"""Schemas that change with the microversion, and the messages about their violations."""
+"""Schemas of bodies, which change with the microversion: their fields, and the messages about violations.
+
+Violations are in the words of JSON Schema, in Placement's order of keywords, which clients match.
+Source: placement-api.md, "Schema-violation messages".
+"""
 
 from __future__ import annotations
 
 import copy
+import re
+import reprlib
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence as SequenceABC
-from functools import lru_cache, partial, singledispatch
+from functools import lru_cache, partial
 from itertools import repeat
 from operator import attrgetter
 from pprint import pformat
-from typing import Any
+from typing import Any, NamedTuple, NoReturn, Self
 
-from marshmallow import RAISE, Schema, ValidationError, fields, missing, pre_load
+from marshmallow import RAISE, Schema, fields, missing, pre_load
 
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
-from placement.http import fields as http_fields
-from placement.http.fields import (
-    ELSEWHERE,
-    MOST_KEYS,
-    AnyOf,
-    Boolean,
-    Choice,
-    Given,
-    InContext,
-    Integer,
-    Mapping,
-    NullableUuid,
-    Number,
-    Object,
-    Sequence,
-    String,
-    Uuid,
-    refuse,
-    shown,
-)
+from placement.engine.domain.identifiers import normalize_uuid
 
-# Our schemas as JSON Schema: clients know messages about violations in its form.
-#
-# The order of the keywords is Placement's, so that its messages and ours are equal.
+# The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
+NAME = "^[A-Z0-9_]+$"
+CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
+UUID = "^[0-9a-fA-F-]{36}$"
+# Any text without NUL, which no database holds.
+ANYTHING = r"^[^\x00]*$"
+LONGEST_NAME = 255
+# The suffixes of request groups; empty for the group without one.
+SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"
 
-
+MOST_KEYS = 10
+_short = reprlib.Repr()
+_short.maxlevel = 4
+_short.maxdict = _short.maxlist = 10
+_short.maxstring = _short.maxlong = _short.maxother = 300
+# How violations are printed, and the limits of a value in them: an answer does not echo the body.
 _WIDTH = 72
-# The limits of a value that is shown: an answer does not echo the body.
 _MOST_VALUES = 60
 _LONGEST_TEXT = 300
 _DEEPEST = 6
 
 Document = dict[str, Any]
-Path = tuple[str | int, ...]
 Inner = Callable[[Any], Document]
 
 
-def json_schema(field: Any, inner: Inner | None = None) -> Document:
-    """Return the JSON Schema of a field or of a whole schema; `inner` returns what stands for its parts."""
-    return _described(field, inner or json_schema)
+def shown(value: Any) -> str:
+    """Return the value as a Python literal, cut where it is long or deep: messages do not echo bodies."""
+    return _short.repr(value)
 
 
-@singledispatch
-def _described(field: Any, inner: Inner) -> Document:
-    return {}
+def refuse(reason: str, keyword: str) -> NoReturn:
+    """Report a violation at the place being validated."""
+    raise SchemaViolation(reason, keyword)
 
 
-@_described.register
-def _schema(schema: Schema, inner: Inner) -> Document:
-    named = {field.data_key or name: field for name, field in schema.fields.items()}
-    required = [name for name, field in named.items() if field.required]
-    properties = {name: inner(field) for name, field in named.items()}
-    described: Document = {"type": "object", "properties": properties}
-    if required:
-        described["required"] = required
-    return {**described, "additionalProperties": False}
+# Fields. Each checks a value, describes itself as JSON Schema, and makes JSON values of what is sent.
 
 
-@_described.register
-def _object(field: Object, inner: Inner) -> Document:
-    return _nullable(field, inner(field.nested))
+class InContext(NamedTuple):
+    """A source that makes JSON values of an object and the context of its answer, such as a cluster."""
+
+    read: Callable[[Any, Any], Any] | None
 
 
-@_described.register
-def _integer(field: Integer, inner: Inner) -> Document:
-    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
+CONTEXT = InContext(None)
+"""The source of a member that is the context itself."""
+ELSEWHERE = InContext(None)
+"""The source of a member that the schema describes and only other schemas, made from it, send."""
 
 
-@_described.register
-def _number(field: Number, inner: Inner) -> Document:
-    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
+class HttpField(fields.Field[Any]):
+    """A base of fields that takes null as a value like any other, judged by the field's own type.
+
+    `source`: what an answer has there: a function of the object that is sent, or of it and the context, or
+    the name of an attribute, which may be a path with dots. Without it that is the field's own name.
+    """
+
+    type_name = "object"
+    # The classes of its values in Python; a bool is no number.
+    classes: tuple[type, ...] = (object,)
+
+    def __init__(
+        self,
+        *,
+        nullable: bool = False,
+        source: Callable[[Any], Any] | InContext | str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(allow_none=True, **options)
+        self.nullable = nullable
+        self.source = source
+
+    def deserialize(self, value: Any, attr: str | None = None, data: Any = None, **_: Any) -> Any:
+        """Return the value, checked; the schema that has the field names it. Raises SchemaViolation."""
+        if value is missing:
+            return missing
+        try:
+            return self.loaded(value)
+        except SchemaViolation as violation:
+            if attr is not None:
+                violation.below(("properties", attr), attr)
+            raise
+
+    def loaded(self, value: Any) -> Any:
+        """Return the value, checked; None only where the field is nullable. Raises SchemaViolation."""
+        if value is None and self.nullable:
+            return None
+        if (
+            value is None
+            or not isinstance(value, self.classes)
+            or (isinstance(value, bool) and int in self.classes)
+        ):
+            self.wrong_type(value)
+        return self.checked(value)
+
+    def item(self, field: HttpField, value: Any, key: str | int, *step: str) -> Any:
+        """Return a value inside of this one, checked; `step` leads to its schema. Raises SchemaViolation."""
+        try:
+            return field.loaded(value)
+        except SchemaViolation as violation:
+            violation.below(step, key)
+            raise
+
+    def wrong_type(self, value: Any) -> NoReturn:
+        """Report that the value is of another type."""
+        null = ", 'null'" if self.nullable else ""
+        refuse(f"{shown(value)} is not of type '{self.type_name}'{null}", "type")
+
+    def checked(self, value: Any) -> Any:
+        """Return a value of the right class if it holds to the rules of the field. Raises SchemaViolation."""
+        return value
+
+    def document(self, inner: Inner) -> Document:
+        """Return the field as JSON Schema; `inner` returns what stands for its parts."""
+        return {}
+
+    def keywords(self, **keywords: Any) -> Document:
+        """Return the type and the keywords that are not None."""
+        kind = [self.type_name, "null"] if self.nullable else self.type_name
+        return {"type": kind, **{name: value for name, value in keywords.items() if value is not None}}
+
+    def at(self, version: Microversion) -> Self:
+        """Return a copy of the field with the nested schemas of the version."""
+        return copy.copy(self)
+
+    def dumper(self) -> Callable[[Any, Any], Any] | None:
+        """Return what makes JSON values of the field's value and the context; None if it consists of some."""
+        return None
 
 
-@_described.register
-def _string(field: String, inner: Inner) -> Document:
-    return _without_none(
-        type=_type(field), pattern=field.pattern, minLength=field.least or None, maxLength=field.most
-    )
+class Number(HttpField):
+    """A JSON number, with or without a fraction."""
+
+    type_name = "number"
+    classes = (int, float)
+
+    def __init__(self, minimum: float | None = None, maximum: float | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def checked(self, value: Any) -> Any:
+        if self.minimum is not None and value < self.minimum:
+            refuse(f"{shown(value)} is less than the minimum of {self.minimum}", "minimum")
+        if self.maximum is not None and value > self.maximum:
+            refuse(f"{shown(value)} is greater than the maximum of {self.maximum}", "maximum")
+        return value
+
+    def document(self, inner: Inner) -> Document:
+        return self.keywords(maximum=self.maximum, minimum=self.minimum)
 
 
-@_described.register
-def _uuid(field: Uuid, inner: Inner) -> Document:
-    return {"type": "string", "format": "uuid"}
+class Integer(Number):
+    """A JSON number without a fraction."""
+
+    type_name = "integer"
+
+    def checked(self, value: Any) -> Any:
+        if isinstance(value, float) and not value.is_integer():
+            self.wrong_type(value)
+        return int(super().checked(value))
 
 
-@_described.register
-def _nullable_uuid(field: NullableUuid, inner: Inner) -> Document:
-    return {"anyOf": [_uuid(field, inner), {"type": "null"}]}
+class String(HttpField):
+    """A text of bounded length (in characters) that matches a pattern as a whole."""
+
+    type_name = "string"
+    classes = (str,)
+
+    def __init__(
+        self, least: int = 0, most: int | None = None, pattern: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.least = least
+        self.most = most
+        self.pattern = pattern
+
+    def checked(self, value: Any) -> Any:
+        # `$` alone would let a line break at the end pass.
+        if self.pattern is not None and (value.endswith("\n") or not re.search(self.pattern, value)):
+            refuse(f"{shown(value)} does not match {self.pattern!r}", "pattern")
+        if len(value) < self.least:
+            refuse(f"{shown(value)} should be non-empty", "minLength")
+        if self.most is not None and len(value) > self.most:
+            refuse(f"{shown(value)} is too long", "maxLength")
+        if "\0" in value:
+            # No database holds such a text.
+            refuse(f"{shown(value)} does not match '^[^\\x00]*$'", "pattern")
+        return value
+
+    def document(self, inner: Inner) -> Document:
+        return self.keywords(pattern=self.pattern, minLength=self.least or None, maxLength=self.most)
 
 
-@_described.register
-def _sequence(field: Sequence, inner: Inner) -> Document:
-    described = _without_none(type=_type(field), minItems=field.least or None, maxItems=field.most)
-    described["items"] = inner(field.items)
-    return {**described, "uniqueItems": True} if field.unique else described
+class Uuid(HttpField):
+    """A text that can be normalized to a uuid; the value is its lower-case dashed form."""
+
+    type_name = "string"
+    classes = (str,)
+
+    def checked(self, value: Any) -> Any:
+        normal = normalize_uuid(value)
+        if normal is None:
+            refuse(f"{shown(value)} is not a 'uuid'", "format")
+        return normal
+
+    def document(self, inner: Inner) -> Document:
+        return {"type": "string", "format": "uuid"}
 
 
-@_described.register
-def _any_of(field: AnyOf, inner: Inner) -> Document:
-    item = inner(field.items)
-    return {"anyOf": [item, {"type": "array"}], "minItems": field.least, "items": item}
+class NullableUuid(Uuid):
+    """A uuid or null, two schemas to choose from as JSON Schema has it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nullable=True, **options)
+
+    def wrong_type(self, value: Any) -> NoReturn:
+        """Report that neither schema fits."""
+        refuse(f"{shown(value)} is not valid under any of the given schemas", "anyOf")
+
+    def document(self, inner: Inner) -> Document:
+        return {"anyOf": [super().document(inner), {"type": "null"}]}
 
 
-@_described.register
-def _choice(field: Choice, inner: Inner) -> Document:
-    return {"type": _type(field), "enum": [*field.choices, *([None] if field.nullable else [])]}
+class Choice(HttpField):
+    """A field for one of several texts."""
+
+    type_name = "string"
+    classes = (str,)
+
+    def __init__(self, choices: Iterable[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.choices = [str(choice) for choice in choices]
+
+    def checked(self, value: Any) -> Any:
+        if value not in self.choices:
+            refuse(f"{shown(value)} is not one of {self.choices}", "enum")
+        return value
+
+    def document(self, inner: Inner) -> Document:
+        return self.keywords(enum=[*self.choices, *([None] if self.nullable else [])])
 
 
-@_described.register
-def _boolean(field: Boolean, inner: Inner) -> Document:
-    return {"type": _type(field)}
+class Boolean(HttpField):
+    """A JSON true or false."""
+
+    type_name = "boolean"
+    classes = (bool,)
+
+    def document(self, inner: Inner) -> Document:
+        return self.keywords()
 
 
-@_described.register
-def _given(field: Given, inner: Inner) -> Document:
-    return dict(field.document)
+class Anything(HttpField):
+    """A JSON value other than null; the handler checks what it means."""
 
 
-@_described.register
-def _mapping(field: Mapping, inner: Inner) -> Document:
-    described = _without_none(type=_type(field), minProperties=field.least or None)
-    described["patternProperties"] = {field.shown_pattern: inner(field.values)}
-    return {**described, "additionalProperties": False}
+class Given(HttpField):
+    """A field with a JSON Schema that is written out, and may name components of OpenAPI documents."""
+
+    def __init__(self, document: MappingABC[str, Any], **options: Any) -> None:
+        super().__init__(**options)
+        self._document = document
+
+    def document(self, inner: Inner) -> Document:
+        return dict(self._document)
 
 
-def _type(field: Any) -> str | list[str]:
-    return [field.type_name, "null"] if field.nullable else field.type_name
+class _Container(HttpField):
+    """A field for at least `least` items of one kind."""
+
+    def __init__(self, items: HttpField, least: int = 0, **options: Any) -> None:
+        super().__init__(**options)
+        self.items = items
+        self.least = least
+
+    def at(self, version: Microversion) -> Self:
+        copied = copy.copy(self)
+        copied.items = self.items.at(version)
+        return copied
 
 
-def _nullable(field: Any, described: Document) -> Document:
-    return {"anyOf": [described, {"type": "null"}]} if field.nullable else described
+class Sequence(_Container):
+    """A JSON array of one kind of items."""
+
+    type_name = "array"
+    classes = (list,)
+
+    def __init__(
+        self, items: HttpField, *, most: int | None = None, unique: bool = False, **options: Any
+    ) -> None:
+        super().__init__(items, **options)
+        self.most = most
+        self.unique = unique
+
+    def checked(self, value: Any) -> Any:
+        if len(value) < self.least:
+            refuse("[] should be non-empty", "minItems")
+        if self.most is not None and len(value) > self.most:
+            refuse(f"{shown(value)} is too long", "maxItems")
+        result = [self.item(self.items, item, index, "items") for index, item in enumerate(value)]
+        if self.unique and len({str(item) for item in result}) < len(result):
+            refuse(f"{shown(value)} has non-unique elements", "uniqueItems")
+        return result
+
+    def document(self, inner: Inner) -> Document:
+        described = self.keywords(minItems=self.least or None, maxItems=self.most)
+        described["items"] = inner(self.items)
+        return {**described, "uniqueItems": True} if self.unique else described
+
+    def dumper(self) -> Callable[[Any, Any], Any] | None:
+        item = self.items.dumper()
+        return item and (lambda values, context: list(map(item, values, repeat(context))))
 
 
-def _without_none(**keywords: Any) -> Document:
-    return {name: value for name, value in keywords.items() if value is not None}
+class AnyOf(Sequence):
+    """A field for one item, or a JSON array of some; the value is a list in both cases."""
+
+    def __init__(self, items: HttpField) -> None:
+        super().__init__(items, least=1)
+
+    def loaded(self, value: Any) -> Any:
+        return (
+            super().loaded(value) if value is None or isinstance(value, list) else [self.items.loaded(value)]
+        )
+
+    def document(self, inner: Inner) -> Document:
+        item = inner(self.items)
+        return {"anyOf": [item, {"type": "array"}], "minItems": self.least, "items": item}
 
 
-def sentence(violation: SchemaViolation, schema: Schema | fields.Field[Any] | Document, instance: Any) -> str:
-    """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
-    document = schema if isinstance(schema, dict) else json_schema(schema)
-    return (
-        f"{violation.reason}  "
-        f"Failed validating {violation.keyword!r} in schema{_place(violation.schema_path)}:"
-        f"{_printed(_at(document, violation.schema_path))}  "
-        f"On instance{_place(violation.instance_path)}:"
-        f"{_printed(_Excerpt().of(_at(instance, violation.instance_path)))}"
-    )
+class Mapping(_Container):
+    """A JSON object with keys that follow a pattern and values of one kind.
+
+    Messages show another pattern if one is given.
+    """
+
+    classes = (MappingABC,)
+
+    def __init__(
+        self, key_pattern: str, values: HttpField, *, shown_pattern: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(values, **options)
+        self.key_pattern = key_pattern
+        self.shown_pattern = shown_pattern or key_pattern
+
+    def checked(self, value: Any) -> Any:
+        if len(value) < self.least:
+            refuse("{} should be non-empty", "minProperties")
+        pattern = re.compile(self.key_pattern.strip("^$"))
+        strange = [key for key in value if not pattern.fullmatch(key)]
+        if strange:
+            listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
+            verb = "does" if len(strange) == 1 else "do"
+            refuse(
+                f"{listed} {verb} not match any of the regexes: {self.shown_pattern!r}",
+                "additionalProperties",
+            )
+        step = "patternProperties", self.shown_pattern
+        return {key: self.item(self.items, item, key, *step) for key, item in value.items()}
+
+    def document(self, inner: Inner) -> Document:
+        described = self.keywords(minProperties=self.least or None)
+        described["patternProperties"] = {self.shown_pattern: inner(self.items)}
+        return {**described, "additionalProperties": False}
+
+    def dumper(self) -> Callable[[Any, Any], Any] | None:
+        dumped = self.items.dumper()
+        return dumped and (
+            lambda values, context: {key: dumped(each, context) for key, each in values.items()}
+        )
 
 
-def _place(path: Path) -> str:
-    return "".join(f"[{shown(part)}]" for part in path)
+class Object(HttpField):
+    """A JSON object with a schema of its own.
+
+    `nested` is the schema's class, and its instance once the microversion is known (`at`).
+    This is not marshmallow's Nested, which sets up the schema's fields again and so undoes the microversion.
+    """
+
+    classes = (MappingABC,)
+
+    def __init__(self, nested: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.nested = nested
+
+    def checked(self, value: Any) -> Any:
+        return self.nested.load(value)
+
+    def document(self, inner: Inner) -> Document:
+        described = inner(self.nested)
+        return {"anyOf": [described, {"type": "null"}]} if self.nullable else described
+
+    def at(self, version: Microversion) -> Self:
+        copied = copy.copy(self)
+        copied.nested = schema_for(self.nested, version)
+        return copied
+
+    def dumper(self) -> Callable[[Any, Any], Any] | None:
+        return self.nested.body if isinstance(self.nested, AnswerSchema) else None
 
 
-def _at(document: Any, path: SequenceABC[str | int]) -> Any:
-    for part in path:
-        document = document[part]
-    return document
-
-
-def _printed(value: Any) -> str:
-    # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
-    text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ")
-    return f" {text}".replace("\n", " ")
-
-
-class _Excerpt:
-    """A cutter that keeps the beginning of a value, and as many values inside it as an answer may hold."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_VALUES
-
-    def of(self, value: Any, depth: int = _DEEPEST) -> Any:
-        """Return the value, cut where it is long, deep or full."""
-        self._left -= 1
-        if isinstance(value, str):
-            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
-        if not isinstance(value, (dict, list)):
-            return value
-        if depth == 0:
-            return "..."
-        if isinstance(value, list):
-            return self._list(value, depth - 1)
-        return self._dict(value, depth - 1)
-
-    def _list(self, value: list[Any], depth: int) -> list[Any]:
-        found: list[Any] = []
-        for item in value:
-            if self._left <= 0:
-                return [*found, "..."]
-            found.append(self.of(item, depth))
-        return found
-
-    def _dict(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, item in value.items():
-            if self._left <= 0:
-                return {**found, "...": "..."}
-            found[self.of(key)] = self.of(item, depth)
-        return found
+# Schemas, and what is wrong with a body.
 
 
 class VersionedSchema(Schema):
@@ -234,39 +446,40 @@ class VersionedSchema(Schema):
                 for registry in (self.fields, self.load_fields, self.dump_fields):
                     registry.pop(name, None)
             else:
-                self.fields[name] = self.load_fields[name] = in_version(field, version)
+                assert isinstance(field, HttpField)
+                self.fields[name] = self.load_fields[name] = field.at(version)
 
     @pre_load
     def check_shape(self, data: Any, **_: Any) -> Any:
         """Return the object; refuse it unless it has all that is required and nothing unknown."""
         if not isinstance(data, MappingABC):
             refuse(f"{shown(data)} is not of type 'object'", "type")
-        known = {field.data_key or name: field for name, field in self.fields.items()}
-        for key, field in known.items():
-            if field.required and key not in data:
-                refuse(f"{key!r} is a required property", "required")
-        strange = sorted(key for key in data if key not in known)
-        if strange:
-            listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
-            verb = "was" if len(strange) == 1 else "were"
-            refuse(
-                f"Additional properties are not allowed ({listed} {verb} unexpected)", "additionalProperties"
-            )
+        for name, field in self.fields.items():
+            if field.required and name not in data:
+                refuse(f"{name!r} is a required property", "required")
+        refuse_strange(sorted(key for key in data if key not in self.fields))
         return data
 
+    def document(self, inner: Inner) -> Document:
+        """Return the schema as JSON Schema; `inner` returns what stands for its parts."""
+        properties = {name: inner(field) for name, field in self.fields.items()}
+        required = [name for name, field in self.fields.items() if field.required]
+        given = {"required": required} if required else {}
+        return {"type": "object", "properties": properties, **given, "additionalProperties": False}
 
-def in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[Any]:
-    """Return a copy of the field with the nested schemas of the version."""
-    field = copy.copy(field)
-    if isinstance(field, Object):
-        assert isinstance(field.nested, type)
-        assert issubclass(field.nested, VersionedSchema)
-        field.nested = schema_for(field.nested, version)
-    elif isinstance(field, Mapping):
-        field.values = in_version(field.values, version)
-    elif isinstance(field, Sequence):
-        field.items = in_version(field.items, version)
-    return field
+
+def refuse_strange(names: SequenceABC[str]) -> None:
+    """Raise SchemaViolation if there are names that a schema does not know."""
+    if names:
+        listed = ", ".join(shown(name) for name in names[:MOST_KEYS])
+        verb = "was" if len(names) == 1 else "were"
+        refuse(f"Additional properties are not allowed ({listed} {verb} unexpected)", "additionalProperties")
+
+
+def json_schema(part: Any, inner: Inner | None = None) -> Document:
+    """Return the JSON Schema of a field or of a whole schema; `inner` returns what stands for its parts."""
+    described: Document = part.document(inner or json_schema)
+    return described
 
 
 @lru_cache(maxsize=1024)
@@ -275,61 +488,60 @@ def schema_for(schema: type[VersionedSchema], version: Microversion) -> Versione
     return schema(version)
 
 
-def load(schema: type[VersionedSchema], version: Microversion, data: Any, prefix: str) -> Any:
+def load(shape: type[VersionedSchema] | HttpField, version: Microversion, data: Any, prefix: str) -> Any:
     """Return the validated data. Raises BadRequest with the first violation and its place."""
-    chosen = schema_for(schema, version)
+    chosen: Any = shape.at(version) if isinstance(shape, HttpField) else schema_for(shape, version)
     try:
-        return chosen.load(data)
-    except ValidationError as error:
-        violation = _first(chosen, error.messages)
-        raise BadRequest(f"{prefix}{sentence(violation, chosen, data)}") from None
+        return chosen.loaded(data) if isinstance(shape, HttpField) else chosen.load(data)
+    except SchemaViolation as violation:
+        raise BadRequest(f"{prefix}{sentence(violation, json_schema(chosen), data)}") from None
 
 
-def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
-    """Return the validated data of a body that is not an object. Raises as `load` does."""
-    try:
-        return field.deserialize(data)
-    except ValidationError as error:
-        violation = _first_of_field(field, error.messages, (), ())
-        raise BadRequest(f"{prefix}{sentence(violation, field, data)}") from None
+def sentence(violation: SchemaViolation, document: Document, instance: Any) -> str:
+    """Return what is wrong, the rule that is broken and the value that breaks it, each with its place."""
+    rule: Any = document
+    for part in violation.schema_path:
+        rule = rule[part]
+    for part in violation.instance_path:
+        instance = instance[part]
+    return (
+        f"{violation.reason}  "
+        f"Failed validating {violation.keyword!r} in schema{_printed(violation.schema_path, rule)}  "
+        f"On instance{_printed(violation.instance_path, _excerpt(instance))}"
+    )
 
 
-def _first(
-    schema: Schema, messages: Any, schema_path: Path = (), instance_path: Path = ()
-) -> SchemaViolation:
-    for key, inner in messages.items():
-        if key == "_schema":
-            return _placed(inner, schema_path, instance_path)
-        field = schema.fields[key]
-        name = field.data_key or key
-        return _first_of_field(field, inner, (*schema_path, "properties", name), (*instance_path, name))
-    raise AssertionError("a validation error without messages")
+def _printed(path: Iterable[str | int], value: Any) -> str:
+    # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
+    text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ").replace("\n", " ")
+    return f"{''.join(f'[{shown(part)}]' for part in path)}: {text}"
 
 
-def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path: Path) -> SchemaViolation:
-    if isinstance(messages, list):
-        return _placed(messages, schema_path, instance_path)
-    if isinstance(field, Object):
-        return _first(field.nested, messages, schema_path, instance_path)
-    key, inner = next(iter(messages.items()))
-    if key == "_schema":
-        return _placed(inner, schema_path, instance_path)
-    if isinstance(field, Mapping):
-        return _first_of_field(
-            field.values,
-            inner,
-            (*schema_path, "patternProperties", field.shown_pattern),
-            (*instance_path, key),
-        )
-    assert isinstance(field, Sequence)
-    return _first_of_field(field.items, inner, (*schema_path, "items"), (*instance_path, key))
+def _excerpt(value: Any) -> Any:
+    """Return the value, cut where it is long, deep or has more values inside than an answer may hold."""
+    left = _MOST_VALUES
 
+    def cut(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(value, str):
+            return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth == 0:
+            return "..."
+        kept: list[Any] = []
+        for key in value:
+            if left <= 0:
+                kept.append(("...", "...") if isinstance(value, dict) else "...")
+                break
+            if isinstance(value, dict):
+                kept.append((cut(key, depth), cut(value[key], depth - 1)))
+            else:
+                kept.append(cut(key, depth - 1))
+        return dict(kept) if isinstance(value, dict) else kept
 
-def _placed(messages: Any, schema_path: Path, instance_path: Path) -> SchemaViolation:
-    found = messages[0]
-    if not isinstance(found, SchemaViolation):
-        return SchemaViolation(str(found), "type", schema_path, instance_path)
-    return SchemaViolation(found.reason, found.keyword, schema_path, instance_path)
+    return cut(value, _DEEPEST)
 
 
 # Schemas of what the service sends, which dump its objects, and members that many answers have.
@@ -346,12 +558,21 @@ class AnswerSchema(VersionedSchema):
 
     def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
         super().__init__(version, **options)
-        for field in self.fields.values():
+        # Of each member its name, what reads it and whether of the context, too, what dumps its value, and
+        # which value leaves it out. Nothing reads a member that is the context.
+        self._members: list[tuple[str, Any, bool, Callable[..., Any] | None, Any]] = []
+        for name, field in self.fields.items():
+            assert isinstance(field, HttpField)
             field.required = not field.metadata.get("optional", False)
-        declared: dict[str, Any] = self.fields
-        self._members = [
-            _member(name, field) for name, field in declared.items() if field.source is not ELSEWHERE
-        ]
+            source = field.source or name
+            absent = missing if field.required or field.nullable else None
+            if source is ELSEWHERE:
+                continue
+            if isinstance(source, InContext):
+                self._members.append((name, source.read, True, None, absent))
+            else:
+                read = source if callable(source) else attrgetter(source)
+                self._members.append((name, read, False, field.dumper(), absent))
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any] | None:
         """Return an object as JSON values, in the order in which the members are declared.
@@ -371,32 +592,6 @@ class AnswerSchema(VersionedSchema):
             if value is not absent:
                 body[key] = value if dumped is None else dumped(value, context)
         return body
-
-
-def _member(name: str, field: Any) -> tuple[str, Any, bool, Callable[..., Any] | None, Any]:
-    """Return the key of a member, what reads and what dumps its value, and which value leaves it out.
-
-    Nothing reads a member that is the context.
-    """
-    source = field.source or name
-    absent = missing if field.required or field.nullable else None
-    if isinstance(source, InContext):
-        return field.data_key or name, source.read, True, None, absent
-    read = source if callable(source) else attrgetter(source)
-    return field.data_key or name, read, False, _dumper(field), absent
-
-
-def _dumper(field: Any) -> Callable[[Any, Any], Any] | None:
-    """Return what makes JSON values of a field's value; None if it consists of some already."""
-    if isinstance(field, Object):
-        return field.nested.body if isinstance(field.nested, AnswerSchema) else None
-    if isinstance(field, Sequence):
-        item = _dumper(field.items)
-        return item and (lambda values, context: list(map(item, values, repeat(context))))
-    value_of = _dumper(field.values) if isinstance(field, Mapping) else None
-    return value_of and (
-        lambda values, context: {key: value_of(each, context) for key, each in values.items()}
-    )
 
 
 def dumper(
@@ -425,7 +620,7 @@ def texts(**options: Any) -> Sequence:
 
 def amounts(**options: Any) -> Mapping:
     """Return a field for amounts by resource class."""
-    return Mapping(http_fields.NAME, Integer(), **options)
+    return Mapping(NAME, Integer(), **options)
 
 
 class LinkSchema(AnswerSchema):

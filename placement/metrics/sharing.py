@@ -37,8 +37,17 @@ def share() -> None:
         return
     place = _MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir()
     _remove_abandoned(Path(place))
-    directory = os.environ[VARIABLE] = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
-    _occupy(Path(directory))
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    os.environ[VARIABLE] = str(directory)
+    # Locked until this process and all that it starts have ended: forked processes share the lock. Process
+    # ids would not do: they are reused after a restart, and containers that share the directory have ids of
+    # their own.
+    unready = directory / f"{_LOCK}.new"
+    held = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    os.set_inheritable(held, True)
+    # It gets its name when locked, so a process that starts now cannot take the directory for abandoned.
+    unready.rename(directory / _LOCK)
     owner = os.getpid()
 
     def remove() -> None:
@@ -47,20 +56,6 @@ def share() -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
-
-
-def _occupy(directory: Path) -> None:
-    """Lock a directory until this process and all that it starts have ended.
-
-    Forked processes share the lock. Process ids would not do: they are reused after a restart, and
-    containers that share the directory have ids of their own.
-    """
-    unready = directory / f"{_LOCK}.new"
-    held = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    os.set_inheritable(held, True)
-    # It gets its name when locked, so a process that starts now cannot take the directory for abandoned.
-    unready.rename(directory / _LOCK)
 
 
 def _remove_abandoned(place: Path) -> None:
@@ -103,28 +98,20 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
 
 def counts(name: str) -> list[tuple[dict[str, str], int]]:
     """Return the counts of the counter of that name in all processes so far: labels and number."""
-    sample_name = f"{name}_total"
-    return [
-        (sample.labels, int(sample.value))
-        for family in _counters(sample_name)
-        for sample in family.samples
-        if sample.name == sample_name and sample.value
-    ]
-
-
-def _counters(sample_name: str) -> list[Any]:
-    """Return families of counters, including the family of the sample."""
     from prometheus_client import REGISTRY, multiprocess
 
-    directory = os.environ.get(VARIABLE)
+    sample_name, directory = f"{name}_total", os.environ.get(VARIABLE)
+    families: list[Any] = []
     if not directory:
-        return list(REGISTRY.restricted_registry([sample_name]).collect())
-    for _ in range(_ATTEMPTS):
+        families = list(REGISTRY.restricted_registry([sample_name]).collect())
+    for _ in range(_ATTEMPTS if directory else 0):
         # Only counters: files of histograms are many times longer.
-        files = [str(file) for file in Path(directory).glob("counter_*.db")]
+        files = [str(file) for file in Path(directory or "").glob("counter_*.db")]
         with suppress(FileNotFoundError):
-            return list(_untyped(multiprocess).MultiProcessCollector.merge(files, accumulate=True))
-    return []
+            families = list(_untyped(multiprocess).MultiProcessCollector.merge(files, accumulate=True))
+            break
+    samples = (sample for family in families for sample in family.samples)
+    return [(each.labels, int(each.value)) for each in samples if each.name == sample_name and each.value]
 
 
 def forget(pid: int) -> None:

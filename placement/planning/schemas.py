@@ -8,8 +8,11 @@ from typing import Any
 
 from placement.allocations.candidate_schemas import WorldBodySchema
 from placement.engine.domain.inventories import MAX_INT
-from placement.http import fields
-from placement.http.fields import (
+from placement.http import schemas as fields
+from placement.http.query_grammar import QueryBodySchema
+from placement.http.schemas import (
+    OPTIONAL,
+    AnswerSchema,
     Anything,
     Boolean,
     Choice,
@@ -20,9 +23,8 @@ from placement.http.fields import (
     Sequence,
     String,
     Uuid,
+    VersionedSchema,
 )
-from placement.http.query_grammar import QueryBodySchema
-from placement.http.schemas import OPTIONAL, AnswerSchema, VersionedSchema
 from placement.planning.capacity import BY
 from placement.planning.consumers import GUESSED, POD, QUERY
 from placement.planning.goals import IMPOSSIBLE as NO_WAY

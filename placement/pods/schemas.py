@@ -19,12 +19,16 @@ from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
 from placement.engine.numa import demand
 from placement.engine.numa.cpuset import format_cpu_list
-from placement.http import fields
-from placement.http.fields import (
+from placement.http import schemas as fields
+from placement.http.responses import error_document, status_of
+from placement.http.schemas import (
     CONTEXT,
     ELSEWHERE,
+    OPTIONAL,
+    AnswerSchema,
     Boolean,
     Choice,
+    ErrorSchema,
     Given,
     Integer,
     Mapping,
@@ -34,9 +38,10 @@ from placement.http.fields import (
     Sequence,
     String,
     Uuid,
+    VersionedSchema,
+    dump,
+    texts,
 )
-from placement.http.responses import error_document, status_of
-from placement.http.schemas import OPTIONAL, AnswerSchema, ErrorSchema, VersionedSchema, dump, texts
 from placement.pods.clusters import NodeTree
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.manifests.pod import quantities

@@ -9,7 +9,8 @@ from flask import Blueprint, Response
 
 from placement.common.microversions import Feature
 from placement.engine.domain.errors import BadRequest, Conflict
-from placement.http import context, fields
+from placement.http import context
+from placement.http import schemas as fields
 from placement.http.context import use_cases
 from placement.http.gate import require_json, route
 from placement.http.operations import (

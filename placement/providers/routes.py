@@ -17,7 +17,6 @@ from placement.engine.domain.identifiers import is_dashed_uuid
 from placement.engine.domain.inventories import Inventory
 from placement.http import context, query_grammar
 from placement.http.context import use_cases
-from placement.http.fields import shown
 from placement.http.gate import route
 from placement.http.operations import (
     EMPTY,
@@ -35,7 +34,7 @@ from placement.http.operations import (
     validated,
 )
 from placement.http.responses import empty_response, json_response, list_response, newest, now
-from placement.http.schemas import dump, dumper
+from placement.http.schemas import dump, dumper, shown
 from placement.providers.schemas import (
     AGGREGATES_LIST,
     AllInventoriesSchema,
@@ -92,10 +91,9 @@ def list_providers() -> Response:
     given = parameters()
     refuse_unknown(given, names_of(_FILTERS, context.version()))
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
-    forms = query_grammar.grammar_of(context.version())
     resources = last(given, "resources")
-    traits = query_grammar.parse_required(every(given, "required"), forms)
-    aggregates = query_grammar.parse_member_of(every(given, "member_of"), forms)
+    traits = query_grammar.parse_required(every(given, "required"), context.version())
+    aggregates = query_grammar.parse_member_of(every(given, "member_of"), context.version())
     group = RequestGroup(
         resources={} if resources is None else query_grammar.parse_resources(resources),
         required=traits.required,

@@ -8,11 +8,15 @@ from typing import Any
 from placement.common.microversions import Feature
 from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.inventories import Inventory as InventoriesInventory
-from placement.http import context, fields
-from placement.http.fields import (
+from placement.http import context
+from placement.http import schemas as fields
+from placement.http.responses import path
+from placement.http.schemas import (
     CONTEXT,
+    AnswerSchema,
     InContext,
     Integer,
+    LinkSchema,
     Mapping,
     NullableUuid,
     Number,
@@ -20,9 +24,11 @@ from placement.http.fields import (
     Sequence,
     String,
     Uuid,
+    VersionedSchema,
+    amounts,
+    since,
+    texts,
 )
-from placement.http.responses import path
-from placement.http.schemas import AnswerSchema, LinkSchema, VersionedSchema, amounts, since, texts
 
 _LONGEST_NAME = 200
 _NESTED = {"since": Feature.NESTED_PROVIDERS}

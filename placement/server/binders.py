@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from placement.common.pod_identity import ENDED_PHASES
@@ -41,8 +40,13 @@ class ApiServerBinder:
             "metadata": {"namespace": namespace, "name": name, "uid": uid, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        with _doubt():
+        try:
             self._api_server.post(f"{_path(namespace, name)}/binding", body)
+        except ApiServerError as error:
+            # A server that does not answer, or fails, may have done what it was asked to.
+            if error.status is None or error.status >= 500:
+                raise Unanswered(str(error)) from error
+            raise
 
 
 class KubeconfigBinders:
@@ -60,31 +64,16 @@ class KubeconfigBinders:
         """Return the binder of that cluster. Raises PlacementError that says what is missing."""
         found = self._found.get(cluster)
         if found is None:
+            if cluster != self._own_cluster and self._kubeconfig is None:
+                raise PlacementError(
+                    f"this service binds pods of cluster {self._own_cluster} only: "
+                    "[kubernetes] kubeconfig is not set"
+                )
+            is_own = cluster == self._own_cluster
+            server = ApiServer() if is_own else ApiServer(self._kubeconfig, cluster)
             # Two threads may do this at the same time; either of the two is as good as the other.
-            found = self._found[cluster] = ApiServerBinder(self._api_server(cluster))
+            found = self._found[cluster] = ApiServerBinder(server)
         return found
-
-    def _api_server(self, cluster: str) -> ApiServer:
-        """Return the API server of that cluster. Raises PlacementError."""
-        if cluster == self._own_cluster:
-            return ApiServer()
-        if self._kubeconfig is None:
-            raise PlacementError(
-                f"this service binds pods of cluster {self._own_cluster} only: "
-                "[kubernetes] kubeconfig is not set"
-            )
-        return ApiServer(self._kubeconfig, cluster)
-
-
-@contextmanager
-def _doubt() -> Iterator[None]:
-    """Raise Unanswered if the server does not answer, or fails: it may have done what it was asked to."""
-    try:
-        yield
-    except ApiServerError as error:
-        if error.status is None or error.status >= 500:
-            raise Unanswered(str(error)) from error
-        raise
 
 
 def _path(namespace: str, name: str) -> str:

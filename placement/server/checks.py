@@ -1,4 +1,4 @@
-"""The invariants of a database: amounts, clusters, references between rows, and provider trees."""
+"""The check of everything that must hold in a database, and the repair of what can be repaired."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.allocations.statements import consumers
-from placement.providers.statements import providers
-from placement.server import online_migrations
+from placement.common.manifest import ManifestError
+from placement.engine.domain.audit import Action, TargetKind
+from placement.pods.accounts import CpuOwner, NodeAllocations
+from placement.pods.model import HostIdentity
+from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.pods.statements import nodes
+from placement.providers.statements import clusters, providers
+from placement.providers.statements.clusters import Cluster
+from placement.server import online_migrations, schema
+from placement.server.online_migrations import MigrationOwner
 from placement.storage import tables
-from placement.storage.database import Executor, Transaction
-
-# An invariant: a query for the rows that break it, a sentence about each, perhaps a way to mend it.
-
+from placement.storage.database import Database, Executor, Transaction, run_in_transaction
+from placement.storage.records import NodeRow
 
 _MENDED_AT_ONCE = 1000
 
@@ -34,41 +40,19 @@ class InvariantViolation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
-    """A function that mends the rows of an invariant's query, and a sentence on how it mends one of them.
-
-    `mend` locks what it changes as other writers do, and checks again what is wrong before it changes it.
-    """
-
-    sentence: str
-    mend: Callable[[Transaction, Sequence[Any]], None]
-
-
-@dataclass(frozen=True, slots=True)
 class Invariant:
-    """A name, a query with one row for each violation, and a sentence that takes its columns by name."""
+    """A name, a query with one row for each violation, and a sentence that takes its columns by name.
+
+    `mend` mends rows of the query, as the sentence `remedy` says: it locks what it changes as other writers
+    do, and checks again what is wrong before it changes it.
+    """
 
     name: str
     query: sa.Select[Any] | sa.TextClause
     sentence: str
     is_warning: bool = False
-    repair: Repair | None = None
-
-    def violations(self, connection: Executor) -> Iterator[InvariantViolation]:
-        """Yield every violation, in the order of the query."""
-        for row in connection.execute(self.query):
-            given = row._asdict()
-            remedy = self.repair.sentence.format_map(given) if self.repair else ""
-            yield InvariantViolation(self.name, self.is_warning, self.sentence.format_map(given), remedy)
-
-    def mend(self, transaction: Transaction) -> int:
-        """Mend what can be mended, and return how many rows were looked at for that."""
-        if self.repair is None:
-            return 0
-        rows = transaction.execute(self.query).all()
-        for start in range(0, len(rows), _MENDED_AT_ONCE):
-            self.repair.mend(transaction, rows[start : start + _MENDED_AT_ONCE])
-        return len(rows)
+    remedy: str = ""
+    mend: Callable[[Transaction, Sequence[Any]], None] | None = None
 
 
 # Amounts: what is used is what is allocated, of inventories that exist and have the capacity.
@@ -132,7 +116,8 @@ AMOUNTS = (
         "used-is-what-is-allocated",
         sa.text(_OF_INVENTORIES.format("used <> amount")),
         "provider {uuid} ({name}): {used} {kind} are kept as used, its allocations are {amount}",
-        repair=Repair("keep {amount} as used", _sum_up),
+        remedy="keep {amount} as used",
+        mend=_sum_up,
     ),
     Invariant(
         "cores-are-held-once",
@@ -166,7 +151,8 @@ AMOUNTS = (
         )
         .order_by(tables.consumers.c.uuid),
         "consumer {uuid}: it holds nothing, and is no pod",
-        repair=Repair("delete its record", _remove_idle),
+        remedy="delete its record",
+        mend=_remove_idle,
     ),
 )
 
@@ -300,64 +286,49 @@ _KNOWN_BY = {
 }
 
 
-def references(project: str, user: str) -> list[Invariant]:
-    """Return an invariant for each column that refers to a row; holders without a record get this owner."""
-    return [
-        _of(table, key, project, user)
-        for table in tables.metadata.sorted_tables
-        for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)
-    ]
+def _references(owner: MigrationOwner) -> Iterator[Invariant]:
+    """Yield an invariant for each column that refers to a row; holders without a record get this owner."""
+    for table in tables.metadata.sorted_tables:
+        keys = list(table.primary_key.columns)
+        known_by = [table.c[_KNOWN_BY[table]].label("known_by")] if table in _KNOWN_BY else []
+        which = ", ".join(f"{part.name} {{key_{part.name}}}" for part in keys)
+        named = " ({known_by})" if known_by else ""
+        for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+            column, referred = key.parent, key.column.table.alias("referred")
+            target = referred.c[key.column.name]
+            query = (
+                sa.select(
+                    *(part.label(f"key_{part.name}") for part in keys), *known_by, column.label("missing")
+                )
+                .select_from(table)
+                .outerjoin(referred, target == column)
+                .where(column.is_not(None), target.is_(None))
+                .order_by(*keys)
+            )
+            remedy, mend = "", None
+            if column is tables.allocations.c.consumer_id:
+                remedy = f"give {{missing}} a record, of project {owner.project_id} and user {owner.user_id}"
+                mend = partial(_record, owner)
+            elif column in _BELONGINGS:
+                remedy, mend = "delete the row", partial(_delete, table)
+            yield Invariant(
+                f"{table.name}-refer-to-{column.name}",
+                query,
+                f"{table.name}, {which}{named}: its {column.name} {{missing}} is not in "
+                f"{key.column.table.name}",
+                remedy=remedy,
+                mend=mend,
+            )
 
 
-def _of(table: sa.Table, key: sa.ForeignKey, project: str, user: str) -> Invariant:
-    column, referred = key.parent, key.column.table.alias("referred")
-    target = referred.c[key.column.name]
-    keys = list(table.primary_key.columns)
-    known_by = [table.c[_KNOWN_BY[table]]] if table in _KNOWN_BY else []
-    query = (
-        sa.select(
-            *(part.label(f"key_{part.name}") for part in keys), *_labelled(known_by), column.label("missing")
-        )
-        .select_from(table)
-        .outerjoin(referred, target == column)
-        .where(column.is_not(None), target.is_(None))
-        .order_by(*keys)
-    )
-    which = ", ".join(f"{part.name} {{key_{part.name}}}" for part in keys)
-    named = " ({known_by})" if known_by else ""
-    return Invariant(
-        f"{table.name}-refer-to-{column.name}",
-        query,
-        f"{table.name}, {which}{named}: its {column.name} {{missing}} is not in {key.column.table.name}",
-        repair=_repair(table, column, project, user),
-    )
+def _record(owner: MigrationOwner, transaction: Transaction, rows: Sequence[Any]) -> None:
+    online_migrations.create_consumers(transaction, len(rows), owner)
 
 
-def _labelled(columns: list[sa.Column[Any]]) -> Iterator[sa.ColumnElement[Any]]:
-    return (column.label("known_by") for column in columns)
-
-
-def _repair(table: sa.Table, column: sa.Column[Any], project: str, user: str) -> Repair | None:
-    if column is tables.allocations.c.consumer_id:
-        sentence = f"give {{missing}} a record, of project {project} and user {user}"
-        return Repair(
-            sentence.replace("{{missing}}", "{missing}"), partial(_record, project=project, user=user)
-        )
-    if column in _BELONGINGS:
-        return Repair("delete the row", partial(_delete, table, list(table.primary_key.columns)))
-    return None
-
-
-def _record(transaction: Transaction, rows: Sequence[Any], project: str, user: str) -> None:
-    online_migrations.create_consumers(transaction, len(rows), project, user)
-
-
-def _delete(
-    table: sa.Table, keys: list[sa.Column[Any]], transaction: Transaction, rows: Sequence[Any]
-) -> None:
+def _delete(table: sa.Table, transaction: Transaction, rows: Sequence[Any]) -> None:
     # No other transaction writes these: what they refer to cannot be found, and ids are never given again.
     for row in rows:
-        mine = [key == getattr(row, f"key_{key.name}") for key in keys]
+        mine = [key == getattr(row, f"key_{key.name}") for key in table.primary_key.columns]
         transaction.execute(sa.delete(table).where(*mine))
 
 
@@ -409,27 +380,142 @@ TREES = (
         "roots-are-right",
         _WRONG_ROOTS,
         "provider {uuid} ({name}): its root is {root}, and its row says otherwise",
-        repair=Repair("make {root} its root", _set_roots),
+        remedy="make {root} its root",
+        mend=_set_roots,
     ),
 )
 
 
-# All invariants that queries can check, in the order in which they are mended.
+def _invariants(owner: MigrationOwner) -> list[Invariant]:
+    """Return all invariants that queries check, in the order in which they are mended.
+
+    References come first: they decide what the others can see.
+    """
+    return [*_references(owner), *TREES, *CLUSTERS, *AMOUNTS]
 
 
-def invariants(project: str, user: str) -> list[Invariant]:
-    """Return all invariants, references first: they decide what the others can see."""
-    return [*references(project, user), *TREES, *CLUSTERS, *AMOUNTS]
+def violations(connection: Executor, owner: MigrationOwner) -> Iterator[InvariantViolation]:
+    """Yield what breaks the invariants in a connection that sees one state, in the order of each query."""
+    for each in _invariants(owner):
+        for row in connection.execute(each.query):
+            sentence, remedy = (text.format_map(row._asdict()) for text in (each.sentence, each.remedy))
+            yield InvariantViolation(each.name, each.is_warning, sentence, remedy)
 
 
-def violations(connection: Executor, project: str, user: str) -> Iterator[InvariantViolation]:
-    """Yield every violation in a connection that sees one state; holders without a record get this owner."""
-    for invariant in invariants(project, user):
-        yield from invariant.violations(connection)
+# Whether what is stored of a node's pods is what follows from them.
 
 
-def mend(transaction: Transaction, project: str, user: str) -> dict[str, int]:
-    """Mend what can be mended, while no other transaction moves trees; return how many rows by invariant."""
-    providers.lock_trees(transaction, shared=False)
-    mended = {each.name: each.mend(transaction) for each in invariants(project, user)}
-    return {name: count for name, count in mended.items() if count}
+_AT_ONCE = 500
+_NAME = "pods-hold-what-follows-from-them"
+
+
+def pod_violations(connection: Executor) -> Iterator[InvariantViolation]:
+    """Yield every disagreement of every node, in a connection that sees one state."""
+    for cluster in clusters.listed(connection):
+        loader = NodeLoader()
+        rows = nodes.nodes(connection, cluster.id)
+        for start in range(0, len(rows), _AT_ONCE):
+            yield from _of_nodes(connection, loader, cluster, rows[start : start + _AT_ONCE])
+
+
+def _of_nodes(
+    connection: Executor, loader: NodeLoader, cluster: Cluster, rows: Sequence[NodeRow]
+) -> Iterator[InvariantViolation]:
+    try:
+        states = loader.load(connection, facts_of(cluster), [row.root_id for row in rows])
+    except ManifestError as error:
+        if len(rows) > 1:
+            # One of them is the cause; the others are read all the same.
+            for row in rows:
+                yield from _of_nodes(connection, loader, cluster, [row])
+            return
+        sentence = f"node {rows[0].name} of cluster {cluster.name} cannot be read: {error}"
+        yield InvariantViolation(_NAME, False, sentence)
+        return
+    for state in states.values():
+        for sentence in disagreements(state.identity, stored_accounts(connection, state), state.accounts):
+            yield InvariantViolation(_NAME, False, f"node {state.name} of cluster {cluster.name}: {sentence}")
+
+
+def disagreements(identity: HostIdentity, stored: NodeAllocations, due: NodeAllocations) -> Iterator[str]:
+    """Yield a sentence for each CPU with another owner than is due, and each amount beyond what is due.
+
+    Less than is due may be held: pods get what others gave back with the next change of the node.
+    """
+    for cpu in sorted(stored.cpus.keys() | due.cpus.keys()):
+        owner, rightful = stored.cpus.get(cpu), due.cpus.get(cpu)
+        if owner != rightful:
+            yield f"CPU {cpu} is {_belonging(owner)}; by its pods it is {_belonging(rightful)}"
+    for consumer, held in sorted(stored.shares.items()):
+        allowed = due.shares.get(consumer, {})
+        for place, amount in sorted(held.items()):
+            if amount > allowed.get(place, 0):
+                yield (
+                    f"consumer {consumer} holds {amount} {place.resource_class} of "
+                    f"{identity.name(place.path)}; by the pods it is due {allowed.get(place, 0)}"
+                )
+
+
+def _belonging(owner: CpuOwner | None) -> str:
+    if owner is None:
+        return "nobody's"
+    return f"consumer {owner.consumer}'s" + (f" ({owner.level})" if owner.level else "")
+
+
+# Everything together.
+
+
+class Findings(NamedTuple):
+    """The violations, and whether the pods of nodes were compared, for which the rest must be well."""
+
+    violations: list[InvariantViolation]
+    are_pods_compared: bool
+
+    @property
+    def errors(self) -> list[InvariantViolation]:
+        """Return the violations that cannot come about in ordinary use."""
+        return [one for one in self.violations if not one.is_warning]
+
+
+def check(connection: str, owner: MigrationOwner) -> Findings:
+    """Return everything that does not hold in the database at `connection` at one moment; it may be in use.
+
+    A repair would give consumers without a record to `owner`. Raises SchemaOutdated, Unavailable.
+    """
+    with schema.opened(connection) as database:
+        schema.require(database)
+        return check_database(database, owner)
+
+
+def check_database(database: Database, owner: MigrationOwner) -> Findings:
+    """Check a database that is known to have the current schema, as `check` does."""
+    with database.snapshot() as connection:
+        database.backend.take_time(connection)
+        found = list(violations(connection, owner))
+        is_well = all(one.is_warning for one in found)
+        if is_well:
+            found += pod_violations(connection)
+    return Findings(found, is_well)
+
+
+def repair(connection: str, owner: MigrationOwner) -> None:
+    """Repair what can be, in one transaction, while others write. Raises SchemaOutdated, Unavailable."""
+
+    def work(transaction: Transaction) -> None:
+        database.backend.take_time(transaction.connection)
+        # No other transaction moves trees meanwhile.
+        providers.lock_trees(transaction, shared=False)
+        mended = {}
+        for each in _invariants(owner):
+            rows = transaction.execute(each.query).all() if each.mend is not None else ()
+            for start in range(0, len(rows), _MENDED_AT_ONCE):
+                assert each.mend is not None
+                each.mend(transaction, rows[start : start + _MENDED_AT_ONCE])
+            if rows:
+                mended[each.name] = len(rows)
+        if mended:
+            transaction.record(Action.UPDATE, TargetKind.DATABASE, "db check --repair", after=mended)
+
+    with schema.opened(connection) as database:
+        schema.require(database)
+        run_in_transaction(database, work)

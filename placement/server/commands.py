@@ -17,7 +17,7 @@ from placement.engine.domain.identifiers import is_loopback
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from placement.server.checking import Findings, InvariantViolation
+    from placement.server.checks import Findings
 
 
 # The options that say which database a command works on.
@@ -127,9 +127,7 @@ class Serve(ActionCommand):
         from placement.server.processes import Server, default_workers, listening, prepare
 
         loaded = _configure(parsed_args)
-        settings.require_strategy(loaded)
         host, port = parsed_args.host, parsed_args.port
-        _refuse_strangers(host, loaded)
         url = settings.connection_of(loaded)
         tls = settings.tls_of(loaded)
         settings.start_logging(loaded)
@@ -152,7 +150,10 @@ class Serve(ActionCommand):
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    """Return the configuration that the arguments choose, and leave it in the environment for workers."""
+    """Return the configuration that the arguments choose, and leave it in the environment for workers.
+
+    Raises PlacementError, also where every caller on other machines would be believed.
+    """
     from placement.server import settings
 
     loaded = configure(parsed, default=DEMONSTRATION if parsed.demo else None)
@@ -169,32 +170,26 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
         chosen = _BELIEVING
     if chosen is not None:
         os.environ[settings.STRATEGY_VARIABLE] = chosen
-    if chosen == _BELIEVING:
-        _develop()
-    return settings.load()
-
-
-def _develop() -> None:
-    """Let the user admin pass every rule, unless the configuration says otherwise."""
-    from placement.server import settings
-
-    if not settings.sets_new_defaults():
+    if chosen == _BELIEVING and not settings.sets_new_defaults():
+        # The user admin passes every rule, unless the configuration says otherwise.
         os.environ[settings.NEW_DEFAULTS_VARIABLE] = "False"
-
-
-def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
+    loaded = settings.load()
+    settings.require_strategy(loaded)
     believing = loaded.api.auth_strategy == _BELIEVING and not loaded.api.allow_remote_noauth
-    if believing and not is_loopback(host):
+    if believing and not is_loopback(parsed.host):
         raise PlacementError(
-            f"--host: {host} is not a loopback address, and with auth_strategy noauth2 every caller is "
-            "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
+            f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every caller "
+            "is believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
         )
+    return loaded
 
 
 # `placement db check`: whether a database is as it must be.
 
 
 _COLUMNS = ("severity", "invariant", "finding", "repair")
+# By whether it is a warning.
+_SEVERITY = ("error", "warning")
 
 
 class CheckDatabase(Prose):
@@ -215,49 +210,42 @@ class CheckDatabase(Prose):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
         """Look, repair if that is asked for, and look again."""
-        from placement.server import checking, settings
-        from placement.server.online_migrations import MigrationOwner
+        from placement.server import checks, online_migrations, settings
 
         if parsed_args.yes and not parsed_args.repair:
             raise PlacementError("--yes: it says that --repair shall be done, and --repair is not there")
         loaded = configure(parsed_args)
-        incomplete = loaded.placement
-        owner = MigrationOwner(
-            incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id
-        )
+        owner = online_migrations.owner_of(loaded)
         url = settings.connection_of(loaded)
-        findings = checking.check(url, owner)
+        findings = checks.check(url, owner)
         if parsed_args.yes and any(one.remedy for one in findings.violations):
-            checking.repair(url, owner)
-            before, findings = findings, checking.check(url, owner)
+            checks.repair(url, owner)
+            before, findings = findings, checks.check(url, owner)
             left = {one.sentence for one in findings.violations}
             for one in before.violations:
                 if one.remedy and one.sentence not in left:
                     self.note(f"repaired: {one.sentence}")
         self.exit_status = int(bool(findings.errors))
         if parsed_args.formatter == PROSE:
-            lines = _told(findings, shows_remedies=parsed_args.repair)
+            lines = _lines(findings, shows_remedies=parsed_args.repair)
             return ("Findings",), [(line,) for line in lines]
         return _COLUMNS, [
-            (_severity(one), one.invariant, one.sentence, one.remedy) for one in findings.violations
+            (_SEVERITY[one.is_warning], one.invariant, one.sentence, one.remedy)
+            for one in findings.violations
         ]
 
 
-def _severity(violation: InvariantViolation) -> str:
-    return "warning" if violation.is_warning else "error"
-
-
-def _told(findings: Findings, *, shows_remedies: bool) -> Iterator[str]:
+def _lines(findings: Findings, *, shows_remedies: bool) -> Iterator[str]:
     for one in findings.violations:
-        yield f"{_severity(one)}: {one.sentence} [{one.invariant}]"
+        yield f"{_SEVERITY[one.is_warning]}: {one.sentence} [{one.invariant}]"
         if shows_remedies:
             yield f"    --repair --yes would {one.remedy}" if one.remedy else "    needs a person"
-    errors, all_found = len(findings.errors), len(findings.violations)
-    if not all_found:
+    errors, count = len(findings.errors), len(findings.violations)
+    if not count:
         yield "Everything holds."
         return
     mendable = sum(bool(one.remedy) for one in findings.violations)
-    yield f"{errors} errors, {all_found - errors} warnings; {mendable} can be put right by --repair."
+    yield f"{errors} errors, {count - errors} warnings; {mendable} can be put right by --repair."
     if not findings.are_pods_compared:
         yield "What pods hold was not compared with the pods, for that the rest has to be well."
 

@@ -43,10 +43,27 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
     aggregate = use_cases.clusters.get(name).aggregate_uuid
     uuids: dict[str, str] = {}
     for provider in beside["resource_providers"]:
-        _create_provider(use_cases, provider, uuids.get(provider.get("parent")), aggregate)
-        uuids[provider["name"]] = provider["uuid"]
+        uuid, traits = provider["uuid"], provider.get("traits", [])
+        uuids[provider["name"]] = uuid
+        use_cases.providers.create(uuid, provider["name"], uuids.get(provider.get("parent")))
+        inventories = {kind: Inventory(**record) for kind, record in provider["inventories"].items()}
+        use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
+        for trait in traits:
+            use_cases.traits.create(trait)
+        use_cases.memberships.replace_traits(uuid, traits, 1)
+        if provider.get("in_cluster"):
+            use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
     for consumer in beside["allocations"]:
-        _claim(use_cases, consumer)
+        named = use_cases.providers.uuids_of(consumer["allocations"])
+        claim = ConsumerClaim(
+            consumer_uuid=consumer["consumer_uuid"],
+            resources={named[key]: amounts for key, amounts in consumer["allocations"].items()},
+            project_id=consumer["project_id"],
+            user_id=consumer["user_id"],
+            generation=None,
+            consumer_type=consumer["consumer_type"],
+        )
+        use_cases.claims.replace([claim])
     print(f"Loaded the example cluster {name}: {len(nodes)} nodes, {len(beside['allocations'])} consumers.")
 
 
@@ -54,33 +71,6 @@ def _document(path: Path) -> dict[str, Any]:
     (document,) = parse_yaml(path.read_bytes())
     found: dict[str, Any] = document
     return found
-
-
-def _create_provider(
-    use_cases: UseCases, provider: dict[str, Any], parent: str | None, aggregate: str
-) -> None:
-    uuid, traits = provider["uuid"], provider.get("traits", [])
-    use_cases.providers.create(uuid, provider["name"], parent)
-    inventories = {name: Inventory(**record) for name, record in provider["inventories"].items()}
-    use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
-    for trait in traits:
-        use_cases.traits.create(trait)
-    use_cases.memberships.replace_traits(uuid, traits, 1)
-    if provider.get("in_cluster"):
-        use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
-
-
-def _claim(use_cases: UseCases, consumer: dict[str, Any]) -> None:
-    uuids = use_cases.providers.uuids_of(consumer["allocations"])
-    claim = ConsumerClaim(
-        consumer_uuid=consumer["consumer_uuid"],
-        resources={uuids[name]: amounts for name, amounts in consumer["allocations"].items()},
-        project_id=consumer["project_id"],
-        user_id=consumer["user_id"],
-        generation=None,
-        consumer_type=consumer["consumer_type"],
-    )
-    use_cases.claims.replace([claim])
 
 
 _GREETING = """

@@ -14,7 +14,7 @@ from placement import DISTRIBUTION
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
 from placement.server.commands import tell
-from placement.server.online_migrations import MigrationBatch, MigrationOwner, OnlineMigrations
+from placement.server.online_migrations import MigrationBatch, OnlineMigrations, owner_of
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
@@ -54,9 +54,7 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 
 def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
     """Return the migrations of the configured database."""
-    incomplete = loaded.placement
-    owner = MigrationOwner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
-    return OnlineMigrations(settings.open_database(loaded), owner)
+    return OnlineMigrations(settings.open_database(loaded), owner_of(loaded))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,28 +65,18 @@ def _parser() -> argparse.ArgumentParser:
     database.set_defaults(shown=database, exit_code=0)
     actions = database.add_subparsers(metavar="ACTION")
     sync = actions.add_parser("sync", help="bring the schema to the newest version")
-    sync.set_defaults(run=_sync)
+    sync.set_defaults(run=lambda _, loaded: schema.upgrade(settings.connection_of(loaded), tell))
     version = actions.add_parser("version", help="print the schema version")
-    version.set_defaults(run=_version)
+    version.set_defaults(run=lambda _, loaded: print(schema.version(settings.connection_of(loaded))))
     stamp = actions.add_parser("stamp", help="record a schema version without running migrations")
     stamp.add_argument("revision", metavar="VERSION")
-    stamp.set_defaults(run=_stamp)
+    stamp.set_defaults(
+        run=lambda parsed, loaded: schema.stamp(settings.connection_of(loaded), parsed.revision)
+    )
     online = actions.add_parser("online_data_migrations", help="complete rows that older versions left")
     online.add_argument("--max-count", metavar="N", help="how many rows at most; without it all, in batches")
     online.set_defaults(run=_online_data_migrations)
     return parser
-
-
-def _sync(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
-    schema.upgrade(settings.connection_of(loaded), tell)
-
-
-def _version(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
-    print(schema.version(settings.connection_of(loaded)))
-
-
-def _stamp(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
-    schema.stamp(settings.connection_of(loaded), parsed.revision)
 
 
 def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) -> int:
@@ -98,32 +86,28 @@ def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) 
         return _BAD_COUNT
     if count is None:
         print(f"Running batches of {_BATCH} until complete")
-    rounds: list[list[MigrationBatch]] = []
+    most = _BATCH if count is None else int(count[:9])
+    latest: list[MigrationBatch] = []
+    totals: dict[str, list[int]] = {}
     failed = False
-    while not rounds or (count is None and any(batch.completed for batch in rounds[-1])):
+    while not totals or (count is None and any(batch.completed for batch in latest)):
         try:
-            rounds.append(online_migrations(loaded).run(_BATCH if count is None else int(count[:9])))
+            latest = online_migrations(loaded).run(most)
         except PlacementError as error:
             print(f"placement-manage: {error}", file=sys.stderr)
             failed = True
             break
-    _show(rounds)
-    done = any(batch.completed for batch in (rounds[-1] if rounds else ()))
-    left = any(batch.found > batch.completed for batch in (rounds[-1] if rounds else ()))
-    if (failed or left) and not done:
-        return _STUCK
-    return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
-
-
-def _show(rounds: list[list[MigrationBatch]]) -> None:
-    totals: dict[str, list[int]] = {}
-    for batch in (batch for one in rounds for batch in one):
-        total = totals.setdefault(batch.name, [0, 0])
-        total[0] += batch.found
-        total[1] += batch.completed
+        for batch in latest:
+            total = totals.setdefault(batch.name, [0, 0])
+            total[0] += batch.found
+            total[1] += batch.completed
     table = PrettyTable(["Migration", "Total Found", "Completed"])
     table.add_rows([[name, *total] for name, total in sorted(totals.items())])
     print(table)
+    done = any(batch.completed for batch in latest)
+    if (failed or any(batch.found > batch.completed for batch in latest)) and not done:
+        return _STUCK
+    return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
 
 
 if __name__ == "__main__":

@@ -7,15 +7,32 @@ from dataclasses import dataclass
 from functools import partial
 
 import sqlalchemy as sa
+from oslo_config import cfg
 
 from placement.engine.domain.audit import Action, TargetKind
 from placement.providers.statements import names
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
+
+@dataclass(frozen=True, slots=True)
+class MigrationOwner:
+    """The project and the user that consumers without a record get."""
+
+    project_id: str
+    user_id: str
+
+
+def owner_of(settings: cfg.ConfigOpts) -> MigrationOwner:
+    """Return the configured owner."""
+    options = settings.placement
+    return MigrationOwner(options.incomplete_consumer_project_id, options.incomplete_consumer_user_id)
+
+
 # Statements that bring old rows up to what the code relies on, a batch at a time.
 
 
+SET_ROOTS, CREATE_CONSUMERS = "set_root_provider_ids", "create_incomplete_consumers"
 _providers = tables.providers
 _parent = tables.providers.alias("parent")
 _allocations = tables.allocations
@@ -48,13 +65,13 @@ _cluster_of = sa.union(
 ).limit(1)
 
 
-def count_rootless(connection: Executor) -> int:
+def _count_rootless(connection: Executor) -> int:
     """Return how many providers lack the id of their root."""
     statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
     return int(connection.execute(statement).scalar_one())
 
 
-def set_roots(transaction: Transaction, most: int) -> int:
+def _set_roots(transaction: Transaction, most: int) -> int:
     """Give up to `most` providers the id of their root, roots before children; return how many got one."""
     found = transaction.execute(_rootless.limit(most)).all()
     for id_, root_id in found:
@@ -66,13 +83,13 @@ def set_roots(transaction: Transaction, most: int) -> int:
     return len(found)
 
 
-def count_orphans(connection: Executor) -> int:
+def _count_orphans(connection: Executor) -> int:
     """Return how many consumers have allocations but no record."""
     return int(connection.execute(sa.select(sa.func.count()).select_from(_orphans.subquery())).scalar_one())
 
 
-def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
-    """Give up to `most` such consumers a record with this project and user; return how many got one.
+def create_consumers(transaction: Transaction, most: int, owner: MigrationOwner) -> int:
+    """Give up to `most` such consumers a record with this owner; return how many got one.
 
     A consumer that owns CPUs, or is recorded as a pod, belongs to the cluster of these CPUs or of the pod.
     """
@@ -80,7 +97,7 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
     if not missing:
         return 0
     ids = []
-    for table, name in ((tables.projects, project), (tables.users, user)):
+    for table, name in ((tables.projects, owner.project_id), (tables.users, owner.user_id)):
         names.insert_ignoring_known(transaction, table, "external_id", [name])
         chosen = sa.select(table.c.id).where(table.c.external_id == name)
         ids.append(transaction.execute(chosen).scalar_one())
@@ -100,14 +117,6 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationOwner:
-    """The project and the user that consumers without a record get."""
-
-    project_id: str
-    user_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class MigrationBatch:
     """The numbers of rows that one migration found in one go, and completed."""
 
@@ -121,47 +130,31 @@ class OnlineMigrations:
 
     def __init__(self, database: Database, owner: MigrationOwner) -> None:
         self._database = database
-        self._owner = owner
+        # By name: what counts the rows, and what completes some of them.
+        self._all: dict[str, tuple[Callable[[Executor], int], Callable[..., int]]] = {
+            SET_ROOTS: (_count_rootless, _set_roots),
+            CREATE_CONSUMERS: (_count_orphans, partial(create_consumers, owner=owner)),
+        }
+
+    def count(self, name: str) -> int:
+        """Return how many rows a migration has to complete. Raises Unavailable."""
+        with self._database.read() as connection:
+            return self._all[name][0](connection)
 
     def run(self, most: int) -> list[MigrationBatch]:
         """Run one batch of at most `most` rows, over all migrations together. Raises Unavailable."""
         batches: list[MigrationBatch] = []
-        for name, count, complete in self._migrations():
-            left = most - sum(batch.completed for batch in batches)
-            with self._database.read() as connection:
-                found = min(count(connection), left)
-            completed = self._completed(name, partial(complete, most=found)) if found else 0
-            batches.append(MigrationBatch(name, found, completed))
+        for name, (_, complete) in self._all.items():
+            found = min(self.count(name), most - sum(batch.completed for batch in batches))
+            work = partial(self._complete, name, partial(complete, most=found))
+            batches.append(
+                MigrationBatch(name, found, run_in_transaction(self._database, work) if found else 0)
+            )
         return batches
 
-    def _completed(self, name: str, complete: Callable[[Transaction], int]) -> int:
+    def _complete(self, name: str, complete: Callable[[Transaction], int], transaction: Transaction) -> int:
         """Complete a batch and return how many rows that were; one audit record covers all of them."""
-
-        def work(transaction: Transaction) -> int:
-            completed = complete(transaction)
-            if completed:
-                transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
-            return completed
-
-        return run_in_transaction(self._database, work)
-
-    def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
-        owner = self._owner
-        return [
-            ("set_root_provider_ids", count_rootless, set_roots),
-            (
-                "create_incomplete_consumers",
-                count_orphans,
-                partial(create_consumers, project=owner.project_id, user=owner.user_id),
-            ),
-        ]
-
-    def rootless_providers(self) -> int:
-        """Return how many providers lack the id of their root."""
-        with self._database.read() as connection:
-            return count_rootless(connection)
-
-    def incomplete_consumers(self) -> int:
-        """Return how many consumers have allocations but no record."""
-        with self._database.read() as connection:
-            return count_orphans(connection)
+        completed = complete(transaction)
+        if completed:
+            transaction.record(Action.UPDATE, TargetKind.DATABASE, name, after={"completed": completed})
+        return completed

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from placement.allocations.orders import order_of
 from placement.engine.domain.errors import PlacementError
 from placement.http import auth, gate
-from placement.http.auth import Keystone
+from placement.http.auth import NO_FILE, BadTokens, Keystone
 from placement.http.responses import Misconfigured
 from placement.server import settings
 
@@ -21,14 +20,17 @@ def prepare() -> None:
     loaded = settings.load()
     settings.require_strategy(loaded)
     order_of(loaded.scoring.order_by, "[scoring] order_by")
-    read: list[Callable[[], None]] = []
+    api, tokens = loaded.api, {}
     try:
-        if loaded.api.auth_strategy == "token":
-            read.append(auth.prepare(Path(loaded.api.tokens_file) if loaded.api.tokens_file else None))
-        if loaded.api.auth_strategy == "keystone":
+        if api.auth_strategy == "token":
+            if not api.tokens_file:
+                raise BadTokens(NO_FILE)
+            file = Path(api.tokens_file)
+            tokens[file] = auth.read(file)
+        if api.auth_strategy == "keystone":
             Keystone(loaded)
-        read.append(gate.prepare(loaded))
+        enforcer = gate.enforcer_of(loaded)
     except Misconfigured as error:
         raise PlacementError(str(error)) from None
-    for publish in read:
-        publish()
+    auth.prepared.update(tokens)
+    gate.prepared[:] = [enforcer]

@@ -7,11 +7,12 @@ import errno
 import http.client
 import logging
 import os
+import signal
 import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,41 +28,7 @@ from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls
 from placement.metrics.sharing import forget
 
-# The process that listens on a port of this machine, as far as the operating system tells; Linux only.
-
-
-_PROC = Path("/proc")
-_LISTENING = "0A"
-_SHOWN_CHARACTERS = 60
-
-
-def holder_of(port: int) -> str | None:
-    """Return the process that listens there, `process 4711 (nginx: master)`; None if it is not found."""
-    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
-    for process in _PROC.glob("[0-9]*") if sockets else ():
-        # Processes end meanwhile, and processes of other users are not shown.
-        with suppress(OSError):
-            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
-                return f"process {process.name} ({_command(process)})"
-    return None
-
-
-def _inodes(port: int) -> Iterator[str]:
-    """Yield the sockets that listen on the port, as columns of proc_net_tcp(5)."""
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    yield fields[9]
-
-
-def _command(process: Path) -> str:
-    words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    if not words:
-        words = (process / "comm").read_text(errors="replace").strip()
-    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[:_SHOWN_CHARACTERS]} ..."
-
+LOG = logging.getLogger(__name__)
 
 # The gunicorn master: says so when it serves, ends if it cannot, and reloads without a gap.
 
@@ -70,6 +37,13 @@ _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
 # Between attempts to replace a worker when its successors do not start.
 _TRY_AGAIN_AFTER_SECONDS = 2
+# Imported by name: it is above this module, as it uses all packages.
+_PREPARATION = "placement.server.preparation:prepare"
+
+
+def prepare() -> None:
+    """Try out what workers read when they start, and keep it for them. Raises PlacementError."""
+    import_app(_PREPARATION)()
 
 
 class _NotReplaced(Exception):
@@ -89,8 +63,19 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     def reload(self) -> None:
         """Start workers with the present configuration, then stop the previous ones.
 
-        If the new ones do not start, the previous ones go on.
+        If it is of no use, or the new ones do not start, everything stays as it was.
         """
+        try:
+            limits = self.app.read_limits()
+            if self.app.tls is not None:
+                self.app.tls.renew()
+            prepare()
+        except Exception as error:
+            # After any failure the present workers can go on.
+            kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
+            LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
+            return
+        self.app.limits = limits
         self._before = set(self.WORKERS)
         self._awaiting = True
         try:
@@ -106,7 +91,14 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         """
         if self._awaiting and self.WORKERS:
             self._awaiting = False
-            self._await_workers()
+            limit = time.monotonic() + _STARTS_WITHIN_SECONDS
+            # Signals to stop must not wait for this.
+            while time.monotonic() < limit and not self._has_signals():
+                self.reap_workers()
+                if all(worker.serves for worker in self.WORKERS.values()):
+                    self._served = True
+                    break
+                time.sleep(_LOOK_EVERY_SECONDS)
         if self._served and not self.app.greeted:
             self.app.greet()
         # If there are too many workers it stops the oldest; if new ones cannot start, there are not too many.
@@ -116,29 +108,26 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             raise _NotReplaced
 
     def reap_workers(self) -> None:
-        """Take note of workers that ended. Raises HaltServer as `manage_workers` does."""
+        """Take note of workers that ended, and keep the others. Raises HaltServer if none has ever served."""
         before = set(self.WORKERS.values())
         self._served = self._served or any(worker.serves for worker in before)
-        self._reap()
-        ended = before - set(self.WORKERS.values())
-        if self.LISTENERS and not self._served and ended:
-            raise HaltServer("The service cannot start.", self.WORKER_BOOT_ERROR)
-        if any(not worker.serves for worker in ended):
-            self._next_attempt = time.monotonic() + _TRY_AGAIN_AFTER_SECONDS
-
-    def _reap(self) -> None:
-        """Keep the workers that serve when one cannot start. Raises HaltServer if none has ever served."""
         while True:
             workers = set(self.WORKERS.values())
             try:
                 super().reap_workers()
-                return
+                break
             except HaltServer as halt:
+                # One cannot start.
                 if not self._served:
                     raise
                 self.log.error("%s The others go on.", halt.reason)
                 for worker in workers - set(self.WORKERS.values()):
                     worker.tmp.close()
+        ended = before - set(self.WORKERS.values())
+        if self.LISTENERS and not self._served and ended:
+            raise HaltServer("The service cannot start.", self.WORKER_BOOT_ERROR)
+        if any(not worker.serves for worker in ended):
+            self._next_attempt = time.monotonic() + _TRY_AGAIN_AFTER_SECONDS
 
     def spawn_workers(self) -> None:
         """Start the workers that are missing, after a while if the last ones did not start."""
@@ -148,55 +137,12 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         if self._awaiting:
             self.manage_workers()
 
-    def _await_workers(self) -> None:
-        limit = time.monotonic() + _STARTS_WITHIN_SECONDS
-        # Signals to stop must not wait for this.
-        while time.monotonic() < limit and not self._has_signals():
-            self.reap_workers()
-            if all(worker.serves for worker in self.WORKERS.values()):
-                self._served = True
-                return
-            time.sleep(_LOOK_EVERY_SECONDS)
-
     def _has_signals(self) -> bool:
         """Return whether a signal waits for the master, other than that a worker has ended."""
-        children = {gunicorn.arbiter.signal.SIGCHLD}
         waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
-        for signal in waiting:
-            self.SIG_QUEUE.put_nowait(signal)
-        return bool(set(waiting) - children)
-
-
-# Tries the files that workers need before they start, and before SIGHUP replaces them.
-
-
-LOG = logging.getLogger(__name__)
-# Imported by name: it is above this module, as it uses all packages.
-_PREPARATION = "placement.server.preparation:prepare"
-
-
-def prepare() -> None:
-    """Try out what workers read when they start, and keep it for them. Raises PlacementError."""
-    import_app(_PREPARATION)()
-
-
-class CarefulArbiter(Arbiter):
-    """A master that keeps its workers if their successors could not start."""
-
-    def reload(self) -> None:
-        """Do what SIGHUP asks for; where that fails, everything stays as it was."""
-        try:
-            limits = self.app.read_limits()
-            if self.app.tls is not None:
-                self.app.tls.renew()
-            prepare()
-        except Exception as error:
-            # After any failure the present workers can go on.
-            kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
-            LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
-            return
-        self.app.limits = limits
-        super().reload()
+        for each in waiting:
+            self.SIG_QUEUE.put_nowait(each)
+        return bool(set(waiting) - {signal.SIGCHLD})
 
 
 _GRACE_SECONDS = 30
@@ -208,6 +154,9 @@ _A_TRY_SECONDS = 1
 _PORT_IS_FREE_WITHIN_SECONDS = 8
 # M_ARENA_MAX of malloc.h.
 _MOST_ARENAS = -8
+_PROC = Path("/proc")
+_LISTENING = "0A"
+_SHOWN_CHARACTERS = 60
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -247,7 +196,8 @@ class Server(BaseApplication):  # type: ignore[misc]
             "forwarder_headers": "",
             # It would be one for all instances of a user.
             "control_socket_disable": True,
-            "child_exit": _forget_figures,
+            # Its figures are forgotten.
+            "child_exit": lambda _, worker: forget(worker.pid),
             # Only for the scheme that applications see.
             "certfile": tls and tls.files.certificate,
         }
@@ -266,16 +216,19 @@ class Server(BaseApplication):  # type: ignore[misc]
             if time.monotonic() - self._asked_since < _ANSWERS_WITHIN_SECONDS:
                 return
             reason = f"The service does not answer on port {self._address[1]}: {error}."
-            raise HaltServer(reason, CarefulArbiter.WORKER_BOOT_ERROR) from None
+            raise HaltServer(reason, Arbiter.WORKER_BOOT_ERROR) from None
         self.greeted = True
         self._greet()
 
     def run(self) -> None:
         """Serve until stopped."""
-        _share_one_heap()
+        # Else each of the threads would hold on to freed megabytes of its own; only glibc does that.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_MOST_ARENAS, 1)
         # Else each worker would write the buffered output once more.
         sys.stdout.flush()
-        CarefulArbiter(self).run()
+        Arbiter(self).run()
 
     def load_config(self) -> None:
         """Hand the options to gunicorn."""
@@ -286,11 +239,6 @@ class Server(BaseApplication):  # type: ignore[misc]
     def load(self) -> Any:
         """Return the application, built in each worker."""
         return import_app("placement.wsgi:application")
-
-
-def _forget_figures(_: Any, worker: Any) -> None:
-    """Forget the figures of a worker that has ended; gunicorn calls this."""
-    forget(worker.pid)
 
 
 def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
@@ -323,22 +271,41 @@ def listening(host: str, port: int) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise PlacementError(f"--host {host} --port {port}: {error.strerror or error}") from None
             if time.monotonic() >= limit:
-                raise PlacementError(_taken(host, port)) from None
+                program = holder_of(port) or "another program"
+                raise PlacementError(
+                    f"--port: {program} listens on {host}, port {port}; end it, or choose another port with "
+                    "--port"
+                ) from None
             time.sleep(0.2)
         else:
             return listener
 
 
-def _taken(host: str, port: int) -> str:
-    program = holder_of(port) or "another program"
-    return f"--port: {program} listens on {host}, port {port}; end it, or choose another port with --port"
+def holder_of(port: int) -> str | None:
+    """Return the process that listens there, `process 4711 (nginx: master)`; None if it is not found.
 
-
-def _share_one_heap() -> None:
-    """Keep each of the threads from holding on to freed megabytes of its own; only glibc does that."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MOST_ARENAS, 1)
+    Linux only; `proc` has the columns of proc_net_tcp(5).
+    """
+    lines = []
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            lines += (_PROC / "net" / table).read_text().splitlines()[1:]
+    columns = [line.split() for line in lines]
+    sockets = {
+        f"socket:[{each[9]}]"
+        for each in columns
+        if each[3] == _LISTENING and int(each[1].rpartition(":")[2], 16) == port
+    }
+    for process in _PROC.glob("[0-9]*") if sockets else ():
+        # Processes end meanwhile, and processes of other users are not shown.
+        with suppress(OSError):
+            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = words.strip() or (process / "comm").read_text(errors="replace").strip()
+                if len(command) > _SHOWN_CHARACTERS:
+                    command = f"{command[:_SHOWN_CHARACTERS]} ..."
+                return f"process {process.name} ({command})"
+    return None
 
 
 def default_workers() -> int:

@@ -107,17 +107,18 @@ class _WatchCollector:
         if not counted:
             return
         labels = ("kind", "cluster")
-        room = GaugeMetricFamily("placement_capacity_room", "How many more fit at least", labels=labels)
-        most = GaugeMetricFamily("placement_capacity_room_most", "How many more fit at most", labels=labels)
-        fragmentation = GaugeMetricFamily(
-            "placement_capacity_fragmentation_ratio",
-            "The share of what is free that would have to be in one place to be of use",
-            labels=labels,
-        )
-        stranded = GaugeMetricFamily(
-            "placement_capacity_stranded",
-            "What is free where no more of the kind fit",
-            labels=(*labels, "resourcetype"),
+        room, most, fragmentation, stranded = (
+            GaugeMetricFamily(f"placement_capacity_{name}", text, labels=names)
+            for name, text, names in (
+                ("room", "How many more fit at least", labels),
+                ("room_most", "How many more fit at most", labels),
+                (
+                    "fragmentation_ratio",
+                    "The share of what is free that would have to be in one place to be of use",
+                    labels,
+                ),
+                ("stranded", "What is free where no more of the kind fit", (*labels, "resourcetype")),
+            )
         )
         for kind, found in counted.items():
             for each in (found.total, *(found.clusters or ())):

@@ -6,7 +6,7 @@ import difflib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -42,24 +42,20 @@ _FORMER = {"oslo_policy": [cfg.BoolOpt("enforce_scope")]}
 def options_of(group: str) -> Sequence[cfg.Opt] | None:
     """Return the options that libraries read in the group; None if that is not known."""
     if group == _KEYSTONE:
-        return _of_keystone()
+        # Of the middleware and of passwords; the extra `keystone` may be missing.
+        try:
+            from keystoneauth1 import loading
+            from keystonemiddleware.opts import list_auth_token_opts
+        except ImportError:
+            return None
+        options = [option for _, listed in list_auth_token_opts() for option in listed]
+        return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
     module = _LISTED_BY.get(group)
     if module is None:
         return None
     listed = import_module(module).list_opts()
     options = [option for section, those in listed if section in (group, None) for option in those]
     return [*options, *_FORMER.get(group, ())]
-
-
-def _of_keystone() -> Sequence[cfg.Opt] | None:
-    """Return the options of the middleware and of passwords; None where the extra `keystone` is missing."""
-    try:
-        from keystoneauth1 import loading
-        from keystonemiddleware.opts import list_auth_token_opts
-    except ImportError:
-        return None
-    options = [option for _, listed in list_auth_token_opts() for option in listed]
-    return [*options, *loading.get_auth_plugin_conf_options(loading.get_plugin_loader("password"))]
 
 
 # The configuration files that are read, and the options in them that do not exist.
@@ -74,9 +70,6 @@ _SHARED = "DEFAULT"
 _OPEN = (_SHARED, "keystone_authtoken")
 # As near as a slip of the fingers.
 _NEAR = 0.75
-
-Options = Mapping[str, Sequence[cfg.Opt]]
-OfLibraries = Callable[[str], Sequence[cfg.Opt] | None]
 
 
 def configuration_files() -> list[str]:
@@ -96,23 +89,32 @@ def configuration_files() -> list[str]:
     return [str(standard)] if standard.is_file() else []
 
 
-def refuse_unknown(
-    files: Sequence[str], directories: Sequence[str], groups: Options, of_libraries: OfLibraries
-) -> None:
-    """Raise PlacementError naming an option, in a file or the environment, that is never read.
-
-    `of_libraries` gives the options that libraries have in a group, None for a group that is not known.
-    """
+def refuse_unknown(files: Sequence[str], directories: Sequence[str]) -> None:
+    """Raise PlacementError naming an option, in a file or the environment, that is never read."""
     inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
     for file in [*files, *inside]:
         for group, names in _sections(file).items():
+            theirs = options_of(group)
+            if group not in GROUPS and theirs is None:
+                near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
+                if near:
+                    raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
+                continue
+            known = _names([*GROUPS.get(group, ()), *(theirs or ())])
             for name in names:
-                _refuse_unknown(file, group, name, groups, of_libraries)
-    for variable, group, name in _variables(groups):
-        if name not in _names(groups[group]):
-            raise PlacementError(
-                f"{variable}: there is no option {name} in [{group}]{_near(name, group, groups)}"
-            )
+                near_text = _near(name, group, known)
+                is_known = name.replace("-", "_") in known
+                if not is_known and (group not in _OPEN or near_text):
+                    raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
+    for variable in sorted(os.environ):
+        for group, options in GROUPS.items():
+            start = f"OS_{group.upper()}__"
+            name = variable.removeprefix(start).lower()
+            known = _names(options)
+            if group != _SHARED and variable.startswith(start) and name not in known:
+                raise PlacementError(
+                    f"{variable}: there is no option {name} in [{group}]{_near(name, group, known)}"
+                )
 
 
 def connection_in(file: str) -> str:
@@ -132,46 +134,20 @@ def _sections(file: str) -> dict[str, dict[str, list[str]]]:
     return sections
 
 
-def _refuse_unknown(file: str, group: str, name: str, groups: Options, of_libraries: OfLibraries) -> None:
-    theirs = of_libraries(group)
-    if group not in groups and theirs is None:
-        near = difflib.get_close_matches(group, groups, n=1, cutoff=_NEAR)
-        if near:
-            raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
-        return
-    known = {**groups, group: [*groups.get(group, ()), *(theirs or ())]}
-    near_text = _near(name, group, known)
-    if name.replace("-", "_") in _names(known[group]) or (group in _OPEN and not near_text):
-        return
-    raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
+def _names(options: Iterable[cfg.Opt]) -> set[str]:
+    """Return the names of options, with the former ones."""
+    former = [each.name for option in options for each in option.deprecated_opts if each.name]
+    return {option.dest for option in options} | {name.replace("-", "_") for name in former}
 
 
-def _names(options: Sequence[cfg.Opt]) -> set[str]:
-    return {name for option in options for name in (option.dest, *_former(option))}
-
-
-def _former(option: cfg.Opt) -> Iterator[str]:
-    return (former.name.replace("-", "_") for former in option.deprecated_opts if former.name)
-
-
-def _near(name: str, group: str, groups: Options) -> str:
-    near = difflib.get_close_matches(name, sorted(_names(groups[group])), n=1, cutoff=_NEAR)
+def _near(name: str, group: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_NEAR)
     if near:
         return f"; did you mean {near[0]}?"
-    elsewhere = [other for other, options in groups.items() if name in _names(options)]
+    elsewhere = [each for each, options in GROUPS.items() if each != group and name in _names(options)]
     return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
 
 
-def _variables(groups: Options) -> Iterator[tuple[str, str, str]]:
-    """Yield variables of the environment for options of our groups, each with its group and option."""
-    for variable in sorted(os.environ):
-        for group in groups:
-            start = f"OS_{group.upper()}__"
-            if group != _SHARED and variable.startswith(start):
-                yield variable, group, variable.removeprefix(start).lower()
-
-
-__all__ = ["DIRECTORY_VARIABLE", "FILE_VARIABLE", "configuration_files"]
 CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
 STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
@@ -192,7 +168,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
     for group, options in GROUPS.items():
         settings.register_opts(options, group=None if group == "DEFAULT" else group)
     read = list(files) or configuration_files()
-    refuse_unknown(read, directories, GROUPS, options_of)
+    refuse_unknown(read, directories)
     try:
         settings(
             args=[], project="placement", default_config_files=read, default_config_dirs=list(directories)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from oslo_config import cfg
 from oslo_policy import opts
@@ -17,6 +16,7 @@ from prettytable import HRuleStyle, PrettyTable
 from placement.engine.domain.errors import PlacementError
 from placement.server import schema, settings
 from placement.server.manage import add_common, load, online_migrations
+from placement.server.online_migrations import CREATE_CONSUMERS, SET_ROOTS
 
 _CRASHED = 255
 
@@ -27,13 +27,6 @@ class Result(IntEnum):
     SUCCESS = 0
     WARNING = 1
     FAILURE = 2
-
-
-class Finding(NamedTuple):
-    """A result and what to do about it."""
-
-    result: Result
-    details: str | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,53 +50,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(loaded: cfg.ConfigOpts) -> int:
+    """Print the result of each check, and what to do about it; return the worst."""
     if schema.version(settings.connection_of(loaded)) is None:
         raise PlacementError("the database has no tables yet; run `placement-manage db sync` first")
-    found = [(name, check(loaded)) for name, check in _CHECKS.items()]
-    table = PrettyTable(["Upgrade Check Results"], align="l", hrules=HRuleStyle.ALL)
-    for name, finding in found:
-        table.add_row([f"Check: {name}\nResult: {finding.result.name.title()}\nDetails: {finding.details}"])
-    print(table)
-    return max(finding.result for _, finding in found)
-
-
-def _missing_roots(loaded: cfg.ConfigOpts) -> Finding:
-    count = online_migrations(loaded).rootless_providers()
-    if count:
-        return Finding(
-            Result.FAILURE,
-            f"{count} providers lack a root. Run `placement-manage db online_data_migrations`.",
-        )
-    return Finding(Result.SUCCESS)
-
-
-def _incomplete_consumers(loaded: cfg.ConfigOpts) -> Finding:
-    count = online_migrations(loaded).incomplete_consumers()
-    if count:
-        return Finding(
-            Result.WARNING,
-            f"{count} consumers lack a record. Run `placement-manage db online_data_migrations`.",
-        )
-    return Finding(Result.SUCCESS)
-
-
-def _policy_file(loaded: cfg.ConfigOpts) -> Finding:
+    migrations = online_migrations(loaded)
+    roots, consumers = migrations.count(SET_ROOTS), migrations.count(CREATE_CONSUMERS)
+    remedy = "Run `placement-manage db online_data_migrations`."
     opts.set_defaults(loaded)
-    configured = loaded.oslo_policy.policy_file
-    found = loaded.find_file(configured)
-    if found and Path(found).suffix == ".json":
-        return Finding(
+    policy_file = loaded.oslo_policy.policy_file
+    file = loaded.find_file(policy_file)
+    checks: list[tuple[str, object, Result, str]] = [
+        ("Missing Root Provider IDs", roots, Result.FAILURE, f"{roots} providers lack a root. {remedy}"),
+        (
+            "Incomplete Consumers",
+            consumers,
+            Result.WARNING,
+            f"{consumers} consumers lack a record. {remedy}",
+        ),
+        (
+            "Policy File JSON to YAML Migration",
+            file and Path(file).suffix == ".json",
             Result.FAILURE,
-            f"{configured} is JSON. Convert it with `oslopolicy-convert-json-to-yaml --namespace placement`.",
-        )
-    return Finding(Result.SUCCESS)
+            f"{policy_file} is JSON. "
+            "Convert it with `oslopolicy-convert-json-to-yaml --namespace placement`.",
+        ),
+    ]
+    table = PrettyTable(["Upgrade Check Results"], align="l", hrules=HRuleStyle.ALL)
+    worst = Result.SUCCESS
+    for name, is_wrong, result, details in checks:
+        found = result if is_wrong else Result.SUCCESS
+        shown = details if is_wrong else None
+        table.add_row([f"Check: {name}\nResult: {found.name.title()}\nDetails: {shown}"])
+        worst = max(worst, found)
+    print(table)
+    return worst
 
-
-_CHECKS: dict[str, Callable[[cfg.ConfigOpts], Finding]] = {
-    "Missing Root Provider IDs": _missing_roots,
-    "Incomplete Consumers": _incomplete_consumers,
-    "Policy File JSON to YAML Migration": _policy_file,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

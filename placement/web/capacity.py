@@ -11,8 +11,8 @@ from placement.allocations.world import WorldRequest
 from placement.engine.domain.errors import BadRequest
 from placement.http import operations
 from placement.http.context import use_cases
+from placement.http.gate import cluster_of_query
 from placement.http.schemas import dump
-from placement.http.targets import cluster_of_query
 from placement.planning import routes
 from placement.planning.capacity import BY, BY_AGGREGATE, BY_CLUSTER, Question, RequestKind
 from placement.planning.making_room import PlanLimits

@@ -14,8 +14,8 @@ from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.http.context import use_cases
+from placement.http.gate import cluster_of_query
 from placement.http.schemas import dump
-from placement.http.targets import cluster_of_query
 from placement.pods.schemas import PodSchema, PodsSchema
 from placement.pods.statements.pods import PodFilter
 from placement.pods.views import HostView

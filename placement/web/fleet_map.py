@@ -19,8 +19,14 @@ from flask import Response, request
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.errors import BadRequest, NotFound
 from placement.http.context import use_cases
-from placement.http.targets import cluster_of_query
-from placement.providers.fleet import COMMON_REQUEST, CapacityGroup, FleetFigure, FleetSnapshot, HostFigure
+from placement.http.gate import cluster_of_query
+from placement.providers.fleet import (
+    COMMON_REQUEST,
+    CapacityGroup,
+    FleetFigure,
+    FleetSnapshot,
+    HostFigure,
+)
 from placement.web import units
 from placement.web.capacity import common_room
 from placement.web.changes import refused_now, rows_of

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.server import checking
+from placement.server import checks
 from placement.server.online_migrations import MigrationOwner
 from tests.faults.cluster import Cluster, cluster, program_user, programs_directory
 from tests.faults.ledger import claim_body, make_providers, shown_use, stored_use
@@ -122,7 +122,7 @@ def test_a_server_is_recovered_to_a_moment(tmp_path: Path):
             expected = dict(zip(providers, (1, 1, 0), strict=True))
             assert [shown_use(service) for _ in range(4)] == [expected] * 4
             assert stored_use(service, providers) == expected
-        assert checking.check(postgresql.url(), _OWNER) == ([], True)
+        assert checks.check(postgresql.url(), _OWNER) == ([], True)
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="NOT RUN: there is no sqlite3 command here")

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.providers.statements import providers
-from placement.server import checking
+from placement.server import checks
 from placement.server.online_migrations import MigrationOwner
 from placement.storage.database import Database
 from tests.faults.ledger import make_providers, shown_use, stored_use, storm, violations
@@ -29,9 +29,9 @@ def test_sums_are_right_after_repairs_in_a_storm(backend: str):
                     # In the order of all writers: without it, claims and this one may wait for each other.
                     providers.lock_all(transaction, hosts)
                     transaction.execute(sa.text("UPDATE inventories SET used = used + 5"))
-                assert checking.check(url, _OWNER).errors
-                checking.repair(url, _OWNER)
-                assert checking.check(url, _OWNER).errors == []
+                assert checks.check(url, _OWNER).errors
+                checks.repair(url, _OWNER)
+                assert checks.check(url, _OWNER).errors == []
         database.dispose()
         assert ledger.faults() == 0, ledger.statuses
         assert violations(service, hosts, ledger) == []

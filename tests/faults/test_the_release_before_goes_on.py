@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.server import checking
+from placement.server import checks
 from placement.server.online_migrations import MigrationOwner
 from placement.storage import schema
 from placement.storage.database import Database
@@ -109,7 +109,7 @@ def test_both_releases_serve_one_database(former: Path, backend: str):
             assert shown_use(old) == shown_use(new) == stored_use(new, providers)
             merged = Ledger({**first.held, **second.held}, set(), first.uncertain | second.uncertain)
             assert violations(new, providers, merged) == []
-        assert checking.check_database(database, MigrationOwner("p", "u")) == ([], True)
+        assert checks.check_database(database, MigrationOwner("p", "u")) == ([], True)
         database.dispose()
 
 

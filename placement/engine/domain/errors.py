@@ -43,6 +43,11 @@ class SchemaViolation(BadRequest):
         self.schema_path = schema_path
         self.instance_path = instance_path
 
+    def below(self, step: tuple[str | int, ...], key: str | int) -> None:
+        """Note that the value stands under a key of another, and where its schema stands in that one's."""
+        self.schema_path = *step, *self.schema_path
+        self.instance_path = key, *self.instance_path
+
 
 class Forbidden(PlacementError):
     """The caller may not do this."""

@@ -7,7 +7,6 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +16,6 @@ from placement.engine.domain.errors import PlacementError
 
 LOG = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS = 5.0
-# The longest record that TLS sends.
-_RECORD_BYTES = 16 * 1024
 _OTHER_KEY = "KEY_VALUES_MISMATCH"
 
 
@@ -37,36 +34,25 @@ class Tls:
         """Read the files. Raises PlacementError naming the file that is of no use."""
         self.files = files
         self._looked = time.monotonic()
-        self._seen = self._stamps()
-        self._context = _context(files)
+        self.renew()
 
     def renew(self) -> None:
         """Read the files anew. Raises PlacementError; then what was read before stays in use."""
-        self._seen = self._stamps()
+        self._seen = [_stamp(file) for file in self.files]
         self._context = _context(self.files)
 
     def wrap(self, wire: socket.socket) -> socket.socket:
         """Return the connection, encrypted; it shakes hands at its first receive. Raises OSError."""
-        self._look()
-        return self._context.wrap_socket(wire, server_side=True, do_handshake_on_connect=False)
-
-    def _look(self) -> None:
-        """Renew if a file was replaced; called for each connection, it checks only now and then."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_EVERY_SECONDS:
-            return
-        self._looked = now
-        if self._stamps() == self._seen:
-            return
-        try:
-            self.renew()
-        except PlacementError as error:
-            LOG.error("%s; the certificate of before stays in use.", error)
-        else:
-            LOG.info("the certificate in %s was replaced", self.files.certificate)
-
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        return [_stamp(file) for file in self.files if file]
+        if now - self._looked >= _LOOK_EVERY_SECONDS:
+            self._looked = now
+            if [_stamp(file) for file in self.files] != self._seen:
+                try:
+                    self.renew()
+                    LOG.info("the certificate in %s was replaced", self.files.certificate)
+                except PlacementError as error:
+                    LOG.error("%s; the certificate of before stays in use.", error)
+        return self._context.wrap_socket(wire, server_side=True, do_handshake_on_connect=False)
 
 
 class Wire(ssl.SSLSocket):
@@ -79,13 +65,13 @@ class Wire(ssl.SSLSocket):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
-    def sendmsg(self, buffers: Any, *_: object) -> int:  # type: ignore[override]
+    def send(self, data: Any, flags: int = 0) -> int:
         """Send some of it, and return how many bytes. A retry begins with these bytes and is no shorter.
 
         Raises OSError.
         """
         try:
-            return super().send(_record(buffers))
+            return super().send(data, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
@@ -104,21 +90,22 @@ def is_stranger(wire: socket.socket) -> bool:
     return not wire.getpeercert()
 
 
-def _record(buffers: Sequence[memoryview]) -> bytes:
-    """Return the beginning of the buffers, as much as is sent at once."""
-    taken, size = [], 0
-    for buffer in buffers:
-        taken.append(buffer[: _RECORD_BYTES - size])
-        size += len(taken[-1])
-        if size >= _RECORD_BYTES:
-            break
-    return b"".join(taken)
+def _stamp(file: str | None) -> tuple[int, int] | None:
+    """Return a value that changes with the content, the file or its mode; None if it is missing."""
+    try:
+        status = os.stat(file or "")
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
     """Return a context for the files. Raises PlacementError."""
     for file in filter(None, files):
-        _require_readable(file)
+        try:
+            Path(file).read_bytes()
+        except OSError as error:
+            raise PlacementError(f"TLS: {file}: {error.strerror}") from None
     if is_open_to_others(Path(files.key).stat()):
         raise PlacementError(
             f"TLS: {files.key}: others than its owner may read this key; run `chmod 600` on it"
@@ -128,32 +115,22 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+        context.load_cert_chain(files.certificate, files.key, password=_refuse_encrypted)
     except ssl.SSLError as error:
         raise PlacementError(f"TLS: {_complaint(files, error)}") from None
     if files.client_authority:
-        _ask_for_certificates(context, files.client_authority)
+        try:
+            context.load_verify_locations(files.client_authority)
+        except ssl.SSLError:
+            raise PlacementError(
+                f"TLS: {files.client_authority}: there is no PEM certificate of an authority in it"
+            ) from None
+        # Probes have none; other clients without are refused later.
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
-def _ask_for_certificates(context: ssl.SSLContext, authority: str) -> None:
-    """Check the certificates that clients show: probes have none, other clients without are refused later."""
-    try:
-        context.load_verify_locations(authority)
-    except ssl.SSLError:
-        raise PlacementError(f"TLS: {authority}: there is no PEM certificate of an authority in it") from None
-    context.verify_mode = ssl.CERT_OPTIONAL
-
-
-def _require_readable(file: str) -> None:
-    try:
-        with open(file, "rb"):
-            pass
-    except OSError as error:
-        raise PlacementError(f"TLS: {file}: {error.strerror}") from None
-
-
-def _no_password() -> str:
+def _refuse_encrypted(*_: Any) -> str:
     raise PlacementError(
         "TLS: the key needs a password; give one that is not encrypted, readable by its owner only"
     )
@@ -166,12 +143,3 @@ def _complaint(files: TlsFiles, error: ssl.SSLError) -> str:
         if wanted not in Path(file).read_bytes():
             return f"{file}: there is no PEM block {wanted.decode().rstrip('-')} in it"
     return f"{files.certificate}, {files.key}: {error.reason or error}"
-
-
-def _stamp(file: str) -> tuple[int, int] | None:
-    """Return a value that changes with the content, the file or its mode; None if it is missing."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns

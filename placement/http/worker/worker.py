@@ -13,7 +13,7 @@ from typing import Any
 from gunicorn.workers.base import Worker
 
 from placement.http.worker.event_loop import EventLoop
-from placement.http.worker.lanes import WorkerLimits, end_in_any_case, end_with_parent
+from placement.http.worker.lanes import WorkerLimits, end_in_any_case
 from placement.http.worker.tls import Tls
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ class LaneWorker(Worker):  # type: ignore[misc]
         """Prepare what the process needs, and serve until it has to stop."""
         self.limits: WorkerLimits = getattr(self.app, "limits", WorkerLimits())
         self.tls: Tls | None = getattr(self.app, "tls", None)
-        end_with_parent()
         super().init_process()
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ from tests.server import BACKENDS, database_url
 def threads_of(limits: WorkerLimits) -> int:
     """Return the threads that need the database; all that follow changes take turns at one connection."""
     lanes = Lanes(limits)
-    return sum(lane._threads for lane in lanes._all if lane not in (lanes.events, lanes._sign_ins)) + 1
+    return sum(lane._threads for lane in lanes.all if lane not in (lanes.events, lanes.sign_ins)) + 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

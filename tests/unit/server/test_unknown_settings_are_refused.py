@@ -4,12 +4,10 @@ import pytest
 
 from placement.engine.domain.errors import PlacementError
 from placement.server import settings
-from placement.server.options import GROUPS
 from placement.server.settings import (
     DIRECTORY_VARIABLE,
     FILE_VARIABLE,
     configuration_files,
-    options_of,
     refuse_unknown,
 )
 
@@ -61,7 +59,7 @@ def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypat
 def test_a_slip_in_a_file_is_named(file, text, said):
     path = file(text)
     with pytest.raises(PlacementError) as refused:
-        refuse_unknown([path], [], GROUPS, options_of)
+        refuse_unknown([path], [])
     assert str(refused.value).startswith(path)
     assert said in " ".join(str(refused.value).split())
 
@@ -71,7 +69,7 @@ def test_files_in_a_directory_count_as_well(file, tmp_path):
     inside.mkdir()
     (inside / "50.conf").write_text("[api]\nzebra = 1\n")
     with pytest.raises(PlacementError, match=r"50\.conf: there is no option zebra"):
-        refuse_unknown([], [str(inside)], GROUPS, options_of)
+        refuse_unknown([], [str(inside)])
 
 
 def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):
