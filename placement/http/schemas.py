@@ -41,7 +41,6 @@ _short.maxlevel = 4
 _short.maxdict = _short.maxlist = 10
 _short.maxstring = _short.maxlong = _short.maxother = 300
 # How violations are printed, and the limits of a value in them: an answer does not echo the body.
-_WIDTH = 72
 _MOST_VALUES = 60
 _LONGEST_TEXT = 300
 _DEEPEST = 6
@@ -66,13 +65,16 @@ def refuse(reason: str, keyword: str) -> NoReturn:
 class InContext(NamedTuple):
     """A source that makes JSON values of an object and the context of its answer, such as a cluster."""
 
-    read: Callable[[Any, Any], Any] | None
+    read: Callable[[Any, Any], Any]
 
 
-CONTEXT = InContext(None)
+CONTEXT = InContext(lambda _, context: context)
 """The source of a member that is the context itself."""
-ELSEWHERE = InContext(None)
+ELSEWHERE = InContext(lambda *_: missing)
 """The source of a member that the schema describes and only other schemas, made from it, send."""
+
+
+Source = Callable[[Any], Any] | InContext | str
 
 
 class HttpField(fields.Field[Any]):
@@ -86,13 +88,7 @@ class HttpField(fields.Field[Any]):
     # The classes of its values in Python; a bool is no number.
     classes: tuple[type, ...] = (object,)
 
-    def __init__(
-        self,
-        *,
-        nullable: bool = False,
-        source: Callable[[Any], Any] | InContext | str = "",
-        **options: Any,
-    ) -> None:
+    def __init__(self, *, nullable: bool = False, source: Source = "", **options: Any) -> None:
         super().__init__(allow_none=True, **options)
         self.nullable = nullable
         self.source = source
@@ -112,11 +108,8 @@ class HttpField(fields.Field[Any]):
         """Return the value, checked; None only where the field is nullable. Raises SchemaViolation."""
         if value is None and self.nullable:
             return None
-        if (
-            value is None
-            or not isinstance(value, self.classes)
-            or (isinstance(value, bool) and int in self.classes)
-        ):
+        is_flag = isinstance(value, bool) and int in self.classes
+        if value is None or is_flag or not isinstance(value, self.classes):
             self.wrong_type(value)
         return self.checked(value)
 
@@ -513,7 +506,7 @@ def sentence(violation: SchemaViolation, document: Document, instance: Any) -> s
 
 def _printed(path: Iterable[str | int], value: Any) -> str:
     # Messages have no line breaks (see responses.render_all), but the blanks after them are part of the form.
-    text = textwrap.indent(pformat(value, width=_WIDTH, sort_dicts=False), "    ").replace("\n", " ")
+    text = textwrap.indent(pformat(value, width=72, sort_dicts=False), "    ").replace("\n", " ")
     return f"{''.join(f'[{shown(part)}]' for part in path)}: {text}"
 
 
@@ -559,20 +552,19 @@ class AnswerSchema(VersionedSchema):
     def __init__(self, version: Microversion = NEWEST, **options: Any) -> None:
         super().__init__(version, **options)
         # Of each member its name, what reads it and whether of the context, too, what dumps its value, and
-        # which value leaves it out. Nothing reads a member that is the context.
+        # which value leaves it out.
         self._members: list[tuple[str, Any, bool, Callable[..., Any] | None, Any]] = []
         for name, field in self.fields.items():
             assert isinstance(field, HttpField)
             field.required = not field.metadata.get("optional", False)
             source = field.source or name
             absent = missing if field.required or field.nullable else None
-            if source is ELSEWHERE:
-                continue
-            if isinstance(source, InContext):
-                self._members.append((name, source.read, True, None, absent))
-            else:
-                read = source if callable(source) else attrgetter(source)
-                self._members.append((name, read, False, field.dumper(), absent))
+            in_context = isinstance(source, InContext)
+            read: Any = source.read if isinstance(source, InContext) else source
+            read = attrgetter(read) if isinstance(read, str) else read
+            if source is not ELSEWHERE:
+                dumped = None if in_context else field.dumper()
+                self._members.append((name, read, in_context, dumped, absent))
 
     def body(self, source: Any, context: Any = None) -> dict[str, Any] | None:
         """Return an object as JSON values, in the order in which the members are declared.
@@ -583,12 +575,7 @@ class AnswerSchema(VersionedSchema):
             return source
         body = {}
         for key, read, in_context, dumped, absent in self._members:
-            if not in_context:
-                value = read(source)
-            elif read is None:
-                value = context
-            else:
-                value = read(source, context)
+            value = read(source, context) if in_context else read(source)
             if value is not absent:
                 body[key] = value if dumped is None else dumped(value, context)
         return body
@@ -604,8 +591,7 @@ def dumper(
 
 def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST, context: Any = None) -> Any:
     """Return an object of the service as the JSON values that the schema describes."""
-    chosen: Any = schema_for(schema, version)
-    return chosen.body(source, context)
+    return dumper(schema, version, context)(source)
 
 
 def since(feature: Feature, **more: Any) -> dict[str, Any]:
@@ -621,13 +607,6 @@ def texts(**options: Any) -> Sequence:
 def amounts(**options: Any) -> Mapping:
     """Return a field for amounts by resource class."""
     return Mapping(NAME, Integer(), **options)
-
-
-class LinkSchema(AnswerSchema):
-    """A link to something related."""
-
-    rel = String()
-    href = String()
 
 
 class ErrorSchema(AnswerSchema):

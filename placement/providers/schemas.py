@@ -16,7 +16,6 @@ from placement.http.schemas import (
     AnswerSchema,
     InContext,
     Integer,
-    LinkSchema,
     Mapping,
     NullableUuid,
     Number,
@@ -33,6 +32,13 @@ from placement.http.schemas import (
 _LONGEST_NAME = 200
 _NESTED = {"since": Feature.NESTED_PROVIDERS}
 AGGREGATES_LIST = Sequence(Uuid(), unique=True)
+
+
+class LinkSchema(AnswerSchema):
+    """A link to something related."""
+
+    rel = String()
+    href = String()
 
 
 class NewProviderSchema(VersionedSchema):
