@@ -197,7 +197,7 @@ class UseCases:
         self.database = database
         attributes = AttributeRegistry(database)
         self.cluster_cache = ClusterCache(database)
-        writer = PodWriter(attributes, database.history, self.cluster_cache.loader)
+        writer = PodWriter(database, attributes, self.cluster_cache)
         ends = ReservationEnds(database, self.cluster_cache, writer)
         self.pods = Pods(database, self.cluster_cache, writer, ends)
         self.reservations = Reservations(database, self.cluster_cache, writer, self.pods, ends)

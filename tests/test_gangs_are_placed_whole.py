@@ -11,8 +11,8 @@ import pytest
 
 from placement.app import build
 from placement.pods import gangs, reservation_ends
-from placement.pods.many_pods import ManyPods
-from placement.pods.scheduler import PodScheduler
+from placement.pods.placing import PlaceChoice
+from placement.pods.service import Pods
 from placement.providers.statements import clusters, providers
 from placement.server.binders import KubeconfigBinders
 from placement.storage.database import Database, utcnow
@@ -318,13 +318,13 @@ def test_a_gang_that_gave_up_costs_no_search_while_nothing_changes(cluster, api_
     gang = [member(name) for name in "abc"]
     schedule(cluster, api_server, *gang)
     searches = []
-    arrival = PodScheduler.arrival
+    best = PlaceChoice.best
 
-    def counted(self: PodScheduler, *arguments: Any) -> Any:
+    def counted(self: PlaceChoice, *arguments: Any) -> Any:
         searches.append(arguments)
-        return arrival(self, *arguments)
+        return best(self, *arguments)
 
-    monkeypatch.setattr(PodScheduler, "arrival", counted)
+    monkeypatch.setattr(PlaceChoice, "best", counted)
     for _ in range(5):
         assert schedule(cluster, api_server, *gang) == []
     assert len(searches) == len(gang)
@@ -353,13 +353,13 @@ def test_a_gang_that_gave_up_finds_the_room_of_pods_that_are_gone_at_once(cluste
 
 def test_members_are_tried_together_only_after_their_gang_gave_up(cluster, api_server, monkeypatch):
     trials = []
-    refused_of_gang = ManyPods.refused_of_gang
+    refused_of_gang = Pods.refused_of_gang
 
-    def counted(self: ManyPods, *arguments: Any) -> Any:
+    def counted(self: Pods, *arguments: Any) -> Any:
         trials.append(arguments)
         return refused_of_gang(self, *arguments)
 
-    monkeypatch.setattr(ManyPods, "refused_of_gang", counted)
+    monkeypatch.setattr(Pods, "refused_of_gang", counted)
     assert schedule(cluster, api_server, *(member(name) for name in "abc")) == ["a", "b", "c"]
     assert trials == []
 
@@ -378,13 +378,13 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[object]:
     """Have another writer come once, between the look that finds waiting over and the lock; its calls."""
-    calls: list[object] = []
+    real, calls = reservation_ends.give_up, list[object]()
 
     def give_up(*arguments: Any) -> None:
         if not calls:
             calls.append(arguments)
             other()
-        gangs.give_up(*arguments)
+        real(*arguments)
 
     monkeypatch.setattr(reservation_ends, "give_up", give_up)
     return calls

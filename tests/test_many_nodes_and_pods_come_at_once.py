@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from placement.engine.numa.cpuset import parse_cpu_list
 from placement.pods import clusters, node_importing
 from placement.pods.koordinator.node import import_like, import_node
-from placement.pods.many_pods import ManyPods
 from placement.pods.node_loading import NodeLoader
+from placement.pods.scheduler import PodScheduler
 from placement.pods.writer import NodeChanged
 from placement.storage.database import Database
 from tests import pod_invariants
@@ -263,7 +263,7 @@ def test_pods_are_decided_again_when_a_node_changes_meanwhile(
     cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     all_nodes(cluster, *bodies(1))
-    real = ManyPods._decided
+    real = PodScheduler._decided
     others = iter(["8"])
 
     def beaten(self: Any, *arguments: Any) -> Any:
@@ -272,7 +272,7 @@ def test_pods_are_decided_again_when_a_node_changes_meanwhile(
             assert cluster.put(f"{CLUSTER}/pods/default/faster", named("faster", cpus)).status_code == 201
         return decided
 
-    monkeypatch.setattr(ManyPods, "_decided", beaten)
+    monkeypatch.setattr(PodScheduler, "_decided", beaten)
     outcomes = all_pods(cluster, named("a", "6"), named("b", "6"))
     assert statuses(outcomes) == [201, 409]
     pod_invariants.check(database, "edge")
@@ -282,11 +282,11 @@ def test_pods_that_others_always_outrun_come_one_by_one(cluster: Client, monkeyp
     all_nodes(cluster, *bodies(1))
     tries = []
 
-    def beaten(self: Any, decided: Any) -> str:
-        tries.append(decided)
+    def beaten(*given: Any) -> Any:
+        tries.append(given)
         raise NodeChanged("Others were faster.")
 
-    monkeypatch.setattr(ManyPods, "_written", beaten)
+    monkeypatch.setattr(PodScheduler, "_together", beaten)
     assert statuses(all_pods(cluster, named("a", "6"), named("b", "6"))) == [201, 201]
     assert len(tries) == 3
 

@@ -16,7 +16,8 @@ from placement.pods import reservation_ends
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.reservation_ends import ReservationEnds
 from placement.pods.scheduler import PodScheduler
-from placement.pods.writer import PodWriter, Precondition
+from placement.pods.service import Precondition
+from placement.pods.writer import PodWriter
 from placement.providers.statements import providers
 from placement.storage import tables
 from placement.storage.database import Database

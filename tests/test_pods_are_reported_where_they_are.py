@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.pods.many_pods import ManyPods, RepeatedPods
+from placement.pods.scheduler import PodScheduler
 from placement.storage import tables
 from placement.storage.database import Database
 from tests import pod_invariants
@@ -101,7 +101,7 @@ def test_pods_that_are_reported_where_they_are_need_no_look_at_each(
 ):
     all_nodes(cluster, *bodies(3))
     pods = bound(cluster, 6, CLUSTER)
-    monkeypatch.setattr(ManyPods, "_alone", None)
+    monkeypatch.setattr(PodScheduler, "place", None)
     before = stamps(database)
     assert statuses(all_pods(cluster, *pods)) == [200] * 6
     assert cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"] == []
@@ -114,7 +114,7 @@ def test_a_pod_is_looked_at_by_itself_where_its_node_changes_meanwhile(
 ):
     all_nodes(cluster, *bodies(1))
     pods = bound(cluster, 2, CLUSTER)
-    real, alone, looked_at = RepeatedPods._recorded, ManyPods._alone, []
+    real, alone, looked_at = PodScheduler._stay, PodScheduler.place, []
 
     def beaten(*given: Any) -> Any:
         assert cluster.put(f"{CLUSTER}/pods/default/faster", named("faster", "2")).status_code == 201
@@ -124,8 +124,8 @@ def test_a_pod_is_looked_at_by_itself_where_its_node_changes_meanwhile(
         looked_at.append(document.name)
         return alone(self, name, document)
 
-    monkeypatch.setattr(RepeatedPods, "_recorded", beaten)
-    monkeypatch.setattr(ManyPods, "_alone", noted)
+    monkeypatch.setattr(PodScheduler, "_stay", beaten)
+    monkeypatch.setattr(PodScheduler, "place", noted)
     assert statuses(all_pods(cluster, *pods)) == [200, 200]
-    assert looked_at == ["p0", "p1"]
+    assert looked_at == ["faster", "p0", "p1"]
     pod_invariants.check(database, "edge")

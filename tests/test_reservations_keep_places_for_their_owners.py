@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.pods import reservation_ends, scheduler
+from placement.pods import placing, reservation_ends
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
@@ -128,7 +128,7 @@ def test_what_nobody_used_is_released_when_the_time_is_over(cluster: Client, mon
     place(cluster, "web", "4", labels=WEB)
     place(cluster, "stranger", "4", expect=409)
     later = datetime.timedelta(minutes=91)
-    for module in (reservation_ends, scheduler):
+    for module in (reservation_ends, placing):
         now = module.utcnow
         monkeypatch.setattr(module, "utcnow", lambda now=now: now() + later)
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("4")).json

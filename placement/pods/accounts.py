@@ -66,8 +66,7 @@ class Accountant:
 
     def left(self, place: Place) -> int:
         """Return the units of an inventory that no consumer holds."""
-        inventory = self._offers.inventories.get(place)
-        return 0 if inventory is None else max(0, inventory.capacity - self._taken[place])
+        return max(0, self._offers.capacities.get(place, 0) - self._taken[place])
 
     def record(self, pod: RecordedPod) -> None:
         """Count a recorded pod; CPUs that another one owns already stay with that one."""
@@ -75,15 +74,16 @@ class Accountant:
         own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
         self._take(pod.consumer, _due(self._offers, pod, own))
 
-    def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
-        """Count CPUs with which a pod is reported, as far as no other consumer owns them."""
-        own = self._own(consumer, cpus, "")
-        if own:
-            self._take(consumer, bound_shares(self._offers, own))
+    def accounts(self, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
+        """Return what was counted so far, and then CPUs with which pods are reported, (consumer, pod) each.
 
-    def accounts(self) -> NodeAllocations:
-        """Return what was counted so far; recorded pods may hold nothing."""
-        return NodeAllocations(dict(self._shares), dict(self._owners))
+        These get what no other consumer owns. Recorded pods may hold nothing.
+        """
+        later = self.copy()
+        for consumer, pod in reported_pods:
+            if own := later._own(consumer, pod.cpus, ""):
+                later._take(consumer, bound_shares(self._offers, own))
+        return NodeAllocations(later._shares, later._owners)
 
     def shares_of(self, consumer: str) -> Shares:
         """Return what a recorded pod got; the caller must not change it."""
@@ -98,7 +98,7 @@ class Accountant:
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         if not cpus:
             return cpus
-        own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
+        own = frozenset((cpus & self._offers.cores.keys()) - self._owners.keys())
         self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
         return own
 
@@ -122,14 +122,6 @@ def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Pla
     for pod in pods:
         accountant.record(pod)
     return accountant
-
-
-def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
-    """Return the accounts of a node: recorded pods as counted, then (consumer, pod) of reported pods."""
-    later = accountant.copy()
-    for consumer, pod in reported_pods:
-        later.record_reported_pod(consumer, pod.cpus)
-    return later.accounts()
 
 
 def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
@@ -161,8 +153,7 @@ def beyond_offers(
             yield f"CPUs {format_cpu_list(reserved)} of {title} are reserved on the node"
         wanted.update(_due(offers, pod, present))
     for place in sorted(wanted.keys() | others.keys()):
-        inventory = offers.inventories.get(place)
-        capacity = 0 if inventory is None else inventory.capacity
+        capacity = offers.capacities.get(place, 0)
         held = {"pods": wanted[place], "consumers beside pods": others.get(place, 0)}
         if sum(held.values()) > capacity:
             shares = " and ".join(f"{holders} hold {amount}" for holders, amount in held.items() if amount)
@@ -176,8 +167,9 @@ def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
     for resource, amount in pod.requests.items():
         place, unit = host_place(resource)
         if place in offers.inventories:
-            taken = cpu_cost(offers, pod) if resource == "cpu" else amount
-            shares[place] = -(-taken // unit)
+            if resource == "cpu" and pod.holding.cpus:
+                amount = bound_cost(amount, offers.ratio)
+            shares[place] = -(-amount // unit)
     return shares
 
 
@@ -193,16 +185,10 @@ def host_room(
         for place, units in host_units(offers, pod).items():
             taken[place] = taken.get(place, 0) + units
     return {
-        place.resource_class: max(0, inventory.capacity - taken.get(place, 0))
-        for place, inventory in offers.inventories.items()
+        place.resource_class: max(0, capacity - taken.get(place, 0))
+        for place, capacity in offers.capacities.items()
         if place.path == HOST
     }
-
-
-def cpu_cost(offers: NodeOffers, pod: RecordedPod) -> int:
-    """Return the millicores that a recorded pod takes of its host, times the ratio for CPUs of its own."""
-    milli = pod.requests.get("cpu", 0)
-    return bound_cost(milli, offers.ratio) if pod.holding.cpus else milli
 
 
 def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
@@ -213,15 +199,11 @@ def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
     if not cpus:
         return {}
     counts = Counter(offers.numa_of[cpu] for cpu in cpus - offers.unallocatable)
-    costs = {
+    shares = {
         numa_place(numa, CPU_CLASS): bound_cost(1000 * count, offers.ratio) for numa, count in counts.items()
     }
-    return costs | core_shares(offers, cpus)
-
-
-def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
-    """Return the threads of cores that these CPUs are; reserved ones are taken off the cores already."""
-    return dict(Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved)))
+    # Reserved CPUs are taken off the cores already.
+    return shares | Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved))
 
 
 def shrunk(
@@ -247,15 +229,23 @@ def shrunk(
     for consumer, held in before.shares.items():
         wanted = dict(after.shares.get(consumer, {}))
         if consumer in recorded and not cuts:
-            present = owned.get(consumer, set()) & new.cores.keys()
-            for place, amount in _uncut(new, present).items():
+            # As if nothing was cut and no CPU was reserved.
+            present = frozenset(owned.get(consumer, set()) & new.cores.keys())
+            uncut = bound_shares(new, present) | Counter(new.cores[cpu] for cpu in present)
+            for place, amount in uncut.items():
                 wanted[place] = max(amount, wanted.get(place, 0))
         shares[consumer] = {}
         for place, amount in held.items():
-            gives = cuts or consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
-            left = _lower(old, place, amount, wanted.get(place, 0)) if gives else amount
-            if left:
-                shares[consumer][place] = left
+            gives = cuts or consumer not in recorded
+            if consumer in owned and place in new.inventories:
+                # What a pod holds of these follows from the CPUs that it owns.
+                gives = gives or place.resource_class in (CPU_CLASS, CORE_CLASS)
+            less, inventory = min(amount, wanted.get(place, 0)), old.inventories.get(place)
+            # The inventory as it still is must admit the smaller amount.
+            if not gives or (less and inventory is not None and not inventory.admits(less)):
+                less = amount
+            if less:
+                shares[consumer][place] = less
     cpus = {
         cpu: owner
         for cpu, owner in before.cpus.items()
@@ -263,23 +253,6 @@ def shrunk(
     }
     kept = {owner.consumer for owner in cpus.values()} | set(recorded)
     return NodeAllocations({holder: held for holder, held in shares.items() if held or holder in kept}, cpus)
-
-
-def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
-    """Return the smaller amount, or `amount` if the inventory as it still is does not admit the smaller."""
-    inventory = offers.inventories.get(place)
-    less = min(amount, wanted)
-    return less if not less or inventory is None or inventory.admits(less) else amount
-
-
-def _uncut(offers: NodeOffers, cpus: Collection[int]) -> Shares:
-    """Return what these CPUs take if nothing is cut and no CPU is reserved."""
-    return bound_shares(offers, frozenset(cpus)) | Counter(offers.cores[cpu] for cpu in cpus)
-
-
-def _follows_cpus(place: Place, offers: NodeOffers) -> bool:
-    """Return whether a place is still there and what a pod holds at it follows from the CPUs that it owns."""
-    return place in offers.inventories and place.resource_class in (CPU_CLASS, CORE_CLASS)
 
 
 # What the reservations of a node have left, beside the pods that are there.
@@ -325,11 +298,12 @@ def _left_of(
         requested.update(owner.requests)
     requests = amounts_left(reservation.requests, requested)
     left = what_is_left(counted_holding(reservation.holding, offers), taken)
+    held, loose = reservation.loose, summed(owner.loose for owner in owners)
     return replace(
         reservation,
         requests=requests,
         holding=_with_cpus_covered(offers, left, requests) if reservation.holding.cpus else left,
-        loose=_left(reservation.loose, summed(owner.loose for owner in owners)),
+        loose=NumaAmounts({numa: amounts_left(row, loose.get(numa, {})) for numa, row in held.items()}),
         slots=0 if owners else 1,
     )
 
@@ -355,13 +329,6 @@ def _with_cpus_covered(offers: NodeOffers, left: Holding, requests: Amounts) -> 
         rest[numa]["cpu"] = 1000 * count
     amounts = NumaAmounts({numa: row for numa, row in rest.items() if row})
     return replace(left, cpus=frozenset(kept), amounts=amounts)
-
-
-def _left(held: NumaAmounts, taken: NumaAmounts) -> NumaAmounts:
-    nothing: Amounts = {}
-    return NumaAmounts(
-        {numa: amounts_left(amounts, taken.get(numa, nothing)) for numa, amounts in held.items()}
-    )
 
 
 # The shared pools of a node, computed from what is recorded there.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
@@ -50,50 +51,56 @@ class ClusterSnapshot:
     rules_generation: int = 0
     placed: PlacedPods = field(default_factory=PlacedPods)
 
-    @property
+    @cached_property
     def nodes(self) -> Mapping[int, NodeInfo]:
         """Return the nodes by the id of their host provider."""
         return self.columns.by_root
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, NodeInfo]:
         """Return the nodes by name."""
         return self.columns.by_name
 
     def with_node(self, node: NodeInfo) -> ClusterSnapshot:
         """Return the snapshot with another state of one of its nodes."""
-        fresh = {node.root_id: node}
-        return self.updated(fresh, fresh, ())
+        return self.updated([node.root_id], {node.root_id: node}, ())
 
     def updated(
         self, roots: Collection[int], fresh: Mapping[int, NodeInfo], gone: Collection[str]
     ) -> ClusterSnapshot:
         """Return the snapshot with fresh nodes in place of the nodes at `roots`, without names in `gone`."""
+        reserved, waiting, has_affinity = dict[int, NodeInfo](), dict[int, NodeInfo](), self.has_affinity
+        for root_id, node in fresh.items():
+            has_affinity = has_affinity or bool(node.with_affinity)
+            if node.reservations:
+                reserved[root_id] = node
+            if node.waiting:
+                waiting[root_id] = node
         return replace(
             self,
             columns=self.columns.updated(fresh.values(), gone),
-            reserved=_kept(self.reserved, roots, _reserved(fresh)),
-            waiting=_kept(self.waiting, roots, _waiting(fresh)),
-            has_affinity=self.has_affinity or any(node.with_affinity for node in fresh.values()),
+            reserved=_kept(self.reserved, roots, reserved),
+            waiting=_kept(self.waiting, roots, waiting),
+            has_affinity=has_affinity,
         )
 
 
 class _Image:
     def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo], generation: int) -> None:
-        has_affinity = any(node.with_affinity for node in nodes.values())
-        columns = NodeColumns().updated(nodes.values())
-        self.view = ClusterSnapshot(
-            facts, columns, _reserved(nodes), _waiting(nodes), has_affinity, generation
-        )
+        empty = ClusterSnapshot(facts, NodeColumns(), rules_generation=generation)
+        self.view = empty.updated((), nodes, ())
         self.pods = Counter(_pods_on(nodes.values()))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Replace the nodes at these host providers by the fresh ones; nodes without a fresh one are gone."""
         nodes = self.view.nodes
         before = [nodes[root_id] for root_id in roots if root_id in nodes]
-        names = {state.name for state in fresh.values()}
-        gone = {state.name for state in before} - names
-        left = {state.root_id for state in before}
+        left, gone = set[int](), set[str]()
+        for state in before:
+            left.add(state.root_id)
+            gone.add(state.name)
+        for state in fresh.values():
+            gone.discard(state.name)
         # A thread that looks meanwhile finds every pod that stays and every pod in the view.
         self.pods.update(_pods_on(fresh.values()))
         self.view = self.view.updated(left, fresh, gone)
@@ -102,11 +109,6 @@ class _Image:
                 del self.pods[key]
             else:
                 self.pods[key] -= 1
-
-    def count_rules(self, generation: int) -> None:
-        """Note that so many pods with required anti-affinity have come."""
-        if generation > self.view.rules_generation:
-            self.view = replace(self.view, rules_generation=generation)
 
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
@@ -124,26 +126,6 @@ def _kept(
     if not fresh and nodes.keys().isdisjoint(roots):
         return nodes
     return {**{root_id: node for root_id, node in nodes.items() if root_id not in roots}, **fresh}
-
-
-def _waiting(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
-    return {root_id: node for root_id, node in nodes.items() if node.waiting}
-
-
-def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
-    return {root_id: node for root_id, node in nodes.items() if node.reservations}
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Suspend garbage collection in a block: each run would walk through all that was made so far."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class ClusterCache(Follower):
@@ -206,17 +188,15 @@ class ClusterCache(Follower):
             is_known = image is not None and image.view.nodes.get(root_id) is before
             if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
                 return
-            if not all(self._has_taken_over(root_id, *former) for former in written.former):
-                return
+            horizon = self.horizon
+            for provider_id, stamp in written.former:
+                # The look that set the horizon, or an earlier one, brought all that is older.
+                is_old = horizon is not None and stamp < horizon
+                mine = (root_id, stamp) in self._written
+                if not (is_old or mine or (provider_id, stamp) in self._seen):
+                    return
             image.replace([root_id], {root_id: after})
             self._written.add((root_id, written.stamp))
-
-    def _has_taken_over(self, root_id: int, provider_id: int, stamp: int) -> bool:
-        """Return whether the image has what was written with this stamp to a provider of a tree."""
-        assert self.horizon is not None
-        # The look that set the horizon, or an earlier one, brought all that is older.
-        known = stamp < self.horizon or (provider_id, stamp) in self._seen
-        return known or (root_id, stamp) in self._written
 
     @property
     def clusters(self) -> Sequence[int]:
@@ -242,30 +222,35 @@ class ClusterCache(Follower):
             if gone:
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
-            self._read_again(self._images[cluster_id], roots, look.horizon)
+            image = self._images[cluster_id]
+            facts, nodes = image.view.facts, image.view.nodes
+            known, fresh = roots & nodes.keys(), {}
+            if known:
+                parts = self.feed.node_parts(facts.id, known, look.horizon)
+                fresh = self.loader.renewed(facts, parts, nodes)
+            rest = roots - fresh.keys()
+            if rest:
+                with self.feed.one_state(look.horizon) as connection:
+                    fresh |= self.loader.load(connection, facts, rest, nodes)
+            image.replace(roots, fresh)
         for id_, generation in look.rules_generations.items():
             # Every pod that was counted is in what the look brought, or in what was read after it.
-            if id_ in self._images:
-                self._images[id_].count_rules(generation)
+            known_image = self._images.get(id_)
+            if known_image is not None and generation > known_image.view.rules_generation:
+                known_image.view = replace(known_image.view, rules_generation=generation)
         # This look has brought what was written before it.
         self._seen, self._written = set(rows), set()
         return True
 
-    def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
-        facts, nodes = image.view.facts, image.view.nodes
-        known = roots & nodes.keys()
-        fresh = {}
-        if known:
-            fresh = self.loader.renewed(facts, self.feed.node_parts(facts.id, known, horizon), nodes)
-        rest = roots - fresh.keys()
-        if rest:
-            with self.feed.one_state(horizon) as connection:
-                fresh |= self.loader.load(connection, facts, rest, nodes)
-        image.replace(roots, fresh)
-
     def _load(self, name: str) -> _Image:
-        with _uncollected():
+        was_enabled = gc.isenabled()
+        # Each run of a collection would walk through all that was made so far.
+        gc.disable()
+        try:
             image = self._read_all(name)
+        finally:
+            if was_enabled:
+                gc.enable()
         while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
             self._drop(next(iter(self._images)))
         # Every full collection would walk through thousands of nodes that stay.

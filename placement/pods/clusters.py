@@ -14,7 +14,6 @@ from placement.engine.domain.errors import BadRequest, Conflict, PlacementError
 from placement.engine.domain.identifiers import portions
 from placement.pods.koordinator.node import import_like, import_node, with_admitted
 from placement.pods.koordinator.settings import SETTINGS, node_labels, scheduler_settings
-from placement.pods.model import NodeImport
 from placement.pods.node_importing import (
     ImportedNode,
     Importing,
@@ -28,7 +27,7 @@ from placement.pods.node_loading import NodeLoader, facts_of
 from placement.pods.reservation_ends import records_after, without_expired
 from placement.pods.statements import nodes as node_rows
 from placement.pods.views import NodeView, view_of
-from placement.pods.writer import NodeChanged, NodeWriter, PodAttributes
+from placement.pods.writer import NodeChanged, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, trees
 from placement.providers.statements import names as catalog
 from placement.providers.statements.clusters import NAME, Cluster, Node, found, unknown, unknown_node
@@ -72,7 +71,7 @@ class NodeImports:
     """A use case that imports nodes from manifests and deletes them; `loader` reads stored nodes."""
 
     def __init__(
-        self, database: Database, loader: NodeLoader, writer: NodeWriter, prefixes: Sequence[str] = ()
+        self, database: Database, loader: NodeLoader, writer: PodWriter, prefixes: Sequence[str] = ()
     ) -> None:
         """Take the prefixes of the resources that nodes may have; without prefixes they may have any."""
         self._prefixes = prefixes
@@ -89,20 +88,10 @@ class NodeImports:
         warnings say what is held beyond that. Raises ManifestError (a BadRequest) with everything that is
         wrong, NotFound for the cluster, InTheWay if a provider above one of another caller disappears.
         """
-        (outcome,) = self._put(name, [NodeDocuments(node_name, node, topology)], skip_known=False)
+        (outcome,) = self.put_all(name, [NodeDocuments(node_name, node, topology)], skip_known=False)
         if isinstance(outcome, PlacementError):
             raise outcome
         return outcome
-
-    def put_all(self, name: str, described: Sequence[NodeDocuments]) -> list[ImportedNode | PlacementError]:
-        """Import many nodes in one transaction; return the outcome of each, or why it was refused.
-
-        A node with the manifests that were imported last is skipped, so manual changes of its providers stay.
-        It is imported again if the settings of the cluster changed since. Otherwise this acts like `put` on
-        each node: nothing of a refused node is written, and all that is written fits what is stored at the
-        commit. Raises NotFound for the cluster, Unavailable.
-        """
-        return self._put(name, described, skip_known=True)
 
     def _admitted(self, each: NodeDocuments) -> NodeDocuments:
         """Return a node without the resources that no prefix admits, with a remark that names them."""
@@ -120,10 +109,17 @@ class NodeImports:
         )
         return NodeDocuments(each.name, node, topology, (remark,))
 
-    def _put(
-        self, name: str, given: Sequence[NodeDocuments], *, skip_known: bool
+    def put_all(
+        self, name: str, sent: Sequence[NodeDocuments], *, skip_known: bool = True
     ) -> list[ImportedNode | PlacementError]:
-        described = [self._admitted(each) for each in given]
+        """Import many nodes in one transaction; return the outcome of each, or why it was refused.
+
+        `skip_known`: a node with the manifests that were imported last is left as it is, so manual changes of
+        its providers stay, unless the settings of the cluster changed since. Otherwise this acts like `put`
+        on each node: nothing of a refused node is written, and all that is written fits what is stored at
+        the commit. Raises NotFound for the cluster, Unavailable.
+        """
+        described = [self._admitted(each) for each in sent]
         refused: dict[int, PlacementError] = {}
 
         def once() -> list[ImportedNode | PlacementError]:
@@ -137,14 +133,20 @@ class NodeImports:
             machines: dict[str, str] = {}
             reading = _Reading(self._loader, cluster, many=len(described) > 1)
             for place, each in enumerate(described):
-                if _is_known(each, known.get(each.name), cluster):
+                row = known.get(each.name)
+                given = each.node, each.topology
+                is_known = row is not None and (row.manifest, row.topology_manifest) == given
+                if row is not None and is_known and not predates_settings(row, cluster):
                     outcomes[place] = UNCHANGED
                 elif place not in refused:
                     try:
-                        importing[place] = reading.of(each)
-                        _refuse_twin(importing[place], machines)
+                        read = reading.of(each)
+                        # Another node of the call may be the same machine.
+                        other = machines.setdefault(read.imported.tree.root.uuid, read.name)
+                        if other != read.name:
+                            raise BadRequest(f"Node.metadata.uid: is that of node {other!r}, too")
+                        importing[place] = read
                     except BadRequest as error:
-                        importing.pop(place, None)
                         outcomes[place] = error
             if importing:
                 outcomes |= self._import(cluster, importing)
@@ -220,29 +222,26 @@ class NodeImports:
                     nodes[place] = reading.of(NodeDocuments(node.name, node.manifest, node.topology_manifest))
                 except BadRequest as error:
                     unread[node.name] = error
-            if not unread:
-                _import_or_refuse(importing, nodes, cluster)
+            if unread:
+                continue
+            try:
+                outcomes = importing.run(nodes)
+            except NodeStopped as stopped:
+                outcomes = {stopped.place: stopped.reason}
+            refused = {
+                nodes[place].name: outcome
+                for place, outcome in outcomes.items()
+                if isinstance(outcome, PlacementError)
+            }
+            if refused:
+                advice = "release first what is in the way."
+                raise _refusal(cluster, refused, "cannot be imported again", advice)
         if unread:
             raise _refusal(cluster, unread, "cannot be read", "import them first with manifests that can.")
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
         """Return a node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
-
-
-def _import_or_refuse(importing: NodeImporting, nodes: Mapping[int, Importing], cluster: Cluster) -> None:
-    """Import nodes. Raises Conflict naming the nodes that refuse it."""
-    try:
-        outcomes = importing.run(nodes)
-    except NodeStopped as stopped:
-        outcomes = {stopped.place: stopped.reason}
-    refused = {
-        nodes[place].name: outcome
-        for place, outcome in outcomes.items()
-        if isinstance(outcome, PlacementError)
-    }
-    if refused:
-        raise _refusal(cluster, refused, "cannot be imported again", "release first what is in the way.")
 
 
 def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:
@@ -253,13 +252,6 @@ def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, 
         f"profile: {len(errors)} nodes of cluster {cluster.name} {what} under profile "
         f"{cluster.settings['profile']}; {advice} {'; '.join(listed)}"
     )
-
-
-def _is_known(described: NodeDocuments, known: Node | None, cluster: Cluster) -> bool:
-    """Return whether a node was imported from these very manifests, under the present settings."""
-    if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
-        return False
-    return not predates_settings(known, cluster)
 
 
 class _Reading:
@@ -275,11 +267,18 @@ class _Reading:
     def of(self, described: NodeDocuments) -> Importing:
         """Return what the manifests of a node say. Raises ManifestError, BadRequest."""
         node, topology = described.node, described.topology
-        imported = self._like_others(node, topology) if self._many else None
+        settings, name = self._cluster.settings, self._cluster.name
+        labels, imported = node_labels(settings), None
+        if self._many:
+            try:
+                template = self._loader.template(settings["profile"], node, topology)
+            except (ManifestError, AttributeError, TypeError):
+                pass  # The manifests are malformed; reading them as a whole finds out what is wrong.
+            else:
+                self._templates.add(template)
+                imported = import_like(name, node, topology, template.imported, labels)
         if imported is None:
-            settings = self._cluster.settings
-            labels = node_labels(settings)
-            imported = import_node(self._cluster.name, node, topology, settings["profile"], labels)
+            imported = import_node(name, node, topology, settings["profile"], labels)
         if imported.name != described.name:
             raise BadRequest(
                 f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
@@ -291,24 +290,6 @@ class _Reading:
             )
         imported = replace(imported, warnings=(*described.remarks, *imported.warnings))
         return Importing(imported, dict(node), dict(topology) if topology else None)
-
-    def _like_others(self, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> NodeImport | None:
-        settings = self._cluster.settings
-        try:
-            template = self._loader.template(settings["profile"], node, topology)
-        except (ManifestError, AttributeError, TypeError):
-            # The manifests are malformed; reading them as a whole finds out what is wrong.
-            return None
-        self._templates.add(template)
-        labels = node_labels(settings)
-        return import_like(self._cluster.name, node, topology, template.imported, labels)
-
-
-def _refuse_twin(importing: Importing, machines: dict[str, str]) -> None:
-    """Raise BadRequest if another node of the call is the same machine; otherwise note the machine."""
-    other = machines.setdefault(importing.imported.tree.root.uuid, importing.name)
-    if other != importing.name:
-        raise BadRequest(f"Node.metadata.uid: is that of node {other!r}, too")
 
 
 _NAMESPACE = uuid.UUID("5e1f2f0e-6d0a-5bb4-9a51-3f6d6f2f7c55")
@@ -362,28 +343,24 @@ class Clusters:
                 known = clusters.find_cluster(connection, name)
             attributes = self._imports.attributes(known) if known is not None and known.nodes else None
             with self._database.write() as transaction:
-                return work(transaction, attributes)
-
-        def work(transaction: Transaction, attributes: PodAttributes | None) -> tuple[bool, Cluster]:
-            id_ = clusters.lock(transaction, name)
-            if id_ is not None:
+                id_ = clusters.lock(transaction, name)
+                if id_ is None:
+                    own = str(uuid.uuid5(_NAMESPACE, name))
+                    aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
+                    if not clusters.insert(transaction, name, own, aggregate, checked):
+                        raise TryAgain("Another writer created the cluster at the same moment.")
+                    transaction.record(Action.CREATE, TargetKind.CLUSTER, name, after=checked)
+                    return True, found(transaction, name)
                 former = found(transaction, name)
                 if former.settings != checked:
                     clusters.update_settings(transaction, id_, checked)
-                    transaction.record(
-                        Action.UPDATE, TargetKind.CLUSTER, name, before=former.settings, after=checked
-                    )
+                    before = former.settings
+                    transaction.record(Action.UPDATE, TargetKind.CLUSTER, name, before=before, after=checked)
                 if former.nodes and former.settings["profile"] != checked["profile"]:
                     if attributes is None or attributes.cluster_id != id_:
                         raise NodeChanged("Another writer imported nodes at the same moment.")
                     self._imports.import_again(transaction, former, attributes)
-            else:
-                own = str(uuid.uuid5(_NAMESPACE, name))
-                aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
-                if not clusters.insert(transaction, name, own, aggregate, checked):
-                    raise TryAgain("Another writer created the cluster at the same moment.")
-                transaction.record(Action.CREATE, TargetKind.CLUSTER, name, after=checked)
-            return id_ is None, found(transaction, name)
+                return False, found(transaction, name)
 
         return retry(self._database, once)
 

@@ -65,25 +65,6 @@ def highest_scores(table: NodeTable, request: PodRequest | None, scoring: Order)
     return scores
 
 
-def host_scores(
-    requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Order
-) -> Amounts:
-    """Return what the strategies score many places; CPU costs another amount on each.
-
-    Source: koordinator.md, "Score".
-    """
-    asked = {resource: min(MOST, amount) for resource, amount in request.items()}
-    columns = {}
-    for resource in {name for strategy in scoring.strategies for name, _ in strategy.resources}:
-        used = requested(resource)
-        if resource == _CPU:
-            used = used + cpu_cost - asked.get(_CPU, 0)
-        columns[resource] = used, capacity(resource)
-    strategies = scoring.strategies
-    scores: Amounts = combined(strategies, [score_hosts(each, columns, asked) for each in strategies])
-    return scores
-
-
 class _Reach(NamedTuple):
     """A smallest and a largest share of a resource that may be in use, and where they are known."""
 
@@ -112,28 +93,29 @@ class _Asking:
 
     def aligned(self) -> Amounts:
         """Return the highest scores that a pod with a NUMA policy can have."""
-        table, request = self._table, self._request
+        table, request, strategies = self._table, self._request, self._scoring.strategies
         if request.numa.exclusivity is NumaExclusivity.PREFERRED:
             return np.full(len(table), self._scoring.max_score, np.int64)
-        single = stays_on_one(table, request) & self._is_reported()
+        single = np.zeros(len(table), np.bool_)
+        for name, amount in request.amounts.items():
+            if amount:
+                single |= table[reported(name)] > 0
+        single &= stays_on_one(table, request)
         if single.all():
             return self._on_one_numa_node()
+        # No NUMA nodes can exceed these, whichever and however many are used together.
+        highest = combined(strategies, [self._bound_of(each) for each in strategies])
         # A pod that is aligned to no NUMA nodes after all competes with bound CPUs only.
         cpu = np.where(self._bound, table[BOUND_COST], table[CPU_REQUESTED])
-        bounds = np.maximum(self._on_any_numa_nodes(), self.on_host(cpu))
+        bounds = np.maximum(highest, self.on_host(cpu))
         return np.where(single, self._on_one_numa_node(), bounds) if single.any() else bounds
-
-    def _is_reported(self) -> Mask:
-        names = [name for name, amount in self._request.amounts.items() if amount]
-        known = [self._table[reported(name)] > 0 for name in names]
-        return np.logical_or.reduce(known) if known else np.zeros(len(self._table), np.bool_)
 
     def _on_one_numa_node(self) -> Amounts:
         """Return the best score of a single NUMA node that has room."""
-        best = np.zeros(len(self._table), np.int64)
-        for place in range(self._table.numa_nodes):
+        table, best = self._table, np.zeros(len(self._table), np.int64)
+        for place in range(table.numa_nodes):
             scores = self._scores(partial(self._numa_used, place), partial(self._numa_size, place))
-            best = np.maximum(best, np.where(numa_fits(self._table, self._request, place), scores, 0))
+            best = np.maximum(best, np.where(numa_fits(table, self._request, place), scores, 0))
         return best
 
     def _numa_size(self, place: int, resource: str) -> Amounts:
@@ -143,18 +125,26 @@ class _Asking:
         used = self._table[numa_requested(resource, place)]
         return np.where(self._bound, self._table[BOUND_COST], used) if resource == _CPU else used
 
-    def _on_any_numa_nodes(self) -> Amounts:
-        """Return the score that no NUMA nodes can exceed, whichever and however many are used together.
+    def _scores(self, used: AmountOf, capacity: AmountOf) -> Amounts:
+        """Return what the strategies score many places; CPU costs another amount on each.
+
+        Source: koordinator.md, "Score".
+        """
+        strategies = self._scoring.strategies
+        asked = {resource: min(MOST, amount) for resource, amount in self._request.amounts.items()}
+        columns = {}
+        for resource in {name for strategy in strategies for name, _ in strategy.resources}:
+            extra = self._cost - asked.get(_CPU, 0) if resource == _CPU else 0
+            columns[resource] = used(resource) + extra, capacity(resource)
+        scores: Amounts = combined(strategies, [score_hosts(each, columns, asked) for each in strategies])
+        return scores
+
+    def _bound_of(self, strategy: Strategy) -> Amounts:
+        """Return the score by one strategy that no NUMA nodes can exceed.
 
         The share in use is at least the smallest and at most the largest share of a single NUMA node. The
         request is at least its share of all NUMA nodes, and at most its share of the smallest.
         """
-        strategies = self._scoring.strategies
-        bounds: Amounts = combined(strategies, [self._bound_of(each) for each in strategies])
-        return bounds
-
-    def _bound_of(self, strategy: Strategy) -> Amounts:
-        """Return the score by one strategy that no NUMA nodes can exceed."""
         asked = self._request.amounts
         reaches = {each: self._reach(each.name) for each in strategy.resources if counts(each.name, asked)}
         unknown = np.zeros(len(self._table), np.bool_)
@@ -163,18 +153,13 @@ class _Asking:
         if strategy.rule.leaning is None:
             bounds = self._of_rule(strategy, {each.name: reach for each, reach in reaches.items()})
         else:
-            bounds = self._of_mean(strategy, [(each.weight, reach) for each, reach in reaches.items()])
-        return np.where(unknown, strategy.max_score, bounds)
-
-    def _of_mean(self, strategy: Strategy, reaches: list[tuple[int, _Reach]]) -> Amounts:
-        """Return the bound of a strategy that takes the mean of what is in use, or of what is free."""
-        total, weights = np.zeros(len(self._table)), 0
-        for weight, reach in reaches:
+            # The mean of what is in use, or of what is free.
             full = strategy.rule.leaning is Leaning.FULL
-            total += weight * np.clip(reach.highest if full else 1 - reach.lowest, 0, 1)
-            weights += weight
-        bounds: Amounts = np.floor(total * BEST / max(1, weights) + _SLACK).astype(np.int64)
-        return bounds
+            total, weights = np.zeros(len(self._table)), max(1, sum(each.weight for each in reaches))
+            for each, reach in reaches.items():
+                total += each.weight * np.clip(reach.highest if full else 1 - reach.lowest, 0, 1)
+            bounds = np.floor(total * BEST / weights + _SLACK).astype(np.int64)
+        return np.where(unknown, strategy.max_score, bounds)
 
     def _of_rule(self, strategy: Strategy, reaches: Mapping[str, _Reach]) -> Amounts:
         """Return the bound of any strategy, computed once for all nodes with equally full NUMA nodes."""
@@ -223,9 +208,6 @@ class _Asking:
             most = np.where(self._bound, table[BOUND_COST] / smallest, most)
         return _Reach(least + asked / whole, most + asked / smallest, known)
 
-    def _scores(self, used: AmountOf, capacity: AmountOf) -> Amounts:
-        return host_scores(used, capacity, self._request.amounts, self._cost, self._scoring)
-
 
 # How much a pod misses on nodes, at least, of what it prefers of its CPUs; for all nodes at once.
 
@@ -238,23 +220,19 @@ def least_missed(table: NodeTable, request: PodRequest | None, settings: Schedul
 
     Source: koordinator.md, "Isolation".
     """
-    nothing: Amounts = np.zeros(len(table), np.int64)
+    missed: Amounts = np.zeros(len(table), np.int64)
     if request is None or not request.bound or not settings.follows_design:
-        return nothing
-    missed = nothing
+        return missed
     for preference in {kind.bind.preference(request) for kind in table.kinds}:
-        concerned = table.where_kind(partial(_has, request, preference))
-        missed = np.where(concerned, _of_preference(table, request.need, preference), missed)
+        steps: Amounts = np.full(len(table), MISSED, np.int64)
+        for step in reversed(_STEPS.get(preference.exclusive, (0,))):
+            steps = np.where(table[clean(preference.exclusive, step)] >= request.need, step, steps)
+        steps += np.where(table[free_cpus(preference.bind)] >= request.need, 0, MISSED)
+        concerned = table.where_kind(partial(_prefers, request, preference))
+        missed = np.where(concerned, steps, missed)
     missed = np.where(table.where_kind(lambda kind: kind.bind.is_avoided(request)), AVOIDED, missed)
     return np.where(table[VAST] > 0, 0, missed)
 
 
-def _has(request: PodRequest, preference: CpuPreference, kind: HostKind) -> bool:
+def _prefers(request: PodRequest, preference: CpuPreference, kind: HostKind) -> bool:
     return kind.bind.preference(request) == preference
-
-
-def _of_preference(table: NodeTable, need: int, preference: CpuPreference) -> Amounts:
-    missed: Amounts = np.full(len(table), MISSED, np.int64)
-    for step in reversed(_STEPS.get(preference.exclusive, (0,))):
-        missed = np.where(table[clean(preference.exclusive, step)] >= need, step, missed)
-    return missed + np.where(table[free_cpus(preference.bind)] >= need, 0, MISSED)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.accumulator import thinned
 from placement.engine.numa.amounts import NOTHING, bound_cost, host_cpu_requested
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy
-from placement.engine.numa.host import FACE_VALUE, HostState, clean_cpus, numa_used
+from placement.engine.numa.host import FACE_VALUE, clean_cpus, numa_used
 from placement.pods.host import Host, HostBinding
 from placement.pods.manifests.selection import Taint
 from placement.pods.model import PodRequest
@@ -44,49 +46,21 @@ CPU_REQUESTED = ColumnKey("millicores requested of the host, bound CPUs at their
 NUMA_NODES = ColumnKey("NUMA nodes")
 
 
-def room(resource_class: str) -> ColumnKey:
-    """Return the key of the units of a class that a pod may have on a host."""
-    return ColumnKey("room", resource_class)
-
-
-def allocatable(resource: str) -> ColumnKey:
-    """Return the key of what the host as a whole can give."""
-    return ColumnKey("allocatable", resource)
-
-
-def requested(resource: str) -> ColumnKey:
-    """Return the key of what all pods on the host request."""
-    return ColumnKey("requested", resource)
-
-
-def reported(resource: str) -> ColumnKey:
-    """Return the key of the column that is 1 if any NUMA node reports the resource."""
-    return ColumnKey("reported by NUMA nodes", resource)
-
-
-def numa_capacity(resource: str, place: int) -> ColumnKey:
-    """Return the key of what a NUMA node has."""
-    return ColumnKey("NUMA capacity", resource, place)
-
-
-def numa_requested(resource: str, place: int) -> ColumnKey:
-    """Return the key of what is used on a NUMA node."""
-    return ColumnKey("NUMA used", resource, place)
-
-
-def free_cpus(policy: str) -> ColumnKey:
-    """Return the key of the host's CPUs that a pod may be given, less what a strict bind policy rules out."""
-    return ColumnKey("free CPUs", policy)
-
-
-def numa_free_cpus(policy: str, place: int) -> ColumnKey:
-    """Return the key of `free_cpus` on one NUMA node."""
-    return ColumnKey("free CPUs on a NUMA node", policy, place)
-
-
-def clean(level: str, step: int) -> ColumnKey:
-    """Return the key of the host's free CPUs without neighbours that a level avoids, by what these miss."""
-    return ColumnKey("clean CPUs", level, step)
+# Units of a class that a pod may have on a host.
+room = partial(ColumnKey, "room")
+# What the host as a whole can give of a resource, and what all pods there request.
+allocatable = partial(ColumnKey, "allocatable")
+requested = partial(ColumnKey, "requested")
+# 1 if any NUMA node reports the resource.
+reported = partial(ColumnKey, "reported by NUMA nodes")
+# What a NUMA node has of a resource, and what is used there.
+numa_capacity = partial(ColumnKey, "NUMA capacity")
+numa_requested = partial(ColumnKey, "NUMA used")
+# CPUs that a pod may be given, of the host or of one NUMA node, less what a strict bind policy rules out.
+free_cpus = partial(ColumnKey, "free CPUs")
+numa_free_cpus = partial(ColumnKey, "free CPUs on a NUMA node")
+# The host's free CPUs without neighbours that a level avoids, by what these miss.
+clean = partial(ColumnKey, "clean CPUs")
 
 
 Numbers = dict[ColumnKey, int]
@@ -102,76 +76,61 @@ class NodeNumbers:
     def of(self, node: NodeInfo) -> Numbers:
         """Return all numbers of a node; callers must not change them, as like nodes share them."""
         if node.holders or node.others:
-            return self._all(node)
+            return self._counted(node)
         # Everything else that the numbers depend on follows from the template and from the host.
         key = (node.template, node.host, node.totals, frozenset(node.unused.items()))
         found = self._of_empty.get(key)
         if found is None:
-            found = self._of_empty[key] = self._all(node)
+            found = self._of_empty[key] = self._counted(node)
         return found
 
-    def _all(self, node: NodeInfo) -> Numbers:
-        host = node.host
+    def _counted(self, node: NodeInfo) -> Numbers:
+        host, totals = node.host, node.totals
         of_host = self._of_hosts.get(host)
         if of_host is None:
-            of_host = self._of_hosts[host] = dict(_of_host(host))
-        return _counted({**of_host, **dict(_of_totals(node))})
+            of_host = self._of_hosts[host] = _of_host(host)
+        numbers = dict(of_host)
+        numbers.update((allocatable(resource), amount) for resource, amount in totals.allocatable.items())
+        numbers.update((requested(resource), amount) for resource, amount in totals.requested.items())
+        cpu, state = totals.requested.get("cpu", 0), host.state
+        if state.cpu_ratio > FACE_VALUE:
+            cpu = host_cpu_requested(cpu, state.use.held.bit_count(), state.cpu_ratio)
+        numbers[CPU_REQUESTED] = cpu
+        # Classes that the host does not offer are counted on its NUMA nodes (`rules.amounts.lacking`).
+        below: Counter[str] = Counter()
+        for place in node.offers.below:
+            if place.resource_class not in node.free:
+                below[place.resource_class] += node.left(place)
+        for resource_class, units in (*node.free.items(), *below.items()):
+            numbers[room(resource_class)] = units
+        if all(-MOST < number < MOST for number in numbers.values()):
+            return numbers
+        return {**{column: max(-MOST, min(MOST, number)) for column, number in numbers.items()}, VAST: 1}
 
 
-def _counted(numbers: Numbers) -> Numbers:
-    if all(-MOST < number < MOST for number in numbers.values()):
-        return numbers
-    return {**{column: max(-MOST, min(MOST, number)) for column, number in numbers.items()}, VAST: 1}
-
-
-def _of_totals(node: NodeInfo) -> Iterator[tuple[ColumnKey, int]]:
-    totals, state = node.totals, node.host.state
-    for resource, amount in totals.allocatable.items():
-        yield allocatable(resource), amount
-    for resource, amount in totals.requested.items():
-        yield requested(resource), amount
-    cpu = totals.requested.get("cpu", 0)
-    if state.cpu_ratio > FACE_VALUE:
-        cpu = host_cpu_requested(cpu, state.use.held.bit_count(), state.cpu_ratio)
-    yield CPU_REQUESTED, cpu
-    for resource_class, units in _rooms(node).items():
-        yield room(resource_class), units
-
-
-def _rooms(node: NodeInfo) -> Mapping[str, int]:
-    """Return the units left by class, on NUMA nodes if the host offers none (`rules.amounts.lacking`)."""
-    rooms = dict(node.free)
-    below: dict[str, int] = {}
-    for place in node.offers.below:
-        kind = place.resource_class
-        if kind not in rooms:
-            below[kind] = below.get(kind, 0) + node.left(place)
-    return rooms | below
-
-
-def _of_host(host: Host) -> Iterator[tuple[ColumnKey, int]]:
+def _of_host(host: Host) -> Numbers:
     state = host.state
-    yield BOUND_COST, bound_cost(1000 * state.use.held.bit_count(), state.cpu_ratio)
-    yield NUMA_NODES, len(state.capacity)
+    layout, free = state.layout, state.free_cpus(state.use)
+    numbers = {
+        BOUND_COST: bound_cost(1000 * state.use.held.bit_count(), state.cpu_ratio),
+        NUMA_NODES: len(state.capacity),
+    }
     used = numa_used(state, state.use, NOTHING)
     for place, (numa, row) in enumerate(state.capacity.items()):
         for resource, amount in row.items():
-            yield reported(resource), 1
-            yield numa_capacity(resource, place), amount
-            yield numa_requested(resource, place), used.get(numa, {}).get(resource, 0)
-    yield from _of_cpus(state)
-
-
-def _of_cpus(state: HostState) -> Iterator[tuple[ColumnKey, int]]:
-    layout, free = state.layout, state.free_cpus(state.use)
-    thinnings = {policy: thinned(layout, free, policy) for policy in BindPolicy}
-    for policy, cpus in thinnings.items():
-        yield free_cpus(policy), cpus.bit_count()
+            numbers[reported(resource)] = 1
+            numbers[numa_capacity(resource, place)] = amount
+            numbers[numa_requested(resource, place)] = used.get(numa, {}).get(resource, 0)
+    for policy in BindPolicy:
+        cpus = thinned(layout, free, policy)
+        numbers[free_cpus(policy)] = cpus.bit_count()
         for place, numa in enumerate(state.capacity):
-            yield numa_free_cpus(policy, place), (cpus & layout.numa_nodes.get(numa, 0)).bit_count()
+            there = cpus & layout.numa_nodes.get(numa, 0)
+            numbers[numa_free_cpus(policy, place)] = there.bit_count()
     for level in ExclusiveLevel:
         for step, cpus in clean_cpus(state, level):
-            yield clean(level, step), cpus.bit_count()
+            numbers[clean(level, step)] = cpus.bit_count()
+    return numbers
 
 
 class HostKind(NamedTuple):
@@ -294,45 +253,32 @@ def written(table: NodeTable, rows: Iterable[Written]) -> NodeTable:
     if table.places is not None:
         table = table.rearranged(np.arange(table.count))
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
+    # Columns that are no longer shared with the table.
     own: set[ColumnKey] = set()
     # Like nodes have the same object for numbers.
     alike: dict[tuple[NodeTaints, HostKind, int], tuple[list[int], Numbers]] = {}
     for row, guard, kind, numbers in rows:
         alike.setdefault((guard, kind, id(numbers)), ([], numbers))[0].append(row)
     for (guard, kind, _), (group, numbers) in alike.items():
-        codes = {GUARD: _code(guard, guards), KIND: _code(kind, kinds)}
-        _write(columns, own, table.count, group, {**numbers, **codes})
+        codes = {
+            GUARD: guards.setdefault(guard, len(guards)),
+            KIND: kinds.setdefault(kind, len(kinds)),
+        }
+        fresh = {**numbers, **codes}
+        # For one row, as with each pod that is placed, plain numbers are much faster.
+        at: int | Rows = group[0] if len(group) == 1 else np.array(group, np.intp)
+        is_any: Callable[[Any], bool] = bool if len(group) == 1 else np.any
+        for column in fresh.keys() - columns.keys():
+            columns[column] = np.zeros(table.count, np.int64)
+            own.add(column)
+        for column, present in list(columns.items()):
+            number = fresh.get(column, 0)
+            if is_any(present[at] != number):
+                if column not in own:
+                    present = columns[column] = present.copy()
+                    own.add(column)
+                present[at] = number
     return NodeTable(table.count, columns, guards, kinds)
-
-
-def _write(
-    columns: dict[ColumnKey, Amounts],
-    own: set[ColumnKey],
-    count: int,
-    rows: Sequence[int],
-    numbers: Numbers,
-) -> None:
-    """Write these numbers to rows, and 0 to their other columns; a column is copied first unless in `own`."""
-    # For one row, as with each pod that is placed, plain numbers are much faster.
-    at: int | Rows = rows[0] if len(rows) == 1 else np.array(rows, np.intp)
-    is_any: Callable[[Any], bool] = bool if len(rows) == 1 else np.any
-    for column in numbers.keys() - columns.keys():
-        columns[column] = np.zeros(count, np.int64)
-        own.add(column)
-    for column, present in list(columns.items()):
-        number = numbers.get(column, 0)
-        if is_any(present[at] != number):
-            if column not in own:
-                present = columns[column] = present.copy()
-                own.add(column)
-            present[at] = number
-
-
-_Distinct = TypeVar("_Distinct", NodeTaints, HostKind)
-
-
-def _code(value: _Distinct, codes: dict[_Distinct, int]) -> int:
-    return codes.setdefault(value, len(codes))
 
 
 # What a pod asks of nodes, and what is free there: compared for all nodes at once.
@@ -384,7 +330,7 @@ def own_cpus(table: NodeTable, request: PodRequest, place: int | None = None) ->
     """Return the CPUs that a bound pod may be given on a host, or on one NUMA node; none for other pods."""
     wanted, free = everywhere(table, 0), everywhere(table, 0)
     for policy in BindPolicy:
-        concerned = _thinned_to(table, request, policy)
+        concerned = table.where_kind(partial(_is_thinned_to, policy, request))
         if concerned.any():
             column = free_cpus(policy) if place is None else numa_free_cpus(policy, place)
             if concerned.all():
@@ -394,9 +340,8 @@ def own_cpus(table: NodeTable, request: PodRequest, place: int | None = None) ->
     return Asked(CORE_CLASS, wanted, free)
 
 
-def _thinned_to(table: NodeTable, request: PodRequest, policy: BindPolicy) -> Mask:
-    """Return the nodes on which a bound pod can only have the CPUs that this policy leaves."""
-    return table.where_kind(lambda kind: thinning(request, kind) is policy)
+def _is_thinned_to(policy: BindPolicy, request: PodRequest, kind: HostKind) -> bool:
+    return thinning(request, kind) is policy
 
 
 def is_aligned(table: NodeTable, request: PodRequest) -> Mask:

@@ -121,7 +121,7 @@ class ReservationLooks:
         """Return the nodes as if nothing were reserved; only nodes changed since the last call are made."""
         known, nodes = self._opened, columns.nodes
         if known is not None and known[0].order is known[1].order is columns.order:
-            changed = (nodes[row] for row in columns.changed_since(known[0].marks))
+            changed = (nodes[row] for row in columns.changed_since(known[0].nodes.marks))
             made = known[1].updated(node.opened(node.reserving) for node in changed)
         else:
             made = columns.updated(node.opened(node.reserving) for node in nodes if node.reservations)
@@ -182,18 +182,18 @@ class ReservationLooks:
         return ReservationMatch(result, reservations)
 
     def _preference(self, kept: Kept) -> tuple[int, int]:
-        assert kept.held.keeps is not None
-        return kept.held.keeps.order or _LAST, -self._fill(kept)
+        """Return the order that a reservation names, and how full it would be, on average of its resources.
 
-    def _fill(self, kept: Kept) -> int:
-        """Return how full the reservation would be, 0 to 100, on average; an exceeded resource counts 0."""
+        That is 0 to 100, counted downwards; an exceeded resource counts 0.
+        """
+        assert kept.held.keeps is not None
         held = kept.held.requests
         asked = {} if self._request is None else self._request.amounts
         shares = []
         for resource in asked.keys() & held.keys():
             used = held[resource] - kept.left.requests.get(resource, 0) + asked[resource]
             shares.append(100 * used // held[resource] if used <= held[resource] else 0)
-        return sum(shares) // len(shares) if shares else 0
+        return kept.held.keeps.order or _LAST, -(sum(shares) // max(1, len(shares)))
 
 
 def kept_on(node: NodeInfo) -> Iterator[Kept]:
@@ -255,7 +255,7 @@ class Estimates:
         """Return the estimates for columns in which these rows changed; `part` are the estimates of these."""
         fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
         fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
-        return Estimates(columns.order, columns.marks, fits, missed, highest)
+        return Estimates(columns.order, columns.nodes.marks, fits, missed, highest)
 
 
 class Evaluation(NamedTuple):
@@ -282,16 +282,29 @@ class ShapeRanking:
 
         The order is by what the pod misses of what it prefers, then by descending score, then by name.
         """
-        found: list[tuple[int, int, int, Fit]] = []
-        for row, least, highest in self._foretold(columns, allowed):
-            # A node that was found is next if no later node can be better.
-            while found and found[0] < (least, -highest, row):
-                yield _ranked(columns, *heapq.heappop(found))
-            result = self.look(columns.nodes[row])
-            if isinstance(result.answer, Fit):
-                heapq.heappush(found, (result.missed, -result.score, row, result.answer))
+        estimates = self._estimated(columns)
+        rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
+        missed, scores = estimates.missed[rows], estimates.highest[rows]
+        best = self.shape.settings.host_scoring.max_score
+        # Small numbers sort fastest in a small type; sums of several strategies may be large.
+        kind = np.int16 if best <= BEST else np.int64
+        # The order that the nodes would have if the estimates were exact.
+        order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
+        found: list[tuple[int, int, int, Ranked]] = []
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            estimated = zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
+            for row, least, highest in estimated:
+                # A node that was found is next if no later node can be better.
+                while found and found[0] < (least, -highest, row):
+                    yield heapq.heappop(found)[3]
+                node = columns.nodes[row]
+                result = self.look(node)
+                if isinstance(result.answer, Fit):
+                    ranked = Ranked(node, result.missed, result.score, result.answer)
+                    heapq.heappush(found, (result.missed, -result.score, row, ranked))
         while found:
-            yield _ranked(columns, *heapq.heappop(found))
+            yield heapq.heappop(found)[3]
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Return why the pod does not fit on nodes, by name; nodes on which it fits are left out."""
@@ -320,30 +333,13 @@ class ShapeRanking:
         self.on_reservations.trim(columns, most)
         if len(self._results) > most:
             known = self._results
-            # A pod that ignores reservations sees nodes without them.
-            seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
+            request = self.shape.request
+            if request is not None and request.ignores_reservations:
+                seen: Iterable[NodeInfo] = (node.opened(node.reserving) for node in columns.nodes)
+            else:
+                seen = columns.nodes
             self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
             self._pod = self.shape.incoming()
-
-    @property
-    def _ignores(self) -> bool:
-        return self.shape.request is not None and self.shape.request.ignores_reservations
-
-    def _foretold(self, columns: NodeColumns, allowed: Mask | None) -> Iterator[tuple[int, int, int]]:
-        """Yield the rows of nodes that may take the pod, what it misses at least, and their highest scores.
-
-        The order is the one that they would have if these estimates were exact.
-        """
-        estimates = self._estimated(columns)
-        rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
-        missed, scores = estimates.missed[rows], estimates.highest[rows]
-        best = self.shape.settings.host_scoring.max_score
-        # Small numbers sort fastest in a small type; sums of several strategies may be large.
-        kind = np.int16 if best <= BEST else np.int64
-        order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
-        for start in range(0, len(order), _AT_ONCE):
-            some = order[start : start + _AT_ONCE]
-            yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
 
     def _all_looked(self, columns: NodeColumns) -> Evaluation:
         """Return the results of looks at all these nodes.
@@ -352,7 +348,7 @@ class ShapeRanking:
         """
         known = self._looked
         if known is not None and known.standings.order is columns.order:
-            if known.standings.marks is columns.marks:
+            if known.standings.marks is columns.nodes.marks:
                 return known
             rows = columns.changed_since(known.standings.marks)
             part, refusals = self._looked_at(columns, rows)
@@ -362,60 +358,49 @@ class ShapeRanking:
             made = Evaluation(known.standings.with_rows(columns, rows, part), kept | refusals)
         else:
             made = Evaluation(*self._looked_at(columns, np.arange(len(columns.nodes))))
-        if known is None or 2 * len(columns.nodes) > known.standings.marks.count:
+        if known is None or 2 * len(columns.nodes) > len(known.standings.fits):
             self._looked = made
         return made
 
     def _looked_at(self, columns: NodeColumns, rows: Rows) -> tuple[Estimates, dict[str, Refusal]]:
         """Return the results of looks at some rows, and why the pod does not fit there, by name."""
-        nodes, known = columns.nodes.at(rows.tolist()), self._results
-        results = [known.get(node.serial) or self.look(node) for node in nodes]
-        figures = [(result.fits, result.missed, result.score) for result in results]
+        figures, refusals = list[tuple[bool, int, int]](), dict[str, Refusal]()
+        for node in columns.nodes.at(rows.tolist()):
+            result = self._results.get(node.serial) or self.look(node)
+            if isinstance(result.answer, Refusal):
+                refusals[node.name] = result.answer
+            figures.append((result.fits, result.missed, result.score))
         fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
-        refusals = {
-            node.name: result.answer
-            for node, result in zip(nodes, results, strict=True)
-            if isinstance(result.answer, Refusal)
-        }
-        return Estimates(columns.order, columns.marks, fits.astype(np.bool_), missed, scores), refusals
+        return Estimates(columns.order, columns.nodes.marks, fits.astype(np.bool_), missed, scores), refusals
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """Return the estimates for these nodes; only nodes that changed since the last call are estimated."""
         known = self._estimates
         if known is None or known.order is not columns.order:
-            made = self._anew(columns)
+            made = self._made(columns)
         else:
             changed = columns.changed_since(known.marks)
-            made = known.with_rows(columns, changed, self._part(columns, changed))
+            made = known.with_rows(columns, changed, self._made(columns, changed))
         # Being asked about a few nodes is no reason to forget the others.
-        if known is None or 2 * len(columns.nodes) > known.marks.count:
+        if known is None or 2 * len(columns.nodes) > len(known.fits):
             self._estimates = made
         return made
 
-    def _anew(self, columns: NodeColumns) -> Estimates:
-        """Return the estimates for unknown nodes; a few are looked at, which is faster than columns."""
-        count = len(columns.nodes)
-        return self._made(columns) if count > _FEW else self._looked_at(columns, np.arange(count))[0]
-
-    def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
-        """Return the estimates for some rows; a few are looked at, which is faster than columns."""
-        if len(rows) > _FEW:
-            return self._made(columns.rows(rows))
-        return self._looked_at(columns, rows)[0]
-
-    def _made(self, columns: NodeColumns) -> Estimates:
+    def _made(self, columns: NodeColumns, some: Rows | None = None) -> Estimates:
+        """Return the estimates for all rows, or some; a few are looked at, which is faster than columns."""
+        count = len(columns.nodes) if some is None else len(some)
+        if count <= _FEW:
+            return self._looked_at(columns, np.arange(count) if some is None else some)[0]
+        if some is not None:
+            columns = columns.rows(some)
         shape = self.shape
         fits = may_pass(self._rules, columns, self._pod)
         rows = np.flatnonzero(fits)
         table = columns.table.rows(rows)
-        missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
+        missed, highest = np.zeros((2, count), np.int64)
         missed[rows] = least_missed(table, shape.request, shape.settings)
         highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
-        return Estimates(columns.order, columns.marks, fits, missed, highest)
-
-
-def _ranked(columns: NodeColumns, missed: int, height: int, row: int, fit: Fit) -> Ranked:
-    return Ranked(columns.nodes[row], missed, -height, fit)
+        return Estimates(columns.order, columns.nodes.marks, fits, missed, highest)
 
 
 class ShapeRankings:

@@ -24,7 +24,7 @@ from placement.engine.forest.arrays import Shares
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import Refusal
 from placement.pods.manifests.pod import quantities
-from placement.pods.manifests.selection import NodeSelection, untolerated
+from placement.pods.manifests.selection import untolerated
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import RULES
 from placement.pods.rules.rule import IncomingPod, PodShape
@@ -67,28 +67,27 @@ def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Re
     stated = {obstacle: each for rule in RULES for obstacle, each in rule.conditions(pod, failed)}
     if _AS_IMPORTED in failed:
         stated[_AS_IMPORTED] = Condition(_AS_IMPORTED.kind, "inventories as they were imported")
-    stages = tuple(_stages(stated, failed, len(columns.nodes)))
-    empty = first_empty(stages)
-    if empty is None:
-        return Explanation(stages)
-    obstacle, condition = list(stated.items())[empty]
-    near = list(_nearest(pod, columns, failed.get(obstacle, []), obstacle))
-    misses = (
-        _miss(node, shape.selection, refusals[node.name], shortages, condition) for node, shortages in near
-    )
-    return Explanation(stages, tuple(misses), names={node.root_uuid: node.provider_name for node, _ in near})
-
-
-def _stages(
-    conditions: Mapping[Obstacle, Condition], failed: Mapping[Obstacle, Sequence[int]], came: int
-) -> Iterator[Stage]:
-    for obstacle, condition in conditions.items():
+    stages, came = list[Stage](), len(columns.nodes)
+    for obstacle, condition in stated.items():
         passed = came - len(failed.get(obstacle, ()))
-        yield Stage(condition, CountedUnit.NODES, came, passed, passed)
+        stages.append(Stage(condition, CountedUnit.NODES, came, passed, passed))
         came = passed
-
-
-# -- the near misses ------------------------------------------------------------------------------------
+    explained = tuple(stages)
+    empty = first_empty(explained)
+    if empty is None:
+        return Explanation(explained)
+    obstacle, condition = list(stated.items())[empty]
+    misses, names = list[Miss](), dict[str, str]()
+    for node, shortages in _nearest(pod, columns, failed.get(obstacle, []), obstacle):
+        unwanted = condition.forbidden
+        if condition.kind is ConditionKind.TAINTS:
+            tolerated = shape.selection.tolerations
+            unwanted = tuple(map(str, untolerated(node.attributes.taints, tolerated)))
+        lacking = tuple(name for any_of in condition.required for name in any_of)
+        words = (*map(in_plain_words, refusals[node.name].reasons), *_kept_on(node))
+        misses.append(Miss(node.root_uuid, shortages, lacking=lacking, unwanted=unwanted, words=words))
+        names[node.root_uuid] = node.provider_name
+    return Explanation(explained, tuple(misses), names=names)
 
 
 def _nearest(
@@ -110,26 +109,7 @@ def _nearest(
         )
 
 
-def _miss(
-    node: NodeInfo,
-    selection: NodeSelection,
-    refusal: Refusal,
-    shortages: tuple[Shortage, ...],
-    condition: Condition,
-) -> Miss:
-    unwanted = condition.forbidden
-    if condition.kind is ConditionKind.TAINTS:
-        unwanted = tuple(map(str, untolerated(node.attributes.taints, selection.tolerations)))
-    return Miss(
-        node.root_uuid,
-        shortages,
-        lacking=tuple(name for any_of in condition.required for name in any_of),
-        unwanted=unwanted,
-        words=(*map(in_plain_words, refusal.reasons), *_of_reservations(node)),
-    )
-
-
-def _of_reservations(node: NodeInfo) -> Iterator[str]:
+def _kept_on(node: NodeInfo) -> Iterator[str]:
     """Yield what reservations keep on the node from the pod that was refused."""
     for each in node.reservations_left:
         cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,11 +25,8 @@ from placement.pods.model import RecordedPod
 from placement.pods.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.pods.rows import PodAnswer
 from placement.pods.scheduler import PlacementResult
-from placement.pods.service import ClaimedElsewhere, Pods
-from placement.pods.writer import Precondition
+from placement.pods.service import ClaimedElsewhere, Pods, Precondition
 from placement.storage.database import utcnow
-
-# Noting that pods recorded on a node are over, gone or being deleted, before that is reported.
 
 
 class Binder(Protocol):
@@ -55,67 +52,6 @@ class Binders(Protocol):
         """Return the API server of a cluster. Raises PlacementError that says what is missing."""
 
 
-class VanishedPods:
-    """A use case that releases pods over or gone, by uids that never recur, and marks pods that leave."""
-
-    def __init__(self, pods: Pods, binders: Binders | None) -> None:
-        self._pods = pods
-        self._binders = binders
-
-    def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
-        """Return a function that releases pods of a node that are over or gone, and returns whether any were.
-
-        Deletions of pods that have begun, but were not reported yet, are recorded and count, too. The
-        function asks Kubernetes about so many nodes, for so many seconds in all, and never again after a
-        failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
-        pod is released. The function raises Unavailable.
-        """
-        left = most_nodes if self._binders is not None else 0
-        end = time.monotonic() + seconds
-
-        def refresh(node: str) -> bool:
-            nonlocal left
-            if left <= 0:
-                return False
-            left -= 1
-            try:
-                with request_scope.within(end - time.monotonic()):
-                    vanished, leaving = self._on(cluster, node)
-            except PlacementError:
-                left = 0
-                return False
-            self._release(cluster, vanished)
-            if leaving:
-                self._pods.put_all(cluster, leaving)
-            return bool(vanished or leaving)
-
-        return refresh
-
-    def _release(self, cluster: str, vanished: Collection[RecordedPod]) -> None:
-        for pod in vanished:
-            with suppress(NotFound):
-                self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
-
-    def _on(self, cluster: str, node: str) -> tuple[list[RecordedPod], list[Mapping[str, Any]]]:
-        """Return the pods of a node that are over or gone, and the manifests of pods that began to leave."""
-        if self._binders is None:
-            return [], []
-        recorded = self._pods.recorded_on(cluster, node)
-        binder = self._binders.of(cluster)
-        present = {canonical_uid(pod["metadata"]["uid"]): pod for pod in binder.pods_on(node)}
-        # Pods on no node yet, or newer than the list, are asked for one by one.
-        vanished = [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
-        staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
-        return vanished, [pod for pod in staying if pod["metadata"].get("deletionTimestamp")]
-
-
-def _lives(binder: Binder, pod: RecordedPod) -> bool:
-    found = binder.pod(pod.namespace, pod.name)
-    if found is None or canonical_uid(found["metadata"]["uid"]) != pod.uid:
-        return False
-    return (found.get("status") or {}).get("phase") not in ENDED_PHASES
-
-
 # Binding a pod once, beside other attempts for the same pod that may still be under way.
 #
 # A Binding that was sent cannot be called back: kube-scheduler may hang up and try again while the API server
@@ -129,7 +65,6 @@ _PART_OF_REQUEST = 2 / 3
 # API servers give up on a call after a minute. So no attempt can succeed any more so long after its claim.
 _DECIDED_AFTER = datetime.timedelta(seconds=150)
 _TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
-_MAY_STILL_BE_BOUND = "the pod may still be bound, so its place stays claimed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,64 +89,34 @@ class BindAttempt:
         self._binder = binder
         self._cluster = cluster
         self._binding = binding
+        self._title = f"pod {binding.namespace}/{binding.name}"
         self.freed: list[Binding] = []
         """The pods of its gang that need not wait any longer, because this pod has its place."""
 
     def run(self) -> None:
-        """Bind the pod, unless it is bound already. Raises PlacementError."""
-        error = None
+        """Bind the pod with its annotations, unless it is bound already. Raises PlacementError."""
+        binding, error = self._binding, None
         with request_scope.within(min(_BINDS_WITHIN_SECONDS, request_scope.remaining() * _PART_OF_REQUEST)):
             pod = self._pod()
-            if self._is_bound(pod):
+            node = _node(pod)
+            if node and node != binding.node:
+                raise Conflict(f"{self._title} is assigned to node {node} already")
+            if node:
                 return
-            taken = self._claimed(pod)
+            taken = self._claimed(without_unknown_namespaces(pod))
+            claim, target = taken.answer, (binding.namespace, binding.name, binding.uid, binding.node)
             try:
-                self._assign(taken.answer)
+                if not self._pods.is_held(self._cluster, claim):
+                    raise _Overtaken(f"{self._title}: another caller released or renewed its claim meanwhile")
+                if request_scope.is_over():
+                    raise PlacementError(_TOO_SLOW)
+                self._binder.bind(*target, claim.annotations)
+            except _Overtaken:
+                raise
             except PlacementError as failure:
                 error = failure
         if error is not None:
             self._settle(error, taken)
-
-    def _is_bound(self, pod: Mapping[str, Any]) -> bool:
-        node = _node(pod)
-        if node and node != self._binding.node:
-            raise Conflict(f"{self._title} is assigned to node {node} already")
-        return bool(node)
-
-    def _claimed(self, pod: Mapping[str, Any]) -> PlacementResult:
-        known = without_unknown_namespaces(pod)
-        try:
-            taken = self._placed(known)
-        except ClaimedElsewhere as elsewhere:
-            held = elsewhere.claim
-            if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
-                raise Conflict(
-                    f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
-                    f"after {_DECIDED_AFTER.seconds} s it can go to another node"
-                ) from None
-            self._release(held)
-            taken = self._placed(known)
-        self.freed = [
-            Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed
-        ]
-        return taken
-
-    def _placed(self, pod: Mapping[str, Any]) -> PlacementResult:
-        binding = self._binding
-        return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
-
-    def _assign(self, claim: PodAnswer) -> None:
-        """Bind the pod with its annotations, if the claim is still its own. Raises PlacementError."""
-        binding = self._binding
-        if not self._pods.is_held(self._cluster, claim):
-            raise _Overtaken(f"{self._title}: another caller released or renewed its claim meanwhile")
-        if request_scope.is_over():
-            raise PlacementError(_TOO_SLOW)
-        self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node, claim.annotations)
-
-    @property
-    def _title(self) -> str:
-        return f"pod {self._binding.namespace}/{self._binding.name}"
 
     def _pod(self) -> Mapping[str, Any]:
         """Return the pod with the name and the uid of the binding. Raises PlacementError."""
@@ -223,26 +128,42 @@ class BindAttempt:
             raise Conflict(f"{self._title} is another one by now, with uid {uid}, not {self._binding.uid}")
         return pod
 
+    def _claimed(self, pod: Mapping[str, Any]) -> PlacementResult:
+        """Claim the place on the node; one elsewhere is released once the pod cannot go there any more."""
+        of = self._binding
+        wanted = self._cluster, of.namespace, of.name, of.uid, of.node, pod
+        try:
+            taken = self._pods.bind(*wanted)
+        except ClaimedElsewhere as elsewhere:
+            held = elsewhere.claim
+            if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
+                raise Conflict(
+                    f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
+                    f"after {_DECIDED_AFTER.seconds} s it can go to another node"
+                ) from None
+            self._release(held)
+            taken = self._pods.bind(*wanted)
+        self.freed = [
+            Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed
+        ]
+        return taken
+
     def _settle(self, error: PlacementError, taken: PlacementResult) -> None:
         """Raise the error of a failed call unless the pod is on its node, as the call may have succeeded."""
-        if isinstance(error, _Overtaken):
-            raise error
-        claim = taken.answer
         try:
-            now = self._pod()
+            bound_to = _node(self._pod())
         except (NotFound, Conflict):
-            self._release(claim)
+            self._release(taken.answer)
             raise error from None
         except PlacementError as unknown:
             raise PlacementError(
                 f"{error}; it is unknown whether the pod was bound ({unknown}), so its place stays claimed"
             ) from None
-        bound_to = _node(now)
         if bound_to == self._binding.node:
             return
         if not bound_to and (isinstance(error, Unanswered) or _is_undecided(taken.before)):
-            raise PlacementError(f"{error}; {_MAY_STILL_BE_BOUND}")
-        self._release(claim)
+            raise PlacementError(f"{error}; the pod may still be bound, so its place stays claimed")
+        self._release(taken.answer)
         raise error
 
     def _release(self, claim: PodAnswer) -> None:
@@ -296,7 +217,6 @@ class Extender:
         self._pods = pods
         self._preemption = preemption
         self._binders = binders
-        self._vanished = VanishedPods(pods, binders)
         self._given_up = GivenUpGangs()
 
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
@@ -309,25 +229,27 @@ class Extender:
         ):
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
-        gang = self._strict_gang(cluster, pod)
-        releases = gang is not None or (bool(nodes) and self._binders is not None)
-        if gang is not None:
+        releases = bool(nodes) and self._binders is not None
+        gang = gang_of(pod, namespace_of(pod))
+        # Members of a gang that is not Strict keep their places whatever becomes of others.
+        if gang is not None and gang.is_strict:
+            releases, member = True, PodDocument.unnamed(cluster, pod)
+            self._given_up.note(cluster, gang, member)
             refused = self._refused_of_gang(cluster, gang) if fitting else {}
             if refused or not fitting:
-                self._give_up(cluster, gang)
+                self._pods.release_gang(cluster, gang)
+                self._given_up.set(cluster, gang, has_given_up=True)
             if refused:
-                mine = refused.get(PodDocument.unnamed(cluster, pod).uid)
-                if mine is None:
+                if member.uid not in refused:
                     return Filtered({}, dict.fromkeys(names, _NO_ROOM_FOR_GANG), releases)
+                mine = refused[member.uid]
                 fitting, refusals = 0, {name: mine[name] for name in names if name in mine}
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         # Sorted, so that every process answers with the same bytes.
         for name, refusal in sorted(refusals.items(), key=lambda item: item[0]):
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
-            (unresolvable if lasting else failed)[name] = "; ".join(
-                in_plain_words(reason) for reason in refusal.reasons
-            )
+            (unresolvable if lasting else failed)[name] = "; ".join(map(in_plain_words, refusal.reasons))
         if fitting + len(refusals) < len(names):
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
@@ -339,21 +261,47 @@ class Extender:
         kube-scheduler hears of a deletion before the synchronization reports it, and asks at once. After a
         refusal it asks again only minutes later. `fits` is called with each node that pods have left.
         """
-        refresh = self._vanished.refresher(cluster, ENOUGH_NODES, _LOOK_SECONDS)
+        refresh = self._refresher(cluster, _LOOK_SECONDS)
         return any(refresh(node) and fits(node) for node in nodes)
 
-    def _strict_gang(self, cluster: str, pod: Mapping[str, Any]) -> Gang | None:
-        """Return the gang of a pod if it is Strict, and note that the pod is a member."""
-        gang = gang_of(pod, namespace_of(pod))
-        if gang is None or not gang.is_strict:
-            return None
-        self._given_up.note(cluster, gang, PodDocument.unnamed(cluster, pod))
-        return gang
+    def _refresher(self, cluster: str, seconds: float = math.inf) -> Callable[[str], bool]:
+        """Return a function that releases pods of a node that are over or gone, and returns whether any were.
 
-    def _give_up(self, cluster: str, gang: Gang) -> None:
-        """Release the members that wait, as one has no room; a NonStrict gang does not come here."""
-        self._pods.release_gang(cluster, gang)
-        self._given_up.add(cluster, gang)
+        Deletions of pods that have begun, but were not reported yet, are recorded and count, too. The
+        function asks Kubernetes about ENOUGH_NODES nodes, for so many seconds in all, and never again after
+        a failure. So the time-outs of an API server that does not answer do not add up. Without an answer no
+        pod is released. The function raises Unavailable.
+        """
+        left = ENOUGH_NODES if self._binders is not None else 0
+        end = time.monotonic() + seconds
+
+        def refresh(node: str) -> bool:
+            nonlocal left
+            if left <= 0 or self._binders is None:
+                return False
+            left -= 1
+            try:
+                with request_scope.within(end - time.monotonic()):
+                    recorded = self._pods.recorded_on(cluster, node)
+                    binder = self._binders.of(cluster)
+                    present = {canonical_uid(pod["metadata"]["uid"]): pod for pod in binder.pods_on(node)}
+                    # Pods on no node yet, or newer than the list, are asked for one by one.
+                    absent = [pod for pod in recorded if pod.uid not in present]
+                    vanished = [pod for pod in absent if not _lives(binder, pod)]
+            except PlacementError:
+                left = 0
+                return False
+            for pod in vanished:
+                # A uid never recurs.
+                with suppress(NotFound):
+                    self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
+            staying = [present[pod.uid] for pod in recorded if pod.uid in present and not pod.is_leaving]
+            leaving = [manifest for manifest in staying if manifest["metadata"].get("deletionTimestamp")]
+            if leaving:
+                self._pods.put_all(cluster, leaving)
+            return bool(vanished or leaving)
+
+        return refresh
 
     def _refused_of_gang(self, cluster: str, gang: Gang) -> Mapping[str, Mapping[str, Refusal]]:
         """Return the members, by uid, that keep a gang from trying again after it gave up, and why by node.
@@ -369,7 +317,7 @@ class Extender:
             ):
                 refused = {}
         if members and not refused:
-            self._given_up.discard(cluster, gang)
+            self._given_up.set(cluster, gang, has_given_up=False)
         return refused
 
     def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
@@ -386,12 +334,8 @@ class Extender:
 
         Raises NotFound for the cluster, ManifestError.
         """
-        return self._preemption.victims(
-            cluster,
-            without_unknown_namespaces(pod),
-            proposed,
-            self._vanished.refresher(cluster, ENOUGH_NODES),
-        )
+        refresh = self._refresher(cluster)
+        return self._preemption.victims(cluster, without_unknown_namespaces(pod), proposed, refresh)
 
     def bind(self, cluster: str, binding: Binding) -> None:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
@@ -410,6 +354,13 @@ class Extender:
             for other in attempt.freed:
                 with suppress(PlacementError):
                     BindAttempt(self._pods, binder, cluster, other).run()
+
+
+def _lives(binder: Binder, pod: RecordedPod) -> bool:
+    found = binder.pod(pod.namespace, pod.name)
+    if found is None or canonical_uid(found["metadata"]["uid"]) != pod.uid:
+        return False
+    return (found.get("status") or {}).get("phase") not in ENDED_PHASES
 
 
 def _where_pods_may_have_left(

@@ -11,21 +11,15 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
-from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.rows import consumer_of
 from placement.pods.snapshot import NodeColumns
-from placement.pods.statements import pods
-from placement.pods.statements.pods import StoredPod
-from placement.pods.writer import PodPlacement, PodWriter, Waiting
-from placement.storage.database import Database, utcnow
+from placement.pods.writer import Waiting
+from placement.storage.database import utcnow
 
 
 class GangWaits(Conflict):
@@ -74,10 +68,7 @@ def standing_of(
     waiting: list[Waiting] = []
     ends: list[datetime.datetime] = []
 
-    def count(membership: Membership) -> None:
-        counts[membership.gang] += 1
-        least[membership.gang] = max(least.get(membership.gang, 0), membership.least)
-
+    present = [*coming]
     for node in columns.nodes:
         for pod in node.of_gangs:
             membership = pod.membership
@@ -85,14 +76,14 @@ def standing_of(
                 continue
             if membership.waits_until is not None:
                 ends.append(membership.waits_until)
-            if pod.consumer in gone:
-                continue
-            count(membership)
-            if membership.waits_until is not None:
-                waiting.append(Waiting(pod, node))
-    for each in coming:
+            if pod.consumer not in gone:
+                present.append(membership)
+                if membership.waits_until is not None:
+                    waiting.append(Waiting(pod, node))
+    for each in present:
         if each is not None and each.gang in gang.together:
-            count(each)
+            counts[each.gang] += 1
+            least[each.gang] = max(least.get(each.gang, 0), each.least)
     return GangStatus(gang, counts, least, waiting, ends)
 
 
@@ -105,31 +96,6 @@ def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
         for pod in node.waiting
         if pod.membership and pod.membership.waits_until and pod.membership.waits_until <= now
     ]
-
-
-def give_up(
-    database: Database,
-    writer: PodWriter,
-    view: ClusterSnapshot,
-    waiting: Sequence[Waiting],
-) -> None:
-    """Release the pods that still wait as they did, all of them at once. Raises NodeChanged, Unavailable.
-
-    A pod that was bound again meanwhile, and waits anew with a later end, stays.
-    """
-    if not waiting:
-        return
-    attributes = writer.attributes(view.facts)
-    with database.write() as transaction:
-        locked = writer.lock(transaction, view, {each.node.root_id for each in waiting})
-        now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
-        still = {each.pod.uid for each in waiting if _waits_as_before(each.pod, now.get(each.pod.uid))}
-        rows = pods.any_namesakes(transaction, view.facts.id, (), still)
-        writer.commit(transaction, view.facts, locked, attributes, leaving=rows, unreserves=True)
-
-
-def _waits_as_before(before: RecordedPod, now: RecordedPod | None) -> bool:
-    return now is not None and now.membership == before.membership
 
 
 def gang_to_place(document: PodDocument) -> Gang | None:
@@ -161,23 +127,6 @@ def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dic
         yield some
 
 
-def standing_with(
-    view: ClusterSnapshot, gang: Gang | None, place: PodPlacement, known: Sequence[StoredPod]
-) -> GangStatus | None:
-    """Return how the gang of a pod stands when the pod has this place; None if it has no gang."""
-    if gang is None or place.recorded.membership is None:
-        return None
-    return standing_of(view.columns, gang, [place.recorded.membership], set(map(consumer_of, known)))
-
-
-def waiting_there(place: PodPlacement, standing: GangStatus) -> PodPlacement:
-    """Return the place of a pod that waits there for others of its gang."""
-    membership = place.recorded.membership
-    assert membership is not None
-    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
-    return replace(place, recorded=recorded)
-
-
 # Gangs that gave up, and the members that asked for a place lately, as one process remembers them.
 
 
@@ -191,16 +140,11 @@ _LASTS_SECONDS = 600.0
 _Key = tuple[str, frozenset[str]]
 
 
-class _AskedMember(NamedTuple):
-    """A member, and when it asked last, in seconds of a monotonic clock."""
-
-    member: PodDocument
-    at: float
-
-
 @dataclass(slots=True)
 class _Known:
-    asked: dict[str, _AskedMember] = field(default_factory=dict)
+    """Members by uid, each with when it asked last, in seconds of a monotonic clock."""
+
+    asked: dict[str, tuple[PodDocument, float]] = field(default_factory=dict)
     has_given_up: bool = False
 
 
@@ -219,23 +163,16 @@ class GivenUpGangs:
             self._gangs.move_to_end(key)
             if len(self._gangs) > _MOST_GANGS:
                 self._gangs.popitem(last=False)
-            for uid in [uid for uid, asked in known.asked.items() if now - asked.at > _LASTS_SECONDS]:
+            for uid in [uid for uid, (_, at) in known.asked.items() if now - at > _LASTS_SECONDS]:
                 del known.asked[uid]
             if member.uid not in known.asked:
                 known.has_given_up = False
-            known.asked[member.uid] = _AskedMember(member, now)
+            known.asked[member.uid] = member, now
             if len(known.asked) > _MOST_MEMBERS:
                 del known.asked[next(iter(known.asked))]
 
-    def add(self, cluster: str, gang: Gang) -> None:
-        """Note that a gang gave up."""
-        self._set(cluster, gang, has_given_up=True)
-
-    def discard(self, cluster: str, gang: Gang) -> None:
-        """Note that there is room for a gang."""
-        self._set(cluster, gang, has_given_up=False)
-
-    def _set(self, cluster: str, gang: Gang, *, has_given_up: bool) -> None:
+    def set(self, cluster: str, gang: Gang, *, has_given_up: bool) -> None:
+        """Note that a gang gave up, or that there is room for it."""
         with self._lock:
             known = self._gangs.get((cluster, gang.together))
             if known is not None:
@@ -247,4 +184,4 @@ class GivenUpGangs:
             known = self._gangs.get((cluster, gang.together))
             if known is None or not known.has_given_up:
                 return ()
-            return tuple(asked.member for asked in known.asked.values())
+            return tuple(member for member, _ in known.asked.values())

@@ -152,6 +152,11 @@ class NodeOffers:
     ratio: Fraction
 
     @cached_property
+    def capacities(self) -> Mapping[Place, int]:
+        """Return how many units each inventory has for consumers."""
+        return {place: inventory.capacity for place, inventory in self.inventories.items()}
+
+    @cached_property
     def below(self) -> tuple[Place, ...]:
         """Return the inventories of NUMA nodes in classes that the host lacks, for counting by host."""
         on_host = {place.resource_class for place in self.inventories if place.path == HOST}

@@ -12,7 +12,7 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
-from placement.pods.accounts import NodeAllocations, accounts_with, beyond_offers, counted, holders, shrunk
+from placement.pods.accounts import NodeAllocations, beyond_offers, counted, holders, shrunk
 from placement.pods.model import NodeImport
 from placement.pods.node_info import NodeInfo, reported_pods
 from placement.pods.node_loading import (
@@ -26,7 +26,7 @@ from placement.pods.node_loading import (
     stored_accounts,
 )
 from placement.pods.statements import nodes as node_rows
-from placement.pods.writer import NodeChange, NodeWriter, PodAttributes
+from placement.pods.writer import NodeChange, PodAttributes, PodWriter
 from placement.providers.statements import clusters, contents, names, providers
 from placement.providers.statements.clusters import Cluster, NewNode, Node
 from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove
@@ -105,7 +105,7 @@ class NodeImporting:
     transaction: Transaction
     cluster: Cluster
     loader: NodeLoader
-    writer: NodeWriter
+    writer: PodWriter
     attributes: PodAttributes
     cuts: bool
     former: ClusterFacts | None = None
@@ -196,7 +196,7 @@ class NodeImporting:
             others = {} if state is None else state.others
             reported = reported_pods(self.cluster.name, template.imported, recorded)
             known_holders = holders(template.imported, template.offers, recorded, kept)
-            each.after = accounts_with(counted(template.offers, known_holders, others), reported)
+            each.after = counted(template.offers, known_holders, others).accounts(reported)
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -282,10 +282,10 @@ class NodeImporting:
         bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
         node_id = self.ids[each.name] if each.state is None else each.state.id
         change = NodeChange(node_id, self.cluster.id, each.described.identity, before, after, bearers)
-        return self.writer.write(self.transaction, change)
+        return self.writer.write(self.transaction, [change])
 
 
-def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
+def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what: str) -> None:
     """Delete a node with a locked row, and its tree, with the CPUs that kubelet gave to pods there.
 
     Raises InTheWay if pods are recorded there, or other consumers hold something of it.
@@ -296,6 +296,6 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
     stored = stored_accounts(transaction, state)
-    writer.write(transaction, NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {}))
+    writer.write(transaction, [NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {})])
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)

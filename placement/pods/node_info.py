@@ -14,7 +14,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 from placement.common.pod_identity import consumer_of
 from placement.engine.numa.amounts import Amounts
 from placement.engine.numa.host import HostTotals
-from placement.pods.accounts import Accountant, NodeAllocations, accounts_with, counted, holders, host_room
+from placement.pods.accounts import Accountant, NodeAllocations, counted, holders, host_room
 from placement.pods.host import Host, NodeOffers, Place, occupied_host, unknown_pods
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
 from placement.pods.manifests.selection import NodeAttributes
@@ -180,7 +180,7 @@ class NodeInfo:
     @cached_property
     def accounts(self) -> NodeAllocations:
         """Return what each consumer holds of its providers."""
-        return accounts_with(self.accountant, self.reported_pods)
+        return self.accountant.accounts(self.reported_pods)
 
     @property
     def due(self) -> int:

@@ -8,19 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 from placement.common.gang import Membership
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
-from placement.engine.domain.explanation import Explanation
+from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import PodRefused, Refusal
 from placement.pods.accounts import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
-from placement.pods.cycle import Ranked
+from placement.pods.cache import ClusterSnapshot
+from placement.pods.cycle import Ranked, ShapeRankings
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod
 from placement.pods.host import foreign_cpus, ledger_of, remarks_on
@@ -28,14 +28,17 @@ from placement.pods.koordinator.annotations import written_annotations
 from placement.pods.manifests.affinity import NO_AFFINITY
 from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, pool_class
 from placement.pods.node_info import NodeInfo
+from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
 from placement.pods.reading import reading_of
-from placement.pods.rows import PodAnswer, answer_of, using
+from placement.pods.reservation_ends import due_on
+from placement.pods.rows import PodAnswer, answer_of, consumer_of, using
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import PodShape
 from placement.pods.snapshot import NodeColumns
-from placement.pods.statements.pods import PodHead, StoredPod
-from placement.pods.writer import PodPlacement
+from placement.pods.statements.pods import StoredPod
+from placement.pods.writer import PodPlacement, Waiting
+from placement.storage.database import utcnow
 
 
 def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:
@@ -82,8 +85,8 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         score=ranked.score,
         warnings=incoming.warnings,
         remarks=remarks_on(state.host, incoming.request) if incoming.request else (),
-        **_cpus_as_of_now(state, (*state.pods, recorded), recorded),
     )
+    answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
     answer = answer if used is None else using(answer, used)
     return PodPlacement(document, answer, state, recorded, used)
 
@@ -92,21 +95,18 @@ def as_of_now(
     answer: PodAnswer, state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod
 ) -> PodAnswer:
     """Return the answer about one of these pods of a node with the CPU list of its containers as of now."""
-    return replace(answer, **_cpus_as_of_now(state, pods, pod))
-
-
-def _cpus_as_of_now(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> dict[str, Any]:
     imported = state.template.imported
 
     def pools() -> HostPools:
         return host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
 
     cpus = pod_cpus(imported, pods, pod, pools)
-    return {
-        "lifts_cfs_quota": bool(own_cpus(imported, pods, pod)),
-        "container_cpus": None if cpus is None else format_cpu_list(cpus),
-        "is_pinned_unseen": is_pinned_unseen(imported, pod),
-    }
+    return replace(
+        answer,
+        lifts_cfs_quota=bool(own_cpus(imported, pods, pod)),
+        container_cpus=None if cpus is None else format_cpu_list(cpus),
+        is_pinned_unseen=is_pinned_unseen(imported, pod),
+    )
 
 
 def best_place(
@@ -150,6 +150,20 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
     return same
 
 
+def without_namesakes(
+    documents: Mapping[int, PodDocument], known: Iterable[StoredPod] = ()
+) -> dict[int, PodDocument]:
+    """Return pods with neither the name nor the uid of a known pod, or of a pod before them."""
+    seen = set[object]().union(*({(pod.namespace, pod.name), pod.uid} for pod in known))
+    found: dict[int, PodDocument] = {}
+    for number, document in documents.items():
+        mine = {(document.namespace, document.name), document.uid}
+        if seen.isdisjoint(mine):
+            found[number] = document
+        seen |= mine
+    return found
+
+
 def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     """Return the answer about a stored pod, with the CPU list of its containers as the node is now."""
     answer = answer_of(pod)
@@ -159,7 +173,7 @@ def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     return answer if state is None or mine is None else as_of_now(answer, state, present, mine)
 
 
-# Pods that are placed at the same time, which would all go to the same best node.
+# The choice of a node. Pods that are placed at the same time would all go to the same best node.
 #
 # The second pod that comes to a node was decided in vain. So of several equally good nodes, one is taken on
 # which this process is placing no other pod. While other processes were faster a moment ago, a random one is.
@@ -169,6 +183,10 @@ def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
 # More equals than concurrent writers are of no use.
 _MOST_EQUALS = 64
 _LOSS_LASTS_SECONDS = 1.0
+_INVENTORIES_DIFFER = Refusal(
+    ("node(s) have inventories that differ from the imported node",),
+    obstacle=Obstacle(ConditionKind.INVENTORIES),
+)
 
 
 class ActivePlacements:
@@ -182,17 +200,15 @@ class ActivePlacements:
     @contextmanager
     def taking(self, root_id: int) -> Iterator[None]:
         """Mark the node with this host provider while a pod is placed on it."""
-        self._count(root_id, 1)
+        with self._lock:
+            self._taken[root_id] += 1
         try:
             yield
         finally:
-            self._count(root_id, -1)
-
-    def _count(self, root_id: int, change: int) -> None:
-        with self._lock:
-            self._taken[root_id] += change
-            if not self._taken[root_id]:
-                del self._taken[root_id]
+            with self._lock:
+                self._taken[root_id] -= 1
+                if not self._taken[root_id]:
+                    del self._taken[root_id]
 
     def lost(self) -> None:
         """Note that another process was faster."""
@@ -209,7 +225,7 @@ class ActivePlacements:
             return chain([best], ranked)
         equals, rest = [best], []
         for each in ranked:
-            if _quality(each) != _quality(best):
+            if (each.missed, each.score, each.used) != (best.missed, best.score, best.used):
                 rest = [each]
                 break
             equals.append(each)
@@ -219,14 +235,6 @@ class ActivePlacements:
             random.shuffle(equals)
         equals.sort(key=lambda each: self._taken[each.node.root_id])
         return chain(equals, rest, ranked)
-
-
-def _quality(ranked: Ranked) -> tuple[object, ...]:
-    used = ranked.used
-    return ranked.missed, ranked.score, None if used is None else used.consumer
-
-
-# What is answered about several pods or several nodes.
 
 
 class Unschedulable(CapacityExceeded):
@@ -240,50 +248,107 @@ class Unschedulable(CapacityExceeded):
         self.explanation = explanation
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A preview of where a pod would fit, best first, and why not elsewhere.
-
-    `fitting` counts all nodes on which it fits; `places` has the best of them. `shape` is the pod, and
-    `columns` are the nodes that were looked at.
-    """
-
-    places: Sequence[PodPlacement]
-    fitting: int
-    refusals: Mapping[str, Refusal]
-    warnings: tuple[str, ...]
-    shape: PodShape
-    columns: NodeColumns
-
-    @property
-    def explanation(self) -> Explanation:
-        """Return how many nodes passed each stage of the filter, and the closest ones if none passed all."""
-        return explain_pod(self.shape, self.columns, self.refusals)
-
-    @property
-    def message(self) -> str:
-        """Return how many nodes are available, and why the others are not."""
-        return nodes_available(self.refusals.values(), self.fitting)
-
-
-@dataclass(frozen=True, slots=True)
-class PodPage:
-    """Some pods, and the cursor of the following page, None on the last one."""
-
-    pods: list[PodAnswer]
-    next: int | None
-
-
-def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
-    """Return the cursor of the page after the first `count` rows; there is one if there are more rows."""
-    return rows[count - 1].id if len(rows) > count else None
-
-
 def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
     """Return how many nodes are available and why the others are not, as kube-scheduler counts it."""
-    counts: Counter[str] = Counter()
-    for refusal in refusals:
-        counts.update(refusal.reasons)
+    counts = Counter(reason for refusal in refusals for reason in refusal.reasons)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     available = f"{fitting}/{fitting + len(refusals)} nodes are available"
     return f"{available}: {reasons}." if reasons else f"{available}."
+
+
+class Refusing(set[NodeInfo]):
+    """The nodes that refuse a pod, or several, for as long as they do not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clashed: list[NodeInfo] = []
+
+    def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
+        """Note that a database key refused a write to one of these nodes; return whether that may pass.
+
+        The first time another writer may have been faster. Nodes that have not changed by the second time
+        refuse for good: a CPU has an owner that follows from no pod, for example.
+        """
+        for_good = [node for node in nodes if any(_is_same(node, former) for former in self._clashed)]
+        self.update(for_good)
+        self._clashed += nodes
+        return not for_good
+
+
+def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
+    """Return whether the stored state of a node is unchanged."""
+    return now is not None and (now.root_id, now.revision) == (before.root_id, before.revision)
+
+
+class PlaceChoice:
+    """A choice of the best node for a pod on a snapshot of its cluster; it remembers rankings by shape."""
+
+    def __init__(self) -> None:
+        self._rankings = ShapeRankings()
+        self.active = ActivePlacements()
+
+    def ranking(
+        self, incoming: PodSpec, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
+    ) -> AnyRanking:
+        """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them."""
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        of_shape = self._rankings.of(view.facts.id, shape, view.columns)
+        ranking: PodRanking = of_shape
+        if document.keeps is not None:
+            return ranking
+        if view.reserved or incoming.reservation_affinity:
+            if incoming.request is not None and incoming.request.ignores_reservations:
+                ranking = IgnoringRanking(of_shape)
+            else:
+                nodes = [node.name for node in view.reserved.values()]
+                ranking = ReservationRanking(of_shape, incoming, document.manifest, nodes, utcnow())
+        if not (view.has_affinity or incoming.rules):
+            return ranking
+        return RuledRanking(ranking, incoming.rules, view.placed, columns)
+
+    def best(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        refusing: Collection[NodeInfo],
+        incoming: PodSpec | None = None,
+        node: str | None = None,
+        known: Sequence[StoredPod] = (),
+    ) -> PodPlacement:
+        """Return the pod on the best node when the known ones are gone: only on `node`, if it is named.
+
+        `refusing` are nodes that refused pods before. Raises ManifestError, Unschedulable.
+        """
+        incoming = incoming or reading_of(document.manifest, view.facts.settings)
+        columns = columns_without(view, known)
+        ranking = self.ranking(incoming, document, view, columns)
+        if node is not None:
+            columns = columns.among([node])
+        doubtful = {state.name for state in refusing if _is_same(view.nodes.get(state.root_id), state)}
+        usable = columns.without(doubtful) if doubtful else columns
+        unplaced: dict[str, Refusal] = {}
+        ranked = self.active.spread(ranking.best_first(usable))
+        place = best_place(ranked, incoming, document, unplaced)
+        if place is None:
+            differ = {name: _INVENTORIES_DIFFER for name in doubtful if name in columns.by_name}
+            refusals = {**ranking.refusals(columns), **unplaced, **differ}
+            raise Unschedulable(refusals, explain_pod(ranking.shape, columns, refusals))
+        return place
+
+
+def columns_without(
+    view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
+) -> NodeColumns:
+    """Return the nodes as they are without these pods, and without reservations that have expired.
+
+    `late` have waited too long: reads leave them out; to place a pod they are released first.
+    """
+    ending = due_on(view.reserved) if view.reserved else ()
+    if not (leaving or late or ending):
+        return view.columns
+    gone = [(pod.root_id, consumer_of(pod)) for pod in leaving]
+    gone += [(each.root_id, each.reservation.consumer) for each in ending]
+    gone += [(each.node.root_id, each.pod.consumer) for each in late]
+    consumers, nodes = frozenset(consumer for _, consumer in gone), view.nodes
+    roots = {root_id for root_id, _ in gone if root_id is not None and root_id in nodes}
+    return view.columns.updated(nodes[root_id].without(consumers) for root_id in roots)

@@ -25,21 +25,13 @@ from placement.storage.database import Database
 _LOCAL_VOLUMES = frozenset(
     {"name", "configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"}
 )
-_NEVER = "Never"
+# The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
+ENOUGH_NODES = 100
 
 Fits = Callable[[frozenset[str]], bool]
 """A check whether the pod fits when these consumers are gone."""
-
-
-def priority_of(pod: Mapping[str, Any]) -> int:
-    """Return the priority in a Pod manifest; pods without one have 0."""
-    priority = _mapping(pod.get("spec")).get("priority")
-    return priority if isinstance(priority, int) and not isinstance(priority, bool) else 0
-
-
-def may_preempt(pod: Mapping[str, Any]) -> bool:
-    """Return whether others may be evicted for a pod."""
-    return _mapping(pod.get("spec")).get("preemptionPolicy") != _NEVER
+Refresh = Callable[[str], bool]
+"""A call that updates what is known of the pods of a node, and returns whether that changed anything."""
 
 
 def choose_victims(
@@ -93,21 +85,16 @@ def only_resources_matter(pod: Mapping[str, Any], victims: Collection[Mapping[st
     spec = _mapping(pod.get("spec"))
     affinity = _mapping(spec.get("affinity"))
     containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
-    ports = [port for container in containers for port in _mappings(container.get("ports"))]
-    volumes = _mappings(spec.get("volumes"))
+    others = [_mapping(_mapping(victim.get("spec")).get("affinity")) for victim in victims]
     return not (
         affinity.get("podAffinity")
         or affinity.get("podAntiAffinity")
         or spec.get("topologySpreadConstraints")
         or spec.get("hostNetwork")
-        or any(port.get("hostPort") for port in ports)
-        or any(volume.keys() - _LOCAL_VOLUMES for volume in volumes)
-        or any(_keeps_others_off(victim) for victim in victims)
+        or any(port.get("hostPort") for each in containers for port in _mappings(each.get("ports")))
+        or any(volume.keys() - _LOCAL_VOLUMES for volume in _mappings(spec.get("volumes")))
+        or any(other.get("podAntiAffinity") for other in others)
     )
-
-
-def _keeps_others_off(pod: Mapping[str, Any]) -> bool:
-    return bool(_mapping(_mapping(pod.get("spec")).get("affinity")).get("podAntiAffinity"))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -119,13 +106,6 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [_mapping(member) for member in value] if isinstance(value, list) else []
 
 
-# The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
-ENOUGH_NODES = 100
-
-Refresh = Callable[[str], bool]
-"""A call that updates what is known of the pods of a node, and returns whether that changed anything."""
-
-
 class Victims(NamedTuple):
     """Pods to be evicted from a node, by uid, and how many disruption budgets that violates."""
 
@@ -135,17 +115,12 @@ class Victims(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Preemptor:
-    """The pod that looks for a place, and its ranking of nodes."""
+    """The pod that looks for a place, and its ranking of nodes; `consumer` may have a former claim."""
 
     manifest: Mapping[str, Any]
     priority: int
     ranking: ShapeRanking
-    consumers: frozenset[str]
-
-    def fits(self, state: NodeInfo, going: frozenset[str]) -> bool:
-        """Return whether it fits without these consumers, and without a former claim of its own."""
-        left = state.without(going | self.consumers)
-        return isinstance(self.ranking.look(left).answer, Fit)
+    consumer: str
 
 
 class Preemption:
@@ -165,37 +140,26 @@ class Preemption:
         is up or the caller is gone. `refresh` is called where the proposal is not enough.
         Raises NotFound for the cluster, ManifestError.
         """
-        preemptor = self._preemptor(cluster, pod)
-        if not may_preempt(pod):
+        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
+        incoming, spec = reading_of(document.manifest, view.facts.settings), _mapping(pod.get("spec"))
+        if spec.get("preemptionPolicy") == "Never":
             return {}
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        named = spec.get("priority")
+        priority = named if isinstance(named, int) and not isinstance(named, bool) else 0
+        preemptor = _Preemptor(pod, priority, ShapeRanking(shape), document.consumer)
         found: dict[str, Victims] = {}
         for looked_at, (node, proposal) in enumerate(proposed.items()):
-            if (
-                (found and looked_at >= ENOUGH_NODES)
-                or request_scope.is_over()
-                or request_scope.caller_is_gone()
-            ):
+            is_enough = found and looked_at >= ENOUGH_NODES
+            if is_enough or request_scope.is_over() or request_scope.caller_is_gone():
                 break
-            chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
-            if chosen is not None:
+            chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+            # A pod that has ended but was not reported yet must not cost another pod its place.
+            if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
+                chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
+            if chosen:
                 found[node] = Victims(chosen, proposal.violations)
         return found
-
-    def _preemptor(self, cluster: str, pod: Mapping[str, Any]) -> _Preemptor:
-        view = self._cluster_cache.view(cluster)
-        document = PodDocument.unnamed(cluster, pod)
-        incoming = reading_of(document.manifest, view.facts.settings)
-        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
-        return _Preemptor(pod, priority_of(pod), ShapeRanking(shape), frozenset({document.consumer}))
-
-    def _on_node(
-        self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh
-    ) -> Sequence[str] | None:
-        chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
-        # A pod that has ended but was not reported yet must not cost another pod its place.
-        if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
-            chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
-        return chosen or None
 
     def _chosen(
         self, view: ClusterSnapshot, preemptor: _Preemptor, node: str, proposal: Victims
@@ -212,12 +176,14 @@ class Preemption:
         if any(one.uid in spelled and one.uid not in lower for one in present):
             return None
         unknown = [uid for uid in spelled if uid not in lower]
-        victims = choose_victims(
-            list(lower.values()),
-            [lower[uid] for uid in spelled if uid in lower],
-            lambda going: preemptor.fits(state, going),
-            None if unknown else self._spares(view, preemptor, state, lower, list(spelled)),
-        )
+        mine = [lower[uid] for uid in spelled if uid in lower]
+
+        def fits(going: frozenset[str]) -> bool:
+            left = state.without(going | {preemptor.consumer})
+            return isinstance(preemptor.ranking.look(left).answer, Fit)
+
+        spares = None if unknown else self._spares(view, preemptor, state, mine, list(spelled))
+        victims = choose_victims(list(lower.values()), mine, fits, spares)
         if victims is None:
             return None
         uids = [one.uid for one in candidates if one.consumer in victims]
@@ -228,10 +194,10 @@ class Preemption:
         view: ClusterSnapshot,
         preemptor: _Preemptor,
         state: NodeInfo,
-        consumers: Mapping[str, str],
+        proposed: Sequence[str],
         uids: Sequence[str],
-    ) -> Callable[[frozenset[str]], bool] | None:
-        """Return a check that victims free no less than the proposed ones; None if not only that matters."""
+    ) -> Fits | None:
+        """Return a check that victims free no less than the proposed consumers; None if more matters."""
         with self._database.read() as connection:
             manifests = pods.manifests(connection, view.facts.id, uids)
         if not only_resources_matter(preemptor.manifest, manifests):
@@ -241,5 +207,5 @@ class Preemption:
         def freed(going: Collection[str]) -> Counter[str]:
             return sum((requests.get(pod, Counter()) for pod in going), Counter[str]())
 
-        least = freed([consumers[uid] for uid in uids])
+        least = freed(proposed)
         return lambda going: freed(going) >= least

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from placement.engine.forest.arrays import Amounts, Mask, Rows
+from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.reservations import NO_MATCH, PREFIX, HostReservations
 from placement.engine.scoring.rule import BEST
@@ -21,7 +22,7 @@ from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules import BETWEEN_PODS
 from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
-from placement.pods.rules.rule import Fit, PodShape, may_pass
+from placement.pods.rules.rule import Fit, may_pass
 from placement.pods.snapshot import NodeColumns
 
 # Pods and the reservations of nodes: which one a pod would use, and where that makes it go.
@@ -49,29 +50,32 @@ class ReservationRanking:
         nodes: Sequence[str],
         now: datetime.datetime,
     ) -> None:
+        self.shape = ranking.shape
         self._ranking = ranking
         self._affinity = incoming.reservation_affinity
         self._document = document
         self._nodes = nodes
         self._now = now
 
-    @property
-    def shape(self) -> PodShape:
-        """Return all that decides on which nodes the pod fits without reservations."""
-        return self._ranking.shape
-
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
         """Yield the nodes in allowed rows on which the pod fits: first where it uses a reservation."""
-        found = [(node, look) for node, look in self._looks(columns) if look.kept is not None]
-        if allowed is not None:
-            found = [each for each in found if allowed[columns.row_of(each[0].name)]]
-        found.sort(key=lambda each: _key(*each))
-        for node, look in found:
-            yield _ranked(node, look)
+        found: list[tuple[tuple[int, int, int, int, str], Ranked]] = []
+        for node, look in self._looks(columns):
+            result, used, (order, fill) = look.result, look.kept, look.preference
+            if used is None or not (allowed is None or allowed[columns.row_of(node.name)]):
+                continue
+            assert isinstance(result.answer, Fit)
+            opened = node.opened(frozenset({used.held.consumer}))
+            ranked = Ranked(
+                node, result.missed, result.score, result.answer, look.reservations, used.held, opened
+            )
+            found.append(((order, result.missed, fill, -result.score, node.name), ranked))
+        found.sort(key=itemgetter(0))
+        yield from map(itemgetter(1), found)
         if self._affinity is None:
-            used = {node.name for node, _ in found}
+            names = {ranked.node.name for _, ranked in found}
             others = self._ranking.best_first(columns, allowed)
-            yield from (ranked for ranked in others if ranked.node.name not in used)
+            yield from (ranked for ranked in others if ranked.node.name not in names)
 
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
         """Return why the pod does not fit, by name of node; nodes on which it fits are left out."""
@@ -120,30 +124,12 @@ class ReservationRanking:
         return self._affinity is None or self._affinity.accepts(reservation.name, terms.labels)
 
 
-def _key(node: NodeInfo, look: ReservationMatch) -> tuple[int, int, int, int, str]:
-    """Return the sort key of a node on which a pod uses a reservation: the lowest comes first."""
-    order, fill = look.preference
-    return order, look.result.missed, fill, -look.result.score, node.name
-
-
-def _ranked(node: NodeInfo, look: ReservationMatch) -> Ranked:
-    result, used = look.result, look.kept
-    assert used is not None
-    assert isinstance(result.answer, Fit)
-    opened = node.opened(frozenset({used.held.consumer}))
-    return Ranked(node, result.missed, result.score, result.answer, look.reservations, used.held, opened)
-
-
 class IgnoringRanking:
     """A ranking of the nodes of a cluster for a pod that takes reserved resources as if they were free."""
 
     def __init__(self, ranking: ShapeRanking) -> None:
+        self.shape = ranking.shape
         self._ranking = ranking
-
-    @property
-    def shape(self) -> PodShape:
-        """Return all that decides on which nodes the pod fits."""
-        return self._ranking.shape
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
         """Yield the nodes in allowed rows on which the pod fits; reserved CPUs are given first."""
@@ -186,7 +172,7 @@ class RuledRanking:
 
     def __init__(self, ranking: PodRanking, rules: PodRules, placed: PlacedPods, whole: NodeColumns) -> None:
         self._ranking = ranking
-        shape = ranking.shape
+        self.shape = shape = ranking.shape
         self._pod = PodAmongOthers(
             shape.request,
             shape.selection,
@@ -195,11 +181,6 @@ class RuledRanking:
             placed=placed,
             whole=whole,
         )
-
-    @property
-    def shape(self) -> PodShape:
-        """Return all that decides on which nodes the pod fits by itself."""
-        return self._ranking.shape
 
     def allows(self, name: str) -> bool:
         """Return whether no rule keeps the pod off this node. Raises KeyError."""
@@ -240,7 +221,13 @@ class RuledRanking:
         fits, scores = found.fits & self._allowed[rows], found.highest.copy()
         if self._may_prefer:
             fitting = np.flatnonzero(fits)
-            scores[fitting] = self._with_rules(scores[fitting], rows[fitting])
+            given = [rule.scores(self._pod, rows[fitting]) for rule in BETWEEN_PODS]
+            by_rules = [each for each in given if each is not None]
+            scale = self.shape.settings.host_scoring.max_score
+            total: Amounts = _NODE_WEIGHT * scores[fitting]
+            for each in by_rules:
+                total = total + _RULE_WEIGHT * each * scale // BEST
+            scores[fitting] = total // (_NODE_WEIGHT + _RULE_WEIGHT * len(by_rules))
         return replace(found, fits=fits, highest=scores)
 
     @cached_property
@@ -251,18 +238,6 @@ class RuledRanking:
     @cached_property
     def _may_prefer(self) -> bool:
         return any(rule.prefers(self._pod) for rule in BETWEEN_PODS)
-
-    def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
-        """Return these scores of nodes in some rows of all, combined with preferences about other pods."""
-        given = [rule.scores(self._pod, rows) for rule in BETWEEN_PODS]
-        by_rules = [each for each in given if each is not None]
-        if not by_rules:
-            return scores
-        scale = self.shape.settings.host_scoring.max_score
-        total: Amounts = _NODE_WEIGHT * scores
-        for each in by_rules:
-            total = total + _RULE_WEIGHT * each * scale // BEST
-        return total // (_NODE_WEIGHT + _RULE_WEIGHT * len(by_rules))
 
 
 AnyRanking = PodRanking | RuledRanking

@@ -7,15 +7,16 @@ requests that only read leave it out and write nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from placement.common.gang import Gang
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.gangs import give_up, overdue, standing_of
+from placement.pods.gangs import overdue, standing_of
 from placement.pods.host import Place
 from placement.pods.model import RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.writer import Ending, PodWriter
+from placement.pods.statements import pods
+from placement.pods.writer import Ending, PodWriter, Waiting
 from placement.providers.statements.contents import Stored
 from placement.providers.statements.trees import TreeMember
 from placement.storage.database import Database, retry_until_deadline, utcnow
@@ -71,6 +72,23 @@ def records_after(
     }
 
 
+def give_up(database: Database, writer: PodWriter, view: ClusterSnapshot, waiting: Sequence[Waiting]) -> None:
+    """Release the pods that still wait as they did, all of them at once. Raises NodeChanged, Unavailable.
+
+    A pod that was bound again meanwhile, and waits anew with a later end, stays.
+    """
+    if not waiting:
+        return
+    attributes = writer.attributes(view.facts)
+    with database.write() as transaction:
+        locked = writer.lock(transaction, view, {each.node.root_id for each in waiting})
+        now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
+        before = {each.pod.uid: each.pod.membership for each in waiting}
+        still = {uid for uid, pod in now.items() if uid in before and pod.membership == before[uid]}
+        rows = pods.any_namesakes(transaction, view.facts.id, (), still)
+        writer.commit(transaction, locked, attributes, leaving=rows, unreserves=True)
+
+
 class ReservationEnds:
     """A service that releases what expired reservations still hold, and pods that waited too long."""
 
@@ -86,24 +104,21 @@ class ReservationEnds:
         """
         view = self._cluster_cache.view(cluster)
         if view.waiting and overdue(view.waiting):
-            retry_until_deadline(lambda: self._give_up(cluster))
+            self._give_up(cluster, lambda now: overdue(now.waiting))
             view = self._cluster_cache.view(cluster)
-        if not view.reserved or not due_on(view.reserved):
-            return view
-        retry_until_deadline(lambda: self._release(self._cluster_cache.view(cluster)))
-        return self._cluster_cache.view(cluster)
-
-    def _give_up(self, cluster: str) -> None:
-        view = self._cluster_cache.view(cluster)
-        give_up(self._database, self._writer, view, overdue(view.waiting))
+        if view.reserved and due_on(view.reserved):
+            retry_until_deadline(lambda: self._release(self._cluster_cache.view(cluster)))
+            view = self._cluster_cache.view(cluster)
+        return view
 
     def release_gang(self, cluster: str, gang: Gang) -> None:
         """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
+        self._give_up(cluster, lambda now: standing_of(now.columns, gang).waiting if now.waiting else ())
 
+    def _give_up(self, cluster: str, waiting_in: Callable[[ClusterSnapshot], Sequence[Waiting]]) -> None:
         def once() -> None:
             view = self._cluster_cache.view(cluster)
-            waiting = standing_of(view.columns, gang).waiting if view.waiting else ()
-            give_up(self._database, self._writer, view, waiting)
+            give_up(self._database, self._writer, view, waiting_in(view))
 
         retry_until_deadline(once)
 
@@ -114,4 +129,4 @@ class ReservationEnds:
             with self._database.write() as transaction:
                 roots = {each.root_id for each in due}
                 locked = self._writer.lock_unchanged(transaction, view, roots)
-                self._writer.commit(transaction, view.facts, locked, attributes, ending=due)
+                self._writer.commit(transaction, locked, attributes, ending=due)

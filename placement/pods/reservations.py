@@ -13,13 +13,13 @@ from placement.engine.domain.errors import BadRequest, Conflict
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import kept_on
 from placement.pods.documents import PodDocument, check_name, checked_uid
-from placement.pods.koordinator.reservation import ReservationImport, import_reservation
+from placement.pods.koordinator.reservation import import_reservation
 from placement.pods.model import RecordedPod
-from placement.pods.placing import asks_for_the_same, next_page
+from placement.pods.placing import asks_for_the_same
 from placement.pods.reading import import_pod
 from placement.pods.reservation_ends import EXPIRED, FAILED, ReservationEnds, has_expired
 from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by
-from placement.pods.service import Pods
+from placement.pods.service import Pods, next_page
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodFilter, StoredPod
 from placement.pods.writer import AVAILABLE, PodKey, PodWriter
@@ -74,7 +74,10 @@ class Reservations:
     def get(self, cluster: str, name: str) -> ReservationAnswer:
         """Return one reservation. Raises NotFound."""
         view = self._cluster_cache.view(cluster)
-        return _answer(view, self._one(view, cluster, name))
+        row = next(iter(self._rows(view, name)), None)
+        if row is None:
+            raise unknown_pod(cluster, pods.RESERVED, name)
+        return _answer(view, row)
 
     def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
         """Return the next reservations of a cluster, or of a node, in the order in which they were made.
@@ -126,10 +129,10 @@ class Reservations:
 
     def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
         """Write the terms of the document to the stored reservation, and return it."""
-        held = held_by(row)
+        held, settings = held_by(row), view.facts.settings
         if row.root_id is None:
             return _answer(view, row)
-        if not _asks(row, document, view):
+        if not asks_for_the_same(row, import_pod(document.manifest, settings, row.manifest), settings):
             raise Conflict(
                 f"Reservation.spec.template: reservation {row.name} has its place already; "
                 "delete it to make another one of that name."
@@ -141,18 +144,12 @@ class Reservations:
         with self._database.write() as transaction:
             self._writer.lock_unchanged(transaction, view, {row.root_id})
             key = PodKey(row.namespace, row.name, row.uid)
-            self._writer.check_namesakes(transaction, view.facts, key, [row])
+            self._writer.check_namesakes(transaction, view.facts, [key], [row])
             pods.update(transaction, {row.id: row.values(status, FORMAT, row.node_id)})
             providers.touch(transaction, (), [row.root_id])
             terms = None if document.keeps is None else document.keeps.document()
             transaction.records.append(changed(view.facts.name, row, terms=terms))
         return self.get(view.facts.name, row.name)
-
-    def _one(self, view: ClusterSnapshot, cluster: str, name: str) -> StoredPod:
-        row = next(iter(self._rows(view, name)), None)
-        if row is None:
-            raise unknown_pod(cluster, pods.RESERVED, name)
-        return row
 
     def _rows(self, view: ClusterSnapshot, name: str) -> list[StoredPod]:
         with self._database.read() as connection:
@@ -176,8 +173,9 @@ def _read(
         read = read.seen_first(before.since)
     if read.terms.is_over(utcnow()) and uid not in known:
         raise BadRequest(f"Reservation.spec: it expired at {read.terms.expires_at} already")
-    pod = _as_pod(read, name, uid)
-    node = pod["spec"].pop("nodeName", None)
+    metadata = {**read.template["metadata"], "name": name, "uid": uid}
+    spec = {key: value for key, value in read.template["spec"].items() if key != "nodeName"}
+    pod, node = {**read.template, "metadata": metadata, "spec": spec}, read.template["spec"].get("nodeName")
     try:
         import_pod(pod, view.facts.settings)
     except ManifestError as error:
@@ -186,17 +184,6 @@ def _read(
         ) from None
     document = PodDocument(pod, pods.RESERVED, name, uid, consumer_of(cluster, uid), read.terms)
     return document, node or None, read.warnings
-
-
-def _as_pod(read: ReservationImport, name: str, uid: str) -> dict[str, Any]:
-    """Return the pod that is placed for the reservation."""
-    metadata = {**read.template["metadata"], "name": name, "uid": uid}
-    return {**read.template, "metadata": metadata, "spec": dict(read.template["spec"])}
-
-
-def _asks(row: StoredPod, document: PodDocument, view: ClusterSnapshot) -> bool:
-    settings = view.facts.settings
-    return asks_for_the_same(row, import_pod(document.manifest, settings, row.manifest), settings)
 
 
 def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:

@@ -64,8 +64,8 @@ from placement.pods.schemas import (
     ReservationSchema,
     ReservationsSchema,
 )
+from placement.pods.service import Precondition
 from placement.pods.statements.pods import PodFilter
-from placement.pods.writer import Precondition
 
 pods_blueprint = Blueprint("pods", __name__)
 _pods = partial(route, pods_blueprint, "/ext/v1/clusters/<cluster>/pods")

@@ -5,7 +5,8 @@ Source: koordinator.md, "Recovery from pods".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from placement.common.gang import Membership
@@ -28,12 +29,13 @@ from placement.pods.placing import as_of_now, same_pod
 from placement.pods.reading import import_running_pod
 from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.rules.amounts import loose_amounts
-from placement.pods.statements import pods
+from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodReport, PodWriter
 from placement.providers.statements import clusters
 from placement.storage.database import Transaction
 
+_ABOUT_CPUS = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
 _KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
 
 
@@ -58,7 +60,7 @@ def record(
     locked = writer.lock(transaction, view, {root for root in roots if root is not None})
     if root_id is not None and root_id not in locked.states:
         raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
-    writer.check_namesakes(transaction, facts, sought, known)
+    writer.check_namesakes(transaction, facts, [sought], known)
     report: PodReport
     if root_id is None:
         report, stays = PodReport(document, _read(facts, document, same, KubeletPolicy())[1]), True
@@ -68,7 +70,7 @@ def record(
     if same is not None and known == [same] and same.root_id == root_id and stays:
         writer.stay(transaction, facts, [(same, report)])
     else:
-        writer.commit(transaction, facts, locked, attributes, arrivals=[report], leaving=known)
+        writer.commit(transaction, locked, attributes, arrivals=[report], leaving=known)
     return not known, report.answer
 
 
@@ -77,14 +79,31 @@ def new_arrival(view: ClusterSnapshot, document: PodDocument) -> PodPlacement:
     return _arrival(view.facts, document, None, _host(view, document))
 
 
-def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> PodPlacement | None:
-    """Return the arrival of a pod reported on the node of its row; None if its record there changes.
+def repeated_arrivals(
+    transaction: Transaction, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+) -> dict[int, tuple[StoredPod, PodPlacement]]:
+    """Return running pods that stay as they are, each with its row, on locked nodes that are as in the view.
 
-    Raises ManifestError, BadRequest.
+    No other pod has their name or their uid. What is wrong with a pod is reported when it comes by itself.
     """
-    state = _host(view, document)
-    arrival = _arrival(view.facts, document, same, state)
-    return arrival if _recorded_before(state, document) == arrival.recorded else None
+    hosts = {number: view.by_name[document.host] for number, document in documents.items()}
+    stamps = nodes.lock(transaction, {state.root_id for state in hosts.values()}, view.facts.id)
+    names = {(each.namespace, each.name) for each in documents.values()}
+    rows = pods.any_namesakes(transaction, view.facts.id, names, {each.uid for each in documents.values()})
+    by_name = {(row.namespace, row.name): row for row in rows}
+    by_uid = {row.uid: row for row in rows}
+    found: dict[int, tuple[StoredPod, PodPlacement]] = {}
+    for number, document in documents.items():
+        state, same = hosts[number], by_uid.get(document.uid)
+        if same is None or same is not by_name.get((document.namespace, document.name)):
+            continue
+        if same.root_id != state.root_id or stamps.get(state.root_id) != state.revision:
+            continue
+        with suppress(BadRequest):
+            arrival = _arrival(view.facts, document, same, state)
+            if _recorded_before(state, document) == arrival.recorded:
+                found[number] = same, arrival
+    return found
 
 
 def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:
@@ -122,7 +141,11 @@ def _arrival(
     running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
-    shown = _given(document) if same is None or not kept else answer_of(same).annotations
+    if same is None or not kept:
+        carried = document.manifest["metadata"].get("annotations") or {}
+        shown = {key: carried[key] for key in _ABOUT_CPUS if carried.get(key)}
+    else:
+        shown = dict(answer_of(same).annotations)
     # A pod that is reported again stays before pods that were recorded after it.
     by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
     present = tuple(by_consumer.values())
@@ -184,13 +207,6 @@ def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
         if each.uid == uid and each.keeps is not None and each.keeps.owned_by(document.manifest):
             return each.consumer
     return ""
-
-
-def _given(document: PodDocument) -> dict[str, str]:
-    """Return the annotations about CPUs that the pod carries."""
-    carried = document.manifest["metadata"].get("annotations") or {}
-    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
-    return {key: carried[key] for key in wanted if carried.get(key)}
 
 
 def _limited(

@@ -1,46 +1,50 @@
-"""The decision where a pod goes, and its writing.
+"""The scheduler: it decides where pods go, and writes that, for one pod as for many of one call.
 
-Nodes are ranked on the snapshot of the cluster, the pod gets its CPUs on the best one, and that is written if
-the node is still the same. Else the caller looks and decides again.
+Pods are decided one after another, each on the nodes as the pods before it leave them, and are written in one
+transaction. The nodes are locked before anything is written, and if one of them has changed since the
+snapshot, all is decided again. So no node is given away beyond what it has, and every decision sees at least
+what was committed when the call began. What a pod requires of others, and a gang, may concern all pods:
+these are decided while no other pod can come to the cluster.
+
+A pod alone may be here already, replace others, or use up a reservation. Such a pod in a call of many is done
+by itself afterwards. So is each pod if others get in the way repeatedly, but gangs stay together.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, NamedTuple
 
-from placement.allocations.statements.consumers import InventoryAmount
+from placement.allocations.claims import count_refused, count_repeated, count_won
+from placement.common.gang import Gang
 from placement.common.manifest import ManifestError
-from placement.engine.domain.errors import Conflict
-from placement.engine.domain.explanation import ConditionKind, Obstacle
+from placement.engine.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.engine.numa.demand import Refusal
-from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterCache, ClusterSnapshot
-from placement.pods.cycle import ShapeRankings
 from placement.pods.documents import PodDocument
-from placement.pods.explanation import explain_pod
-from placement.pods.gangs import GangWaits, overdue, standing_with, waiting_there
+from placement.pods.gangs import GangWaits, gang_to_place, in_portions, placed_together, standing_of
+from placement.pods.manifests.affinity import may_keep_off, may_require
 from placement.pods.model import PodSpec
 from placement.pods.node_info import NodeInfo
 from placement.pods.placing import (
-    ActivePlacements,
+    PlaceChoice,
+    Refusing,
     Unschedulable,
     asks_for_the_same,
-    best_place,
     same_pod,
     told,
+    without_namesakes,
 )
-from placement.pods.ranking import AnyRanking, IgnoringRanking, PodRanking, ReservationRanking, RuledRanking
 from placement.pods.reading import import_pod, reading_of
-from placement.pods.reservation_ends import due_on
-from placement.pods.rows import PodAnswer, arrived, consumer_of, is_claim, waits
-from placement.pods.rules.rule import PodShape
-from placement.pods.snapshot import NodeColumns
+from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.rows import PodAnswer, consumer_of, is_claim, waits
+from placement.pods.running_pods import new_arrival, record, repeated_arrivals
 from placement.pods.statements import pods
-from placement.pods.statements.pods import PodInsert, StoredPod
+from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import (
     NodeChanged,
     NodeRefused,
@@ -50,83 +54,15 @@ from placement.pods.writer import (
     PodWriter,
     ProviderGone,
     Waiting,
-    pod_values,
 )
 from placement.providers.statements import clusters
-from placement.storage.database import Database, Transaction, utcnow
-from placement.storage.failures import Faster, TryAgain, Unreachable
+from placement.storage.database import Database, Transaction, retry_until_deadline
+from placement.storage.failures import Faster
 
-# A new pod on a node, decided and written in one round trip where the database can do that.
-#
-# Everything else is done step by step (PodWriter): pods that replace others or give a node a reason to
-# settle what it owes, and whatever is refused here, to find out why.
-
-
-def place_at_once(
-    database: Database,
-    cluster_cache: ClusterCache,
-    view: ClusterSnapshot,
-    arrival: PodPlacement,
-    attributes: PodAttributes,
-) -> datetime.datetime | None:
-    """Write a pod to its node if no pod of its name or uid exists and the node is as it was in the view.
-
-    Returns when it was written. Returns None, and does nothing, if that cannot be. Raises OutcomeUnknown,
-    Unavailable.
-    """
-    recorded = arrival.recorded
-    if not database.backend.has_claim_statement or arrival.ends is not None:
-        return None
-    before = view.nodes[arrival.state.root_id]
-    after = before.with_pod(recorded)
-    if not _is_all_that_changes(recorded.consumer, before.accounts, after.accounts):
-        return None
-    places = after.accounts.shares[recorded.consumer]
-    uuids = {path: before.identity.uuid(path) for path in {"", *(place.path for place in places)}}
-    now = utcnow()
-    wanted = PodInsert(
-        cluster_id=before.cluster_id,
-        values=pod_values(arrival),
-        consumer=attributes.pod(recorded.consumer, recorded.namespace),
-        host_id=before.root_id,
-        host_revision=before.revision,
-        used_below=before.due,
-        providers=sorted(uuids.values()),
-        amounts=[
-            InventoryAmount(recorded.consumer, uuids[place.path], place.resource_class, amount)
-            for place, amount in places.items()
-        ],
-        levels={
-            cpu: owner.level
-            for cpu, owner in sorted(after.accounts.cpus.items())
-            if owner.consumer == recorded.consumer
-        },
-        record=arrived(view.facts.name, arrival.answer),
-        rules_generation=view.rules_generation,
-    )
-    try:
-        written = pods.place_at_once(database, wanted, now)
-    except Unreachable:
-        raise
-    except TryAgain:
-        return None
-    if written is None:
-        return None
-    cluster_cache.took_place(before, after.stamped(written.stamp), written)
-    return now
-
-
-def _is_all_that_changes(consumer: str, before: NodeAllocations, after: NodeAllocations) -> bool:
-    """Return whether the accounts differ by what a new consumer holds, and nothing else."""
-    if consumer in before.shares or {**before.shares, consumer: after.shares[consumer]} != after.shares:
-        return False
-    return all(after.cpus.get(cpu) == owner for cpu, owner in before.cpus.items())
-
-
-INVENTORIES_DIFFER = Refusal(
-    ("node(s) have inventories that differ from the imported node",),
-    obstacle=Obstacle(ConditionKind.INVENTORIES),
-)
+# So many pods are decided and written together.
+_AT_ONCE = 200
+# So often they are decided together before each comes by itself, or with its gang.
+_TRIES_TOGETHER = 3
 
 
 class PlacementResult(NamedTuple):
@@ -144,314 +80,499 @@ class PlacementResult(NamedTuple):
     freed: Sequence[Waiting] = ()
 
 
-class Refusing(set[NodeInfo]):
-    """The nodes that refuse a pod, or several, for as long as they do not change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._clashed: list[NodeInfo] = []
-
-    def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
-        """Note that a database key refused a write to one of these nodes; return whether that may pass.
-
-        The first time another writer may have been faster. Nodes that have not changed by the second time
-        refuse for good: a CPU has an owner that follows from no pod, for example.
-        """
-        for_good = [node for node in nodes if any(_is_same(node, former) for former in self._clashed)]
-        self.update(for_good)
-        self._clashed += nodes
-        return not for_good
+PodOutcome = PlacementResult | PlacementError
+"""What became of a pod, or why it was refused."""
 
 
-class _Choice(NamedTuple):
-    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
+@dataclass(slots=True)
+class _Batch:
+    """The decisions about pods that are written together; `after` is the cluster with the arrivals.
 
-    `alone`: it has requirements about other pods, or a gang, so it is placed under the cluster's own lock.
+    `refusing` nodes refused pods before, and take none; `leaving` are rows that a pod alone replaces.
+    `refused` pods fit nowhere or are wrong. `freed` are pods that waited for others of their gangs and need
+    not any longer, `waits` says how many of its gang have places if a pod alone waits. `at` is when they were
+    written.
     """
 
-    place: PodPlacement | None
-    ranking: AnyRanking
-    columns: NodeColumns
-    unplaced: Mapping[str, Refusal]
-    alone: bool
-
-    @property
-    def error(self) -> Unschedulable:
-        """Return why the pod fits nowhere."""
-        refusals = {**self.ranking.refusals(self.columns), **self.unplaced}
-        return Unschedulable(refusals, explain_pod(self.ranking.shape, self.columns, refusals))
+    before: ClusterSnapshot
+    refusing: Refusing
+    after: ClusterSnapshot
+    leaving: Sequence[StoredPod] = ()
+    arrivals: dict[int, PodPlacement] = field(default_factory=dict)
+    refused: dict[int, PlacementError] = field(default_factory=dict)
+    freed: list[Waiting] = field(default_factory=list)
+    waits: str = ""
+    at: datetime.datetime | None = None
 
 
 class PodScheduler:
-    """A scheduler that gives places to pods that look for one."""
+    """A scheduler that gives places to pods that look for one, and records pods where they run."""
 
-    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: PodWriter) -> None:
+    def __init__(
+        self, database: Database, cluster_cache: ClusterCache, writer: PodWriter, ends: ReservationEnds
+    ) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
-        self._rankings = ShapeRankings()
         self._writer = writer
-        self._contention = ActivePlacements()
+        self._ends = ends
+        self._choice = PlaceChoice()
+        self._trial: tuple[object, dict[str, Mapping[str, Refusal]]] = None, {}
 
-    def looked_at(
-        self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodSpec, AnyRanking, NodeColumns]:
-        """Return what a pod asks for, its ranking, and the nodes in question, without the pod on them."""
-        incoming = reading_of(document.manifest, view.facts.settings)
-        late = overdue(view.waiting) if view.waiting else ()
-        columns = _without(view, self._placed(view, _key(document)), late)
-        ranking = self._ranking(incoming, document, view, columns)
-        if node_names is not None:
-            columns = columns.among(node_names)
-        return incoming, ranking, columns
+    # -- one pod --------------------------------------------------------------------------------------
 
-    def _ranking(
-        self, incoming: PodSpec, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
-    ) -> AnyRanking:
-        """Return the ranking of the pod; `columns` are all nodes of the cluster, without the pod on them."""
-        ranking = self._by_itself(incoming, document, view)
-        if document.keeps is not None or not (view.has_affinity or incoming.rules):
-            return ranking
-        return RuledRanking(ranking, incoming.rules, view.placed, columns)
+    def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
+        """Place a pod, or record where it runs if it names a node; returns whether it is new, and the answer.
 
-    def _by_itself(self, incoming: PodSpec, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
-        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
-        ranking = self._rankings.of(view.facts.id, shape, view.columns)
-        if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
-            return ranking
-        if incoming.request is not None and incoming.request.ignores_reservations:
-            return IgnoringRanking(ranking)
-        nodes = [node.name for node in view.reserved.values()]
-        return ReservationRanking(ranking, incoming, document.manifest, nodes, utcnow())
+        A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
+        name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
+        Unschedulable, Conflict, Unavailable.
+        """
+        taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
+        return taken.is_new, taken.answer
 
     def place(
+        self, cluster: str, document: PodDocument, node: str | None = None, *, may_wait: bool = False
+    ) -> PlacementResult:
+        """Place a pod or a reservation, on one node if it is given, or record where it runs.
+
+        A repeated request returns what the pod has. `may_wait`: if too few of its gang have places, it takes
+        its own and waits for the others. Raises NotFound for the cluster, ManifestError with everything that
+        is wrong, BadRequest, Unschedulable, Conflict, Unavailable.
+        """
+        refusing, is_fact = Refusing(), document.host or document.has_ended
+
+        def once() -> PlacementResult:
+            view = self._ends.expire_and_view(cluster)
+            if not is_fact:
+                return self._place(view, document, node, refusing, may_wait=may_wait)
+            attributes = self._writer.attributes(view.facts, [document.namespace])
+            with self._database.write() as transaction:
+                is_new, answer = record(transaction, self._writer, view, document, attributes)
+            return PlacementResult(is_new, False, answer)
+
+        if is_fact:
+            return retry_until_deadline(once)
+        kind = "pod" if document.keeps is None else "reservation"
+        try:
+            taken = retry_until_deadline(once)
+        except PlacementError as error:
+            count_refused(kind, error)
+            raise
+        (count_won if taken.is_placed else count_repeated)(kind)
+        return taken
+
+    def _place(
         self,
         view: ClusterSnapshot,
         document: PodDocument,
         node: str | None,
         refusing: Refusing,
         *,
-        may_wait: bool = False,
+        may_wait: bool,
     ) -> PlacementResult:
-        """Place a pod, on one node if it is named; a repeated request returns what the pod has.
-
-        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
-
-        `refusing` are nodes that refused it before; this call adds to them. Raises ManifestError,
-        Unschedulable, Conflict, NodeChanged if the caller should look again, Unavailable.
-        """
+        """Place one pod, or return what it has. Raises NodeChanged if the caller should look again."""
         settings = view.facts.settings
-        fresh = hoped = None
+        incoming = batch = None
         if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
             # Writing a pod as new is refused if it is not new, so no check is needed before.
             with suppress(ManifestError):
-                fresh = reading_of(document.manifest, settings)
-                hoped = self._choice(view, document, fresh, node, refusing)
-        if hoped is not None and hoped.place is not None and not hoped.alone:
+                incoming = reading_of(document.manifest, settings)
+                batch = self._decided_one(view, document, incoming, node, refusing)
+        if incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
+            place = batch.arrivals[0]
             attributes = self._writer.attributes(view.facts, [document.namespace])
-            with self._contention.taking(hoped.place.state.root_id):
-                at = place_at_once(self._database, self._cluster_cache, view, hoped.place, attributes)
-            if at is not None:
-                return _taken(hoped.place, at)
+            with self._choice.active.taking(place.state.root_id):
+                batch.at = self._writer.place_at_once(view, place, attributes)
+            if batch.at is not None:
+                return _result(batch, 0)
         known = self.known(view, _key(document))
         same = same_pod(known, document)
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
             # It may be on its way there: a caller that means to move it releases that place first.
             return PlacementResult(False, False, told(view.nodes, same), same.changed_at)
-        if same is not None or fresh is None:
-            fresh = import_pod(document.manifest, settings, same.manifest if same else None)
-        incoming = fresh
+        if same is not None or incoming is None:
+            incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
-        if known or hoped is None:
-            hoped = self._choice(view, document, incoming, node, refusing, known)
-        if hoped.place is None:
-            raise hoped.error
-        if hoped.alone:
-            return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
-        attributes = self._writer.attributes(view.facts, [document.namespace])
-        tried = [view.nodes[hoped.place.state.root_id]]
-        with (
-            self._refused(view, hoped.place, refusing),
-            clashing(refusing, tried),
-            self._database.write() as transaction,
-        ):
-            self._claim(transaction, view, document, known, hoped.place, attributes)
-        return _taken(hoped.place, transaction.now, known, same)
+        if known or batch is None:
+            batch = self._decided_one(view, document, incoming, node, refusing, known)
+        if batch.arrivals:
+            pod = incoming
 
-    def _place_alone(
+            def again(now: ClusterSnapshot) -> _Batch:
+                decided = self._decided_one(now, document, pod, node, refusing, known)
+                if not decided.arrivals:
+                    raise NodeChanged("Other pods came first.")
+                if pod.gang is not None:
+                    words = f"Pod {document.full_name} is not placed without its gang: with it, there are"
+                    _settle_gang(decided, pod.gang, {0: words}, may_wait=may_wait)
+                return decided
+
+            batch = self._written(batch, [document], again if _concerns_all(document, incoming) else None)
+        if batch.refused:
+            raise batch.refused[0]
+        before = same.changed_at if same is not None and same.node is not None else None
+        return _result(batch, 0)._replace(before=before)
+
+    def _decided_one(
         self,
         view: ClusterSnapshot,
         document: PodDocument,
         incoming: PodSpec,
         node: str | None,
         refusing: Refusing,
-        known: Sequence[StoredPod],
-        same: StoredPod | None,
-        may_wait: bool,
-    ) -> PlacementResult:
-        """Place a pod while no other can come to the cluster: what it requires is about all of them."""
-        attributes = self._writer.attributes(view.facts, [document.namespace])
-        tried: list[NodeInfo] = []
-        with clashing(refusing, tried), self._database.write() as transaction:
-            clusters.lock_alone(transaction, view.facts.id)
-            now = self._cluster_cache.view(view.facts.name)
-            place = self._choice(now, document, incoming, node, refusing, known).place
-            if place is None or now.facts != view.facts:
-                raise NodeChanged("Other pods came first.")
-            standing = standing_with(now, incoming.gang, place, known)
-            if standing is not None and not standing.is_whole:
-                if not may_wait:
-                    pod = f"Pod {document.full_name} is not placed without its gang"
-                    raise GangWaits(f"{pod}: with it, there are places for {standing}.")
-                place = waiting_there(place, standing)
-            freed = standing.waiting if standing is not None and standing.is_whole else ()
-            tried.append(now.nodes[place.state.root_id])
-            with self._refused(now, place, refusing):
-                self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
-        taken = _taken(place, transaction.now, known, same)
-        is_waiting = standing is not None and not standing.is_whole
-        return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
-
-    @contextmanager
-    def _refused(self, view: ClusterSnapshot, place: PodPlacement, refusing: Refusing) -> Iterator[None]:
-        """Note the node if it refuses the pod, and raise NodeChanged then."""
-        try:
-            yield
-        except (NodeRefused, ProviderGone) as refusal:
-            if refusal.node_id != place.state.id:
-                raise
-            # If the node is unchanged, so that the next view has the same state, it will refuse for good.
-            refusing.add(view.nodes[place.state.root_id])
-            raise NodeChanged(str(refusal)) from refusal
-        except NodeChanged:
-            self._contention.lost()
-            raise
-
-    def arrival(
-        self, view: ClusterSnapshot, document: PodDocument, refusing: Collection[NodeInfo] = ()
-    ) -> PodPlacement:
-        """Return the arrival of a pod that is not known yet. Raises ManifestError, Unschedulable.
-
-        `refusing` are nodes that refused pods before.
-        """
-        incoming = reading_of(document.manifest, view.facts.settings)
-        choice = self._choice(view, document, incoming, None, refusing)
-        if choice.place is None:
-            raise choice.error
-        return choice.place
-
-    def _choice(
-        self,
-        view: ClusterSnapshot,
-        document: PodDocument,
-        incoming: PodSpec,
-        node: str | None,
-        refusing: Collection[NodeInfo],
         known: Sequence[StoredPod] = (),
-    ) -> _Choice:
-        """Return the choice for a pod when the known ones are gone: only on `node`, if it is named."""
-        columns = _without(view, known)
-        ranking = self._ranking(incoming, document, view, columns)
-        if node is not None:
-            columns = columns.among([node])
-        doubtful = {state.name for state in refusing if _is_same(view.nodes.get(state.root_id), state)}
-        usable = columns.without(doubtful) if doubtful else columns
-        unplaced: dict[str, Refusal] = {}
-        ranked = self._contention.spread(ranking.best_first(usable))
-        place = best_place(ranked, incoming, document, unplaced)
-        unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
-        alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
-        return _Choice(place, ranking, columns, unplaced, alone)
+    ) -> _Batch:
+        """Decide where one pod goes when the known ones are gone: only on `node`, if it is named."""
+        batch = _Batch(view, refusing, view, known)
+        try:
+            batch.arrivals[0] = self._choice.best(view, document, refusing, incoming, node, known)
+        except Unschedulable as error:
+            batch.refused[0] = error
+        return batch
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> PlacementResult:
         """Renew the claim for a repeated request: the place is still wanted, and the claim is its own now."""
-        if node != pod.node and (node is not None or not is_claim(pod)):
-            return PlacementResult(False, False, told(view.nodes, pod), pod.changed_at)
-        with self._database.write() as transaction:
-            self._writer.renew(transaction, view.facts, pod)
-        return PlacementResult(
-            False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at
-        )
-
-    def _claim(
-        self,
-        transaction: Transaction,
-        view: ClusterSnapshot,
-        document: PodDocument,
-        known: Sequence[StoredPod],
-        place: PodPlacement,
-        attributes: PodAttributes,
-        *,
-        alone: bool = False,
-        freed: Sequence[Waiting] = (),
-    ) -> None:
-        roots = {pod.root_id for pod in known} | {place.state.root_id}
-        roots |= {each.node.root_id for each in freed}
-        locked = self._writer.lock_unchanged(
-            transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
-        )
-        self._writer.check_namesakes(transaction, view.facts, _key(document), known)
-        self._writer.commit(transaction, view.facts, locked, attributes, arrivals=[place], leaving=known)
-        if freed:
-            self._writer.end_waits(transaction, view.facts, freed)
-
-    def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
-        """Return the pods of that name or uid on nodes of the view; most previews are of pods on no node."""
-        names = (sought.namespace, sought.name), sought.uid
-        is_there = self._cluster_cache.may_have(view, filter(None, names))
-        return self.known(view, sought) if is_there else ()
+        now = pod
+        if node == pod.node or (node is None and is_claim(pod)):
+            with self._database.write() as transaction:
+                self._writer.renew(transaction, view.facts, pod)
+            now = pod._replace(changed_at=transaction.now)
+        return PlacementResult(False, False, told(view.nodes, now), pod.changed_at)
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Return pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, *sought)
 
+    # -- many pods ------------------------------------------------------------------------------------
 
-@contextmanager
-def clashing(refusing: Refusing, tried: Collection[NodeInfo], *, gives_up: bool = False) -> Iterator[None]:
-    """Raise NodeChanged if a key of the database refused what was written to the nodes, and note them.
+    def put_all(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
+        """Place pods, or record where they run if they name a node; return the outcome of each.
 
-    If it did so twice, a caller that `gives_up` gets a Conflict.
+        Their names are in the manifests. Some hundreds at a time are written in one transaction. Raises
+        NotFound for the cluster, Unavailable if no pod was placed; otherwise Unavailable is the outcome of
+        the pods that are left.
+        """
+        outcomes: dict[int, PodOutcome] = {}
+        documents: dict[int, PodDocument] = {}
+        for number, manifest in enumerate(manifests):
+            try:
+                documents[number] = PodDocument.whole(cluster, manifest)
+            except BadRequest as error:
+                outcomes[number] = error
+        try:
+            for some in in_portions(documents, _AT_ONCE):
+                self._put(cluster, some, outcomes)
+        except Unavailable as error:
+            if not any(isinstance(outcome, PlacementResult) for outcome in outcomes.values()):
+                raise
+            outcomes |= {number: error for number in documents if number not in outcomes}
+        return [outcomes[number] for number in range(len(manifests))]
+
+    def _put(
+        self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
+    ) -> None:
+        """Put some pods, and note the outcome of each as soon as it is known."""
+        view = None
+        reported = {
+            number: document
+            for number, document in without_namesakes(documents).items()
+            if document.host and not document.has_ended and not may_keep_off(document.manifest)
+        }
+        if reported:
+            view = self._ends.expire_and_view(cluster)
+            outcomes |= self._stay(view, reported)
+            documents = {number: each for number, each in documents.items() if number not in outcomes}
+        units = list(placed_together(documents))
+        if len(units) > 1:
+            self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER, view)
+        for gang, members in units:
+            left = {number: document for number, document in members.items() if number not in outcomes}
+            if left and (gang is not None or len(units) == 1):
+                self._try_together(cluster, left, outcomes)
+            for number, document in left.items():
+                if number not in outcomes:
+                    try:
+                        outcomes[number] = self.place(cluster, document)
+                    except (BadRequest, Conflict) as error:
+                        outcomes[number] = error
+
+    def _stay(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+    ) -> dict[int, PlacementResult]:
+        """Record running pods that stay as they are; each other pod must be looked at by itself.
+
+        That is so for every pod that was placed here before it was bound, as the scheduler extender does. If
+        nothing is known of any of them, the database is not asked. Raises Unavailable.
+        """
+        known = {
+            number: document
+            for number, document in documents.items()
+            if document.host in view.by_name
+            and not self._cluster_cache.may_be_new(view, (document.namespace, document.name))
+        }
+
+        def once() -> dict[int, PlacementResult]:
+            with self._database.write() as transaction:
+                arrivals = repeated_arrivals(transaction, view, known)
+                self._writer.stay(transaction, view.facts, arrivals.values())
+            return {
+                number: PlacementResult(False, False, each.answer) for number, (_, each) in arrivals.items()
+            }
+
+        return retry_until_deadline(once) if known else {}
+
+    def _try_together(
+        self,
+        cluster: str,
+        documents: Mapping[int, PodDocument],
+        outcomes: dict[int, PodOutcome],
+        most: int | None = None,
+        view: ClusterSnapshot | None = None,
+    ) -> None:
+        """Put some pods together, unless others get in the way `most` times; note their outcomes.
+
+        The first try is on `view`, if the cluster was looked at just now.
+        """
+        refusing, tries = Refusing(), count(1)
+        looks = [] if view is None else [view]
+
+        def once() -> dict[int, PodOutcome]:
+            try:
+                now = looks.pop() if looks else self._ends.expire_and_view(cluster)
+                return self._together(now, documents, refusing)
+            except NodeChanged as changed:
+                if next(tries) == most:
+                    raise Conflict(str(changed)) from changed
+                raise
+
+        # A node or a consumer refused: placing each pod alone finds out which pod that concerns.
+        with suppress(Conflict):
+            outcomes |= retry_until_deadline(once)
+
+    def _together(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
+    ) -> dict[int, PodOutcome]:
+        """Return the outcomes of the pods that are not over, and of which neither name nor uid is known.
+
+        `refusing` nodes take none, and any that refuses is added. Raises NodeChanged, Conflict, NotFound,
+        Unavailable.
+        """
+        names = {(each.namespace, each.name) for each in documents.values()}
+        with self._database.read() as connection:
+            uids = {each.uid for each in documents.values()}
+            known = pods.any_namesakes(connection, view.facts.id, names, uids)
+        new = without_namesakes(documents, known)
+        fresh = {number: document for number, document in new.items() if not document.has_ended}
+
+        def again(now: ClusterSnapshot) -> _Batch:
+            return self._decided(now, fresh, refusing)
+
+        if any(map(_may_concern_all, fresh.values())):
+            batch = self._written(_Batch(view, refusing, view), fresh.values(), again, gives_up=True)
+        else:
+            batch = again(view)
+            if batch.arrivals:
+                batch = self._written(batch, fresh.values(), gives_up=True)
+        outcomes = batch.refused | {number: _result(batch, number) for number in batch.arrivals}
+        for number, outcome in outcomes.items():
+            if documents[number].host:
+                continue
+            if isinstance(outcome, PlacementError):
+                count_refused("pod", outcome)
+            else:
+                count_won("pod")
+        return outcomes
+
+    def refused_of_gang(
+        self, cluster: str, gang: Gang, members: Sequence[PodDocument]
+    ) -> dict[str, Mapping[str, Refusal]]:
+        """Return the members that have no room beside the members before them, if too few have room.
+
+        The result has, by uid, why each node refuses the member; nothing is claimed, but pods that waited too
+        long are released. It is empty if the gang would be whole, or if too few members are given to tell.
+        Raises NotFound for the cluster, Unavailable.
+        """
+        view = self._ends.expire_and_view(cluster)
+        # kube-scheduler asks for one member after another, while nothing changes.
+        key, (known, refused) = (view.columns, gang, members), self._trial
+        if known == key:
+            return refused
+        refused = {}
+        coming = [each for each in members if not self._cluster_cache.may_have(view, [each.uid])]
+        if standing_of(view.columns, gang).counts.get(gang.name, 0) + len(coming) >= gang.least:
+            batch = _Batch(view, Refusing(), view)
+            self._decide(batch, dict(enumerate(coming)))
+            if not standing_of(batch.after.columns, gang).is_whole:
+                refused = {
+                    coming[number].uid: error.refusals
+                    for number, error in batch.refused.items()
+                    if isinstance(error, Unschedulable)
+                }
+        self._trial = key, refused
+        return refused
+
+    # -- the steps of both ----------------------------------------------------------------------------
+
+    def _decided(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
+    ) -> _Batch:
+        """Decide where pods go, one after another; of gangs that are placed together enough, or none."""
+        batch = _Batch(view, refusing, view)
+        for gang, members in placed_together(documents):
+            tried = _Batch(view, refusing, batch.after)
+            self._decide(tried, members)
+            if gang is not None:
+                words = {
+                    number: f"Pod {document.full_name} is not placed without its gang: there are"
+                    for number, document in members.items()
+                }
+                _settle_gang(tried, gang, words, batch.arrivals.values())
+            batch.refused |= tried.refused
+            batch.freed += tried.freed
+            if tried.arrivals:
+                batch.arrivals |= tried.arrivals
+                batch.after = tried.after
+        return batch
+
+    def _decide(self, batch: _Batch, documents: Mapping[int, PodDocument]) -> None:
+        """Decide where new pods go; one that would use up a reservation is left out."""
+        for number, document in documents.items():
+            try:
+                if document.host:
+                    arrival = new_arrival(batch.after, document)
+                else:
+                    arrival = self._choice.best(batch.after, document, batch.refusing)
+            except (BadRequest, Unschedulable) as error:
+                batch.refused[number] = error
+                continue
+            if arrival.ends is None:
+                batch.arrivals[number] = arrival
+                node = batch.after.nodes[arrival.state.root_id].with_pod(arrival.recorded)
+                batch.after = batch.after.with_node(node)
+
+    def _written(
+        self,
+        batch: _Batch,
+        documents: Collection[PodDocument],
+        again: Callable[[ClusterSnapshot], _Batch] | None = None,
+        *,
+        gives_up: bool = False,
+    ) -> _Batch:
+        """Write what was decided, or decide `again` while no other pod can come, and write that; return it.
+
+        Raises NodeChanged, with nodes noted that refuse or clash; Conflict if one that was noted is tried
+        again, or clashes twice and the caller `gives_up`; Unavailable.
+        """
+        facts, refusing = batch.before.facts, batch.refusing
+        attributes = self._writer.attributes(facts, {each.namespace for each in documents})
+        tried: list[NodeInfo] = []
+        try:
+            with self._database.write() as transaction:
+                if again is not None:
+                    clusters.lock_alone(transaction, facts.id)
+                    now = self._cluster_cache.view(facts.name)
+                    if now.facts != facts:
+                        raise NodeChanged("The cluster changed meanwhile.")
+                    batch = again(now)
+                if batch.arrivals:
+                    roots = {arrival.state.root_id for arrival in batch.arrivals.values()}
+                    tried += [batch.before.nodes[root_id] for root_id in roots]
+                    self._write(transaction, batch, attributes, checks_rules=again is None)
+        except (NodeRefused, ProviderGone) as refusal:
+            refused = next((node for node in tried if node.id == refusal.node_id), None)
+            if refused is None:
+                raise
+            if refused in refusing:
+                # Pods that run there are recorded whatever the node says, so trying again does not help.
+                raise Conflict(str(refusal)) from refusal
+            # If the node is unchanged, so that the next view has the same state, it will refuse for good.
+            refusing.add(refused)
+            raise NodeChanged(str(refusal)) from refusal
+        except NodeChanged:
+            self._choice.active.lost()
+            raise
+        except Faster as clash:
+            if refusing.note_clash(tried) or not gives_up:
+                raise NodeChanged(str(clash)) from clash
+            raise Conflict(str(clash)) from clash
+        batch.at = transaction.now
+        return batch
+
+    def _write(
+        self, transaction: Transaction, batch: _Batch, attributes: PodAttributes, *, checks_rules: bool
+    ) -> None:
+        view, arrivals, leaving = batch.before, list(batch.arrivals.values()), batch.leaving
+        keys = [_key(arrival.document) for arrival in arrivals]
+        roots = {arrival.state.root_id for arrival in arrivals} | {each.node.root_id for each in batch.freed}
+        decided = {} if batch.after is view else {root_id: batch.after.nodes[root_id] for root_id in roots}
+        roots |= {pod.root_id for pod in leaving if pod.root_id is not None}
+        locked = self._writer.lock_unchanged(transaction, view, roots, checks_rules=checks_rules)
+        self._writer.check_namesakes(transaction, view.facts, keys, leaving)
+        self._writer.commit(
+            transaction,
+            locked,
+            attributes,
+            arrivals=arrivals,
+            leaving=leaving,
+            freed=batch.freed,
+            decided=decided,
+        )
+
+
+def _settle_gang(
+    batch: _Batch,
+    gang: Gang,
+    words: Mapping[int, str],
+    others: Iterable[PodPlacement] = (),
+    *,
+    may_wait: bool = False,
+) -> None:
+    """Refuse the pods of a batch, all members of a gang, if too few have places, or let them wait there.
+
+    `words` begin the sentence that refuses each; `others` come, too. If there are enough, members that waited
+    are freed.
     """
-    try:
-        yield
-    except Faster as clash:
-        if refusing.note_clash(tried) or not gives_up:
-            raise NodeChanged(str(clash)) from clash
-        raise Conflict(str(clash)) from clash
+    memberships = [each.recorded.membership for each in (*others, *batch.arrivals.values())]
+    gone = set(map(consumer_of, batch.leaving))
+    standing = standing_of(batch.before.columns, gang, memberships, gone)
+    if standing.is_whole:
+        batch.freed += standing.waiting
+    elif may_wait:
+        batch.waits = str(standing)
+        for number, place in batch.arrivals.items():
+            assert place.recorded.membership is not None
+            membership = replace(place.recorded.membership, waits_until=standing.until)
+            batch.arrivals[number] = replace(place, recorded=replace(place.recorded, membership=membership))
+    else:
+        batch.arrivals.clear()
+        for number, sentence in words.items():
+            batch.refused.setdefault(number, GangWaits(f"{sentence} places for {standing}."))
 
 
-def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
-    """Return whether the stored state of a node is unchanged."""
-    return now is not None and (now.root_id, now.revision) == (before.root_id, before.revision)
+def _result(batch: _Batch, number: int) -> PlacementResult:
+    """Return what became of a pod that has arrived; if it waits or frees others, it came alone."""
+    arrival = batch.arrivals[number]
+    if arrival.document.host:
+        return PlacementResult(True, False, arrival.answer)
+    assert batch.at is not None
+    answer = replace(arrival.answer, changed_at=batch.at.isoformat())
+    return PlacementResult(not batch.leaving, True, answer, waits=batch.waits, freed=batch.freed)
+
+
+def _concerns_all(document: PodDocument, incoming: PodSpec) -> bool:
+    """Return whether a pod requires anything of others, or is of a gang; a reservation never does."""
+    return document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
+
+
+def _may_concern_all(document: PodDocument) -> bool:
+    """Return whether a pod may keep pods off, or else, if it does not run, needs some or is of a gang."""
+    if document.host:
+        return may_keep_off(document.manifest)
+    return may_require(document.manifest) or gang_to_place(document) is not None
 
 
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
-
-
-def _taken(
-    place: PodPlacement,
-    changed_at: datetime.datetime,
-    known: Sequence[StoredPod] = (),
-    same: StoredPod | None = None,
-) -> PlacementResult:
-    before = same.changed_at if same is not None and same.node is not None else None
-    return PlacementResult(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
-
-
-def _without(
-    view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
-) -> NodeColumns:
-    """Return the nodes as they are without these pods, and without reservations that have expired.
-
-    `late` have waited too long: reads leave them out; to place a pod they are released first.
-    """
-    expired = due_on(view.reserved) if view.reserved else ()
-    gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
-    consumers = frozenset((*map(consumer_of, leaving), *gone))
-    left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
-    left |= {each.node.root_id for each in late}
-    states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
-    return view.columns.updated(states) if states else view.columns

@@ -4,33 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from placement.allocations.claims import attempted
 from placement.common.gang import Gang
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import canonical_uid
-from placement.engine.domain.errors import BadRequest, Conflict
+from placement.engine.domain.errors import BadRequest, Conflict, NotFound
+from placement.engine.domain.explanation import Explanation
 from placement.engine.numa.demand import Refusal
-from placement.pods.cache import ClusterCache
+from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
-from placement.pods.gangs import GangWaits
-from placement.pods.many_pods import ManyPods, PodOutcome
-from placement.pods.model import RecordedPod
+from placement.pods.explanation import explain_pod
+from placement.pods.gangs import GangWaits, overdue
+from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import facts_of
-from placement.pods.placing import PodPage, Preview, next_page, placed, told
-from placement.pods.ranking import priorities
-from placement.pods.reservation_ends import ReservationEnds
+from placement.pods.placing import columns_without, nodes_available, placed, told
+from placement.pods.ranking import AnyRanking, priorities
+from placement.pods.reading import reading_of
 from placement.pods.rows import PodAnswer, answer_of
-from placement.pods.running_pods import record
-from placement.pods.scheduler import PlacementResult, PodScheduler, Refusing
+from placement.pods.rules.rule import PodShape
+from placement.pods.scheduler import PlacementResult, PodScheduler
+from placement.pods.snapshot import NodeColumns
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodFilter, PodHead, StoredPod
-from placement.pods.writer import PodKey, PodWriter, Precondition
-from placement.providers.statements.clusters import Cluster, found, unknown_pod
-from placement.storage.database import Database, retry_until_deadline
+from placement.pods.writer import PodKey, PodPlacement
+from placement.providers.statements.clusters import found, unknown_pod
+from placement.storage.database import retry_until_deadline
+
+
+class Precondition(NamedTuple):
+    """A condition for the release of a pod: it has this uid, and its row was last written at `changed_at`."""
+
+    uid: str | None = None
+    changed_at: str | None = None
+
+    def check(self, pod: StoredPod) -> None:
+        """Raise NotFound if it is another pod, Conflict if it was written since."""
+        if self.uid is not None and pod.uid != canonical_uid(self.uid):
+            raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
+        if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
+            raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
+
 
 ANY_POD = Precondition()
 
@@ -43,18 +60,47 @@ class ClaimedElsewhere(Conflict):
         self.claim = claim
 
 
-class Pods:
-    """The operations on pods."""
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A preview of where a pod would fit, best first, and why not elsewhere.
 
-    def __init__(
-        self, database: Database, cluster_cache: ClusterCache, writer: PodWriter, ends: ReservationEnds
-    ) -> None:
-        self._database = database
-        self._cluster_cache = cluster_cache
-        self._writer = writer
-        self._ends = ends
-        self._scheduler = PodScheduler(database, cluster_cache, writer)
-        self._many = ManyPods(database, cluster_cache, writer, ends, self._scheduler, self.place)
+    `fitting` counts all nodes on which it fits; `places` has the best of them. `shape` is the pod, and
+    `columns` are the nodes that were looked at.
+    """
+
+    places: Sequence[PodPlacement]
+    fitting: int
+    refusals: Mapping[str, Refusal]
+    warnings: tuple[str, ...]
+    shape: PodShape
+    columns: NodeColumns
+
+    @property
+    def explanation(self) -> Explanation:
+        """Return how many nodes passed each stage of the filter, and the closest ones if none passed all."""
+        return explain_pod(self.shape, self.columns, self.refusals)
+
+    @property
+    def message(self) -> str:
+        """Return how many nodes are available, and why the others are not."""
+        return nodes_available(self.refusals.values(), self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class PodPage:
+    """Some pods, and the cursor of the following page, None on the last one."""
+
+    pods: list[PodAnswer]
+    next: int | None
+
+
+def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
+    """Return the cursor of the page after the first `count` rows; there is one if there are more rows."""
+    return rows[count - 1].id if len(rows) > count else None
+
+
+class Pods(PodScheduler):
+    """The operations on pods: what the scheduler does, and reading, binding and releasing."""
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -70,17 +116,13 @@ class Pods:
         given = claim.uid, claim.node, claim.changed_at
         return given == (place.uid, place.node, place.changed_at.isoformat())
 
-    def _stored(self, cluster: str, namespace: str, name: str) -> tuple[Cluster, StoredPod]:
+    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
+        """Return one pod. Raises NotFound."""
         with self._database.read() as connection:
             stored = found(connection, cluster)
             pod = next(iter(pods.namesakes(connection, stored.id, namespace, name)), None)
         if pod is None:
             raise unknown_pod(cluster, namespace, name)
-        return stored, pod
-
-    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
-        """Return one pod. Raises NotFound."""
-        stored, pod = self._stored(cluster, namespace, name)
         nodes: Mapping[int, NodeInfo] = {}
         if pod.root_id is not None:
             # One node says which CPUs the pod runs on, so the others are not loaded.
@@ -120,49 +162,35 @@ class Pods:
         Raises NotFound for the cluster, ManifestError.
         """
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
-        incoming, ranking, columns = self._scheduler.looked_at(view, document, node_names)
+        incoming, ranking, columns = self._ranked(view, document, node_names)
         refusals = ranking.refusals(columns)
         best = islice(ranking.best_first(columns), most)
         places = [placed(ranked, incoming, document) for ranked in best]
         fitting = len(columns.nodes) - len(refusals)
         return Preview(places, fitting, refusals, incoming.warnings, ranking.shape, columns)
 
+    def _ranked(
+        self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
+    ) -> tuple[PodSpec, AnyRanking, NodeColumns]:
+        """Return what a pod asks for, its ranking, and the nodes in question, without the pod on them."""
+        incoming = reading_of(document.manifest, view.facts.settings)
+        sought = PodKey(document.namespace, document.name, document.uid)
+        # Most previews are of pods on no node.
+        is_there = self._cluster_cache.may_have(view, (sought[:2], document.uid))
+        present = self.known(view, sought) if is_there else ()
+        columns = columns_without(view, present, overdue(view.waiting) if view.waiting else ())
+        ranking = self._choice.ranking(incoming, document, view, columns)
+        return incoming, ranking, columns if node_names is None else columns.among(node_names)
+
     def scores(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
         """Return the score of each node on which the pod fits, 0 to 100, by name. Raises like `preview`."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
-        _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
+        _, ranking, columns = self._ranked(view, document, node_names)
         return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)
 
-    def refused_of_gang(
-        self, cluster: str, gang: Gang, members: Sequence[PodDocument]
-    ) -> dict[str, Mapping[str, Refusal]]:
-        """Return the members, by uid, for which a gang that cannot be whole has no room, and why by node.
-
-        Empty if there is room, or if too few members are given to tell. Nothing is claimed; pods that have
-        waited too long are released. Raises NotFound for the cluster, Unavailable.
-        """
-        return self._many.refused_of_gang(cluster, gang, members)
-
     # -- writing ------------------------------------------------------------------------------------
-
-    def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
-        """Place a pod, or record where it runs if it names a node; returns whether it is new, and the answer.
-
-        A repeated request, with the uid and demands of before, returns what the pod has. Another pod of that
-        name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
-        Unschedulable, Conflict, Unavailable.
-        """
-        taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
-        return taken.is_new, taken.answer
-
-    def put_all(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
-        """Place or record many pods as `put` does, by the names in their manifests; return each outcome.
-
-        Raises NotFound for the cluster, Unavailable.
-        """
-        return self._many.put(cluster, manifests)
 
     def bind(
         self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
@@ -202,7 +230,7 @@ class Pods:
 
         def once() -> None:
             view = self._cluster_cache.view(cluster)
-            leaving = self._scheduler.known(view, sought)
+            leaving = self.known(view, sought)
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             precondition.check(leaving[0])
@@ -210,10 +238,9 @@ class Pods:
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
                 locked = self._writer.lock(transaction, view, roots)
-                self._writer.check_namesakes(transaction, view.facts, sought, leaving)
+                self._writer.check_namesakes(transaction, view.facts, [sought], leaving)
                 self._writer.commit(
                     transaction,
-                    view.facts,
                     locked,
                     attributes,
                     leaving=leaving,
@@ -225,30 +252,3 @@ class Pods:
     def release_gang(self, cluster: str, gang: Gang) -> None:
         """Release the pods that wait for the gang. Raises NotFound, Unavailable."""
         self._ends.release_gang(cluster, gang)
-
-    def place(
-        self, cluster: str, document: PodDocument, node: str | None = None, *, may_wait: bool = False
-    ) -> PlacementResult:
-        """Place a pod or a reservation, on one node if it is given, or record where it runs.
-
-        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
-
-        Raises as `put` does.
-        """
-        refusing = Refusing()
-
-        def once() -> PlacementResult:
-            view = self._ends.expire_and_view(cluster)
-            return self._scheduler.place(view, document, node, refusing, may_wait=may_wait)
-
-        if document.host or document.has_ended:
-            return retry_until_deadline(lambda: self._record(cluster, document))
-        kind = "pod" if document.keeps is None else "reservation"
-        return attempted(kind, lambda: retry_until_deadline(once), lambda taken: not taken.is_placed)
-
-    def _record(self, cluster: str, document: PodDocument) -> PlacementResult:
-        view = self._ends.expire_and_view(cluster)
-        attributes = self._writer.attributes(view.facts, [document.namespace])
-        with self._database.write() as transaction:
-            is_new, answer = record(transaction, self._writer, view, document, attributes)
-        return PlacementResult(is_new, False, answer)

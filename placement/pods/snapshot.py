@@ -32,34 +32,19 @@ _LAST = _PAGE - 1
 Key = TypeVar("Key", str, int)
 
 
-class NodeMarks:
-    """The number of the node picture in each row, by which later changes are found.
+NodeMarks = tuple[tuple[int, ...], ...]
+"""The number of the node picture in each row, page by page; it keeps no nodes alive for long."""
 
-    It keeps no nodes alive, as it may be remembered for long.
-    """
 
-    __slots__ = ("_pages", "count")
-
-    def __init__(self, count: int, pages: tuple[tuple[int, ...], ...]) -> None:
-        self.count = count
-        self._pages = pages
-
-    def differing(self, others: NodeMarks) -> list[int]:
-        """Return the rows in which the marks of equally many rows differ."""
-        return [
-            number * _PAGE + place
-            for number, (page, other) in enumerate(zip(self._pages, others._pages, strict=True))
-            if page is not other
-            for place, (mark, before) in enumerate(zip(page, other, strict=True))
-            if mark != before
-        ]
-
-    def changed(self, pages: Mapping[int, Iterable[NodeInfo]]) -> NodeMarks:
-        """Return these marks with other nodes in these pages."""
-        others = list(self._pages)
-        for page, nodes in pages.items():
-            others[page] = tuple(node.serial for node in nodes)
-        return NodeMarks(self.count, tuple(others))
+def differing(marks: NodeMarks, before: NodeMarks) -> list[int]:
+    """Return the rows in which the marks of equally many rows differ: there nodes have changed."""
+    return [
+        number * _PAGE + place
+        for number, (page, former) in enumerate(zip(marks, before, strict=True))
+        if page is not former
+        for place, (mark, other) in enumerate(zip(page, former, strict=True))
+        if mark != other
+    ]
 
 
 class NodeRows:
@@ -67,14 +52,20 @@ class NodeRows:
 
     __slots__ = ("_pages", "marks")
 
-    def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
+    def __init__(self, pages: tuple[tuple[NodeInfo, ...], ...], marks: NodeMarks) -> None:
+        self._pages = pages
+        self.marks = marks
+
+    @classmethod
+    def of(cls, nodes: Iterable[NodeInfo]) -> NodeRows:
+        """Return the rows of these nodes."""
         listed = tuple(nodes)
-        self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
-        marks = tuple(tuple([node.serial for node in page]) for page in self._pages)
-        self.marks = NodeMarks(len(listed), marks)
+        pages = tuple([listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE)])
+        marks = tuple([tuple([node.serial for node in page]) for page in pages])
+        return cls(pages, marks)
 
     def __len__(self) -> int:
-        return self.marks.count
+        return _PAGE * (len(self._pages) - 1) + len(self._pages[-1]) if self._pages else 0
 
     def __iter__(self) -> Iterator[NodeInfo]:
         return chain.from_iterable(self._pages)
@@ -89,19 +80,18 @@ class NodeRows:
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """Return these rows with other nodes in some of them."""
+        pages, marks = list(self._pages), list(self.marks)
         own: dict[int, list[NodeInfo]] = {}
         for row, node in changes:
             page, place = divmod(row, _PAGE)
-            if page not in own:
-                own[page] = list(self._pages[page])
-            own[page][place] = node
-        rows = NodeRows()
-        rows.marks = self.marks.changed(own)
-        pages = list(self._pages)
+            own.setdefault(page, list(pages[page]))[place] = node
         for page, nodes in own.items():
             pages[page] = tuple(nodes)
-        rows._pages = tuple(pages)
-        return rows
+            marks[page] = tuple([node.serial for node in nodes])
+        return NodeRows(tuple(pages), tuple(marks))
+
+
+NO_ROWS = NodeRows((), ())
 
 
 class NodePlaces:
@@ -119,12 +109,6 @@ class NodePlaces:
     def by_root(self) -> Mapping[int, int]:
         """Return the rows by the ids of the host providers."""
         return {node.root_id: row for row, node in enumerate(self._nodes)}
-
-    def settled(self) -> NodePlaces:
-        """Find out the rows now, so that it keeps no former nodes, and return it."""
-        _ = self.by_name, self.by_root
-        self._nodes = ()
-        return self
 
 
 class NodeIndex(Mapping[Key, NodeInfo]):
@@ -174,7 +158,7 @@ class NodeCounts:
         with self._lock:
             if self._first is not None:
                 self._table, self._first = self._first(), None
-            rows = nodes.marks.differing(self._marks)
+            rows = differing(nodes.marks, self._marks)
             if rows:
                 self._table = recounted(self._table, nodes, rows)
             self._marks, self._behind = nodes.marks, 0
@@ -190,20 +174,14 @@ class NodeCounts:
 
 def recounted(table: NodeTable, nodes: NodeRows, rows: Iterable[int]) -> NodeTable:
     """Return the table after the nodes in some rows changed."""
-    after = written(table, _counted(nodes, rows))
-    if max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE:
-        return written(NodeTable(len(nodes)), _counted(nodes, range(len(nodes))))
-    return after
-
-
-def _counted(nodes: NodeRows, rows: Iterable[int]) -> list[Written]:
-    numbers = NodeNumbers()
-    found: list[Written] = []
+    numbers, found = NodeNumbers(), list[Written]()
     for row in rows:
         node = nodes[row]
         guard = NodeTaints(node.attributes.taints, node.attributes.unschedulable)
         found.append((row, guard, kind_of(node.host), numbers.of(node)))
-    return found
+    after = written(table, found)
+    is_full = max(len(after.guards), len(after.kinds)) > 2 * len(nodes) + _SPARE
+    return recounted(NodeTable(len(nodes)), nodes, range(len(nodes))) if is_full else after
 
 
 # The labels of nodes, a column per key that pods have asked about.
@@ -234,7 +212,8 @@ class LabelColumn:
 
     def __init__(self, key: LabelKey, codes: Indices, code_of: Mapping[str, int]) -> None:
         self._key = key
-        self._codes = codes
+        self.codes = codes
+        """The number of each node's text: equal for equal texts, negative where there is none."""
         self._code_of = code_of
 
     @classmethod
@@ -247,41 +226,36 @@ class LabelColumn:
     @property
     def is_worn(self) -> bool:
         """Return whether it should be made anew, as most of its texts are of the past."""
-        return len(self._code_of) > 2 * len(self._codes) + _SPARE
+        return len(self._code_of) > 2 * len(self.codes) + _SPARE
 
     def with_attributes(self, changed: Iterable[tuple[int, NodeAttributes]]) -> LabelColumn:
         """Return the column with other attributes in these rows."""
-        codes, code_of = self._codes.copy(), dict(self._code_of)
+        codes, code_of = self.codes.copy(), dict(self._code_of)
         for row, attributes in changed:
             codes[row] = _code(self._key.text(attributes), code_of)
         return LabelColumn(self._key, codes, code_of)
 
     def among(self, rows: Rows) -> LabelColumn:
         """Return the column of some of the nodes."""
-        return LabelColumn(self._key, self._codes[rows], self._code_of)
-
-    @property
-    def codes(self) -> Indices:
-        """Return the number of each node's text: equal for equal texts, negative where there is none."""
-        return self._codes
+        return LabelColumn(self._key, self.codes[rows], self._code_of)
 
     def equals(self, text: str) -> Mask:
         """Return which nodes have exactly this text."""
-        equal: Mask = self._codes == self._code_of.get(text, _NOWHERE)
+        equal: Mask = self.codes == self._code_of.get(text, _NOWHERE)
         return equal
 
     def holds(self, requirement: Requirement) -> Mask:
         """Return for which nodes a requirement about this key holds."""
         operator = requirement.operator
-        present: Mask = self._codes != _ABSENT
+        present: Mask = self.codes != _ABSENT
         if operator in ("Exists", "DoesNotExist"):
             return present if operator == "Exists" else ~present
         if operator in ("In", "NotIn"):
             codes = [self._code_of[text] for text in requirement.values if text in self._code_of]
-            return np.isin(self._codes, codes, invert=operator == "NotIn")
+            return np.isin(self.codes, codes, invert=operator == "NotIn")
         texts = list(self._code_of)
         decided = [requirement.holds({requirement.key: text}) for text in texts] + [False]
-        return np.array(decided, np.bool_)[self._codes]
+        return np.array(decided, np.bool_)[self.codes]
 
 
 def _code(text: str | None, code_of: dict[str, int]) -> int:
@@ -296,9 +270,9 @@ _LABELS_KEPT = 64
 class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
-    nodes: NodeRows = field(default_factory=NodeRows)
-    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, NodeTable))
-    _places: NodePlaces = field(default_factory=lambda: NodePlaces(()))
+    nodes: NodeRows = NO_ROWS
+    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NO_ROWS.marks, NodeTable))
+    order: NodePlaces = field(default_factory=lambda: NodePlaces(()))
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
 
     @property
@@ -306,24 +280,24 @@ class NodeColumns:
         """Return the table of the nodes; changed nodes are counted at this request."""
         return self._counts.of(self.nodes)
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, NodeInfo]:
         """Return the nodes by name."""
-        return NodeIndex(self._places.by_name, self.nodes)
+        return NodeIndex(self.order.by_name, self.nodes)
 
-    @property
+    @cached_property
     def by_root(self) -> Mapping[int, NodeInfo]:
         """Return the nodes by the id of their host provider."""
-        return NodeIndex(self._places.by_root, self.nodes)
+        return NodeIndex(self.order.by_root, self.nodes)
 
     @property
     def names(self) -> Collection[str]:
         """Return the names of the nodes, row by row."""
-        return self._places.by_name.keys()
+        return self.order.by_name.keys()
 
     def row_of(self, name: str) -> int:
         """Return the row of the node of that name. Raises KeyError."""
-        return self._places.by_name[name]
+        return self.order.by_name[name]
 
     def label(self, key: LabelKey) -> LabelColumn:
         """Return the column of a label or field."""
@@ -338,7 +312,7 @@ class NodeColumns:
 
     def among(self, names: Collection[str]) -> NodeColumns:
         """Return the nodes of these names, unknown ones left out."""
-        known, wanted = self._places.by_name, set(names)
+        known, wanted = self.order.by_name, set(names)
         if known.keys() <= wanted:
             return self
         return self.rows(sorted(known[name] for name in known.keys() & wanted))
@@ -351,30 +325,36 @@ class NodeColumns:
     def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
         """Return the nodes after `fresh` ones changed or came, and nodes with the names `gone` went."""
         coming = {node.name: node for node in fresh}
-        rows, roots = self._places.by_name, self._places.by_root
-        stay = all(rows.get(name, -1) == roots.get(node.root_id) for name, node in coming.items())
-        if not stay or any(name in rows for name in gone):
+        rows, roots = self.order.by_name, self.order.by_root
+        changes: list[tuple[int, NodeInfo]] = []
+        for name, node in coming.items():
+            row = rows.get(name, -1)
+            if row != roots.get(node.root_id):
+                return self._rearranged(coming, gone)
+            changes.append((row, node))
+        if not rows.keys().isdisjoint(gone):
             return self._rearranged(coming, gone)
-        return self._changed([(rows[name], node) for name, node in coming.items()])
-
-    @property
-    def order(self) -> object:
-        """Return one object for as long as the rows belong to the same nodes, however these change."""
-        return self._places
-
-    @property
-    def marks(self) -> NodeMarks:
-        """Return the marks by which later changes are found."""
-        return self.nodes.marks
+        nodes = self.nodes.changed(changes)
+        others = [
+            (row, node.attributes)
+            for row, node in changes
+            if node.attributes is not self.nodes[row].attributes
+        ]
+        labels = {}
+        for key, column in list(self._labels.items()):
+            if not column.is_worn:
+                labels[key] = column.with_attributes(others) if others else column
+        self._counts.changed(nodes, len(changes))
+        return NodeColumns(nodes, self._counts, self.order, labels)
 
     def changed_since(self, before: NodeMarks) -> Rows:
         """Return the rows in which nodes changed since; the order must be the same."""
-        return np.array(self.marks.differing(before), np.intp)
+        return np.array(differing(self.nodes.marks, before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """Return the nodes in some of the rows, in that order."""
         places = np.array(rows, np.intp)
-        nodes = NodeRows(self.nodes.at(places.tolist()))
+        nodes = NodeRows.of(self.nodes.at(places.tolist()))
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
         counts = NodeCounts(nodes.marks, lambda: self.table.rows(places))
         return NodeColumns(nodes, counts, NodePlaces(nodes), labels)
@@ -383,20 +363,11 @@ class NodeColumns:
         """Return other nodes, in new rows, with the numbers that are known of the former ones."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
-        nodes = NodeRows(present[name] for name in sorted(present))
-        source = np.array([self._places.by_name.get(node.name, -1) for node in nodes], np.intp)
-        own = NodePlaces(nodes).settled()
-        table = recounted(self.table.rearranged(source), nodes, [own.by_name[name] for name in coming])
-        return NodeColumns(nodes, NodeCounts(nodes.marks, lambda: table), own)
-
-    def _changed(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
-        nodes = self.nodes.changed(changes)
-        others = [
-            (row, node.attributes)
-            for row, node in changes
-            if node.attributes is not self.nodes[row].attributes
-        ]
-        kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
-        labels = {key: column.with_attributes(others) if others else column for key, column in kept}
-        self._counts.changed(nodes, len(changes))
-        return NodeColumns(nodes, self._counts, self._places, labels)
+        nodes = NodeRows.of(present[name] for name in sorted(present))
+        source = np.array([self.order.by_name.get(node.name, -1) for node in nodes], np.intp)
+        order = NodePlaces(nodes)
+        rows, _ = order.by_name, order.by_root
+        # Both are found out by now, so that it keeps no former nodes.
+        order._nodes = ()
+        table = recounted(self.table.rearranged(source), nodes, [rows[name] for name in coming])
+        return NodeColumns(nodes, NodeCounts(nodes.marks, lambda: table), order)

@@ -6,24 +6,31 @@ unchanged stamp still has the pods that were read.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
 from placement.allocations.claims import changes_of
 from placement.allocations.statements import consumers
-from placement.allocations.statements.consumers import AttributeRegistry, ConsumerAttributes, HeldAllocation
-from placement.common.pod_identity import canonical_uid
+from placement.allocations.statements.consumers import (
+    AttributeRegistry,
+    ConsumerAttributes,
+    HeldAllocation,
+    InventoryAmount,
+)
 from placement.engine.domain.audit import Action, TargetKind
-from placement.engine.domain.errors import Conflict, NotFound
+from placement.engine.domain.errors import Conflict
 from placement.pods.accounts import NodeAllocations
-from placement.pods.cache import ClusterSnapshot
+from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.model import HostIdentity, RecordedPod
 from placement.pods.node_info import NodeInfo
-from placement.pods.node_loading import ClusterFacts, NodeLoader, all_stored_accounts, facts_of
+from placement.pods.node_loading import ClusterFacts, all_stored_accounts, facts_of
 from placement.pods.rows import (
     FORMAT,
     PodAnswer,
@@ -42,19 +49,12 @@ from placement.pods.rows import (
     without_wait,
 )
 from placement.pods.statements import nodes, pods
-from placement.pods.statements.pods import PodValues, StoredPod
+from placement.pods.statements.pods import PodInsert, PodValues, StoredPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Transaction
-from placement.storage.failures import TryAgain
-from placement.storage.history import History
-
-# Writing what the pods of a node hold: allocations, logical CPUs, consumers.
-#
-# The caller has locked the host provider of the node and knows the allocations before and after. Only the
-# difference is written, by the statements of ordinary claims, which refuse what does not fit.
-
+from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.failures import TryAgain, Unreachable
 
 POD = "POD"
 KUBELET = "KUBELET"
@@ -105,39 +105,6 @@ class PodAttributes:
         return ConsumerAttributes(consumer, self.cluster, _KUBELET_USER, KUBELET, self.cluster_id)
 
 
-class NodeWriter:
-    """A writer of the accounts of nodes, inside a transaction of the caller."""
-
-    def __init__(self, attributes: AttributeRegistry, history: History) -> None:
-        self._attributes = attributes
-        self._class_ids = ClassIds(history)
-
-    def attributes(self, cluster: Cluster | ClusterFacts, namespaces: Iterable[str] = ()) -> PodAttributes:
-        """Return the attributes of consumers in these namespaces; call it before the transaction begins."""
-        wanted = {
-            ("project", cluster.name),
-            *(("type", kind) for kind in (POD, KUBELET, RESERVATION)),
-            *(("user", user) for user in (_KUBELET_USER, _RESERVATION_USER, *namespaces) if user),
-        }
-        self._attributes.register(wanted)
-        return PodAttributes(cluster.name, cluster.id)
-
-    def write(self, transaction: Transaction, change: NodeChange) -> bool:
-        """Write the difference between two accounts of a node, and stamp its host.
-
-        Returns False if there was nothing to write. Raises NodeChanged if something does not fit any more,
-        Conflict if a consumer exists and is not of this cluster.
-        """
-        if change.is_empty:
-            return False
-        self.write_all(transaction, [change])
-        return True
-
-    def write_all(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
-        """Write changes of nodes of one cluster as `write` does; none is empty, no two share a consumer."""
-        _Writing(transaction, changes).run(self._class_ids)
-
-
 @dataclass(frozen=True, eq=False)
 class NodeChange:
     """A change of the accounts of a node; the uuids of its providers derive from the `identity`.
@@ -155,7 +122,7 @@ class NodeChange:
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to write."""
-        return not (self.bearers or self.consumers or self.cpus)
+        return not (self.bearers or self.consumers) and self.before.cpus == self.after.cpus
 
     @cached_property
     def consumers(self) -> set[str]:
@@ -167,126 +134,15 @@ class NodeChange:
             if before.get(consumer, {}) != after.get(consumer, {})
         }
 
-    @cached_property
-    def cpus(self) -> set[int]:
-        """Return the logical CPUs that change their owner."""
-        before, after = self.before.cpus, self.after.cpus
-        return {cpu for cpu in before.keys() | after.keys() if before.get(cpu) != after.get(cpu)}
-
     def described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
         """Return what records show of a consumer by these accounts, None if it holds nothing.
 
         A reservation that its owners have used up is counted, and holds nothing.
         """
-        shares = accounts.shares.get(consumer)
-        if not shares:
-            return None
         held: dict[str, dict[str, int]] = {}
-        for place, amount in shares.items():
+        for place, amount in accounts.shares.get(consumer, {}).items():
             held.setdefault(self.identity.uuid(place.path), {})[place.resource_class] = amount
-        return {"allocations": held}
-
-
-class _Writing:
-    """A writing of accounts: consumers first, then providers, each in ascending order."""
-
-    def __init__(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
-        self._transaction = transaction
-        self._changes = changes
-
-    def run(self, class_ids: ClassIds) -> None:
-        """Write the changes. Raises NodeChanged, Conflict."""
-        existing = self._settle_consumers()
-        self._record()
-        self._write_shares(existing, class_ids)
-        left, taken = {}, {}
-        for change in self._changes:
-            node_id, before, after = change.node_id, change.before.cpus, change.after.cpus
-            left.update({(node_id, cpu): before[cpu] for cpu in change.cpus & before.keys()})
-            taken.update({(node_id, cpu): after[cpu] for cpu in change.cpus & after.keys()})
-        pods.disown(self._transaction, left)
-        pods.own(self._transaction, {cpu: (owner.consumer, owner.level) for cpu, owner in taken.items()})
-        gone = [change.before.shares.keys() - change.after.shares.keys() for change in self._changes]
-        consumers.delete_idle(self._transaction, set().union(*gone))
-
-    def _settle_consumers(self) -> set[str]:
-        """Create the new consumers, and return the ones that existed before."""
-        bearers = {uuid: each for change in self._changes for uuid, each in change.bearers.items()}
-        created = consumers.create(
-            self._transaction,
-            [
-                each
-                for change in self._changes
-                for uuid, each in change.bearers.items()
-                if uuid in change.after.shares
-            ],
-        )
-        rest = set().union(bearers, *(change.consumers for change in self._changes)) - created
-        if not rest:
-            return set()
-        cluster_id = self._changes[0].cluster_id
-        locked = consumers.lock(self._transaction, rest)
-        for uuid, consumer in locked.items():
-            if consumer.cluster_id != cluster_id:
-                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
-        consumers.advance(
-            self._transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
-        )
-        return set(locked)
-
-    def _record(self) -> None:
-        """Record all changes, also of consumers without a request: pods may get what another one leaves."""
-        for change in self._changes:
-            for consumer in sorted(change.consumers | change.bearers.keys()):
-                before = change.described(change.before, consumer)
-                after = change.described(change.after, consumer)
-                if before is None and after is None:
-                    continue
-                action = (
-                    Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
-                )
-                self._transaction.record(
-                    action, TargetKind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
-                )
-
-    def _write_shares(self, existing: set[str], class_ids: ClassIds) -> None:
-        """Lock the providers, and write the allocations there. Raises ProviderGone, NodeRefused."""
-        places = {
-            (change, place)
-            for change in self._changes
-            for consumer in change.consumers
-            for shares in (change.before.shares, change.after.shares)
-            for place in shares.get(consumer, {})
-        }
-        paths = {(change, place.path) for change, place in places} | {(each, "") for each in self._changes}
-        uuids = {change.identity.uuid(path): (change, path) for change, path in paths}
-        locked = providers.lock_and_stamp(self._transaction, uuids)
-        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
-            if uuid not in locked:
-                raise ProviderGone(change.node_id, change.identity.name(path))
-        ids = {uuids[uuid]: id_ for uuid, id_ in locked.items()}
-        node_ids = {id_: change.node_id for (change, _), id_ in ids.items()}
-        classes = class_ids(self._transaction, {place.resource_class for _, place in places})
-        known = existing & set().union(*(change.consumers for change in self._changes))
-        held = consumers.held_by(self._transaction, known) if known else ()
-        stored = [row for row in held if row.provider_id in node_ids]
-        fresh = [
-            HeldAllocation(consumer, ids[change, place.path], classes[place.resource_class], amount)
-            for change in self._changes
-            for consumer in change.consumers
-            for place, amount in change.after.shares.get(consumer, {}).items()
-        ]
-        wanted = changes_of(stored, fresh)
-        allowed = consumers.apply_changes(self._transaction, wanted)
-        for each in wanted:
-            if (each.provider_id, each.class_id) not in allowed:
-                raise NodeRefused(node_ids[each.provider_id])
-        consumers.replace_held(
-            self._transaction,
-            {row.consumer_uuid for row in stored},
-            fresh,
-            {row.provider_id for row in stored},
-        )
+        return {"allocations": held} if held else None
 
 
 AVAILABLE, SUCCEEDED = "Available", "Succeeded"
@@ -299,20 +155,6 @@ class PodKey(NamedTuple):
     namespace: str
     name: str
     uid: str | None = None
-
-
-class Precondition(NamedTuple):
-    """A condition for the release of a pod: it has this uid, and its row was last written at `changed_at`."""
-
-    uid: str | None = None
-    changed_at: str | None = None
-
-    def check(self, pod: StoredPod) -> None:
-        """Raise NotFound if it is another pod, Conflict if it was written since."""
-        if self.uid is not None and pod.uid != canonical_uid(self.uid):
-            raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
-        if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
-            raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
 
 
 class Ending(NamedTuple):
@@ -368,12 +210,83 @@ class LockedNodes:
     accounts: Mapping[int, NodeAllocations]
 
 
-class PodWriter(NodeWriter):
-    """A writer that lets pods come to nodes and leave them, inside a transaction of the caller."""
+# What tells whether a pod is as it was.
+_STATE = attrgetter("id", "root_id", "changed_at")
 
-    def __init__(self, attributes: AttributeRegistry, history: History, loader: NodeLoader) -> None:
-        super().__init__(attributes, history)
-        self._loader = loader
+
+class PodWriter:
+    """A writer of the accounts of nodes that lets pods come and leave, in transactions of its callers."""
+
+    def __init__(
+        self, database: Database, attributes: AttributeRegistry, cluster_cache: ClusterCache
+    ) -> None:
+        self._database = database
+        self._attributes = attributes
+        self._class_ids = ClassIds(database.history)
+        self._cluster_cache = cluster_cache
+
+    def attributes(self, cluster: Cluster | ClusterFacts, namespaces: Iterable[str] = ()) -> PodAttributes:
+        """Return the attributes of consumers in these namespaces; call it before the transaction begins."""
+        users = {_KUBELET_USER, _RESERVATION_USER, *filter(None, namespaces)}
+        self._attributes.register(
+            {
+                ("project", cluster.name),
+                *zip(repeat("type"), (POD, KUBELET, RESERVATION)),
+                *zip(repeat("user"), users),
+            }
+        )
+        return PodAttributes(cluster.name, cluster.id)
+
+    def place_at_once(
+        self, view: ClusterSnapshot, arrival: PodPlacement, attributes: PodAttributes
+    ) -> datetime.datetime | None:
+        """Write a pod by one statement if none of its name or uid exists and its node is as in the view.
+
+        Returns when it was written. Returns None, and does nothing, if that cannot be; `commit` finds out
+        why. So it is on databases without such a statement, and where more changes than the pod's own
+        shares and CPUs, as where a reservation ends. Raises OutcomeUnknown, Unavailable.
+        """
+        if not self._database.backend.has_claim_statement or arrival.ends is not None:
+            return None
+        recorded, consumer = arrival.recorded, arrival.recorded.consumer
+        before = view.nodes[arrival.state.root_id]
+        after = before.with_pod(recorded)
+        shares, owners = before.accounts.shares, after.accounts.cpus
+        places = after.accounts.shares[consumer]
+        if (
+            consumer in shares
+            or {**shares, consumer: places} != after.accounts.shares
+            or not before.accounts.cpus.items() <= owners.items()
+        ):
+            return None
+        uuids = {path: before.identity.uuid(path) for path in {"", *(place.path for place in places)}}
+        now = utcnow()
+        wanted = PodInsert(
+            cluster_id=before.cluster_id,
+            values=pod_values(arrival),
+            consumer=attributes.pod(consumer, recorded.namespace),
+            host_id=before.root_id,
+            host_revision=before.revision,
+            used_below=before.due,
+            providers=sorted(uuids.values()),
+            amounts=[
+                InventoryAmount(consumer, uuids[place.path], place.resource_class, amount)
+                for place, amount in places.items()
+            ],
+            levels={cpu: owner.level for cpu, owner in sorted(owners.items()) if owner.consumer == consumer},
+            record=arrived(view.facts.name, arrival.answer),
+            rules_generation=view.rules_generation,
+        )
+        try:
+            written = pods.place_at_once(self._database, wanted, now)
+        except Unreachable:
+            raise
+        except TryAgain:
+            return None
+        if written is None:
+            return None
+        self._cluster_cache.took_place(before, after.stamped(written.stamp), written)
+        return now
 
     def lock_unchanged(
         self,
@@ -391,13 +304,15 @@ class PodWriter(NodeWriter):
         """
         generation = view.rules_generation if checks_rules else None
         trees = nodes.lock_with_use(transaction, roots, view.facts.id, generation)
+        states, stored = dict[int, NodeInfo](), dict[int, NodeAllocations]()
+        owed = list[NodeInfo]()
         for root_id in roots:
-            known = view.nodes.get(root_id)
-            if known is None or root_id not in trees or trees[root_id].revision != known.revision:
+            known, tree = view.nodes.get(root_id), trees.get(root_id)
+            if known is None or tree is None or tree.revision != known.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
-        states = {root_id: view.nodes[root_id] for root_id in roots}
-        owed = [state for root_id, state in states.items() if trees[root_id].used != state.due]
-        stored = {root_id: state.accounts for root_id, state in states.items()}
+            states[root_id], stored[root_id] = known, known.accounts
+            if tree.used != known.due:
+                owed.append(known)
         stored |= all_stored_accounts(transaction, owed)
         return LockedNodes(states, stored)
 
@@ -416,32 +331,39 @@ class PodWriter(NodeWriter):
             cluster = clusters.find_cluster(transaction, view.facts.name)
             if cluster is None or facts_of(cluster) != view.facts:
                 raise NodeChanged("The settings of the cluster changed meanwhile.")
-        states = self._loader.load(transaction, view.facts, roots, view.nodes)
+        states = self._cluster_cache.loader.load(transaction, view.facts, roots, view.nodes)
         return LockedNodes(states, all_stored_accounts(transaction, states.values()))
 
     def check_namesakes(
-        self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
+        self,
+        transaction: Transaction,
+        facts: ClusterFacts,
+        sought: Sequence[PodKey],
+        known: Sequence[StoredPod],
     ) -> None:
-        """Raise NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        """Raise NodeChanged unless the pods of these names or uids are the known ones, where they were."""
         # A reservation that is over may be brought back to its node meanwhile.
         if off := [pod.id for pod in known if pod.root_id is None]:
             pods.lock(transaction, off)
-        now = pods.namesakes(transaction, facts.id, *sought)
-        if [_state_of(pod) for pod in now] != [_state_of(pod) for pod in known]:
+        if len(sought) == 1:
+            now = pods.namesakes(transaction, facts.id, *sought[0])
+        else:
+            names, uids = {key[:2] for key in sought}, {key.uid for key in sought if key.uid}
+            now = pods.any_namesakes(transaction, facts.id, names, uids)
+        if list(map(_STATE, now)) != list(map(_STATE, known)):
             raise NodeChanged("The pod itself changed meanwhile.")
 
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
         """Renew a claim as if it was made now. Raises NodeChanged if the pod is not what it was."""
         if pod.root_id is not None:
             nodes.lock(transaction, {pod.root_id})
-        self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
+        self.check_namesakes(transaction, facts, [PodKey(pod.namespace, pod.name, pod.uid)], [pod])
         pods.touch(transaction, pod.id)
         transaction.records.append(changed(facts.name, pod, claimed="again"))
 
     def commit(
         self,
         transaction: Transaction,
-        facts: ClusterFacts,
         locked: LockedNodes,
         attributes: PodAttributes,
         *,
@@ -467,11 +389,13 @@ class PodWriter(NodeWriter):
             if isinstance(each, PodPlacement):
                 coming.setdefault(each.state.root_id, []).append(each.recorded)
                 ending += [] if each.ends is None else [each.ends]
-        gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))
         arriving, keeps_off = set[str](), False
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
-        left |= {each.root_id for each in ending}
-        returning = _returning(transaction, facts, leaving) if unreserves else {}
+        gone = frozenset(map(consumer_of, leaving))
+        for end in ending:
+            left.add(end.root_id)
+            gone |= {end.reservation.consumer}
+        returning = _returning(transaction, attributes, leaving) if unreserves else {}
         # A pod that moves leaves its former node before it comes to the other one.
         for roots in (
             *([root_id] for root_id in sorted(left - coming.keys())),
@@ -486,8 +410,11 @@ class PodWriter(NodeWriter):
                 for row in returning.get(root_id, ()):
                     if after.has_room_for(held_by(row)):
                         after = after.with_pod(held_by(row))
-                        _resume(transaction, facts, row, before.id)
-                bearers = bearers_of(after, stored, attributes, gone)
+                        again = row.values(resumed_status(row.status), FORMAT, before.id)
+                        pods.update(transaction, {row.id: again})
+                        record = changed(attributes.cluster, row, phase=AVAILABLE)
+                        transaction.records.append(record)
+                bearers = _bearers(after, stored, attributes, gone)
                 for recorded in coming.get(root_id, ()):
                     arriving.add(recorded.consumer)
                     keeps_off = keeps_off or bool(recorded.affinity.apart)
@@ -495,35 +422,24 @@ class PodWriter(NodeWriter):
                 change = NodeChange(
                     before.id, before.cluster_id, before.identity, stored, after.accounts, bearers
                 )
+                changes.append(change)
                 if change.is_empty:
                     idle.append(root_id)
-                else:
-                    changes.append(change)
-            if changes:
-                self.write_all(transaction, changes)
+            self.write(transaction, changes)
             # Pods that hold nothing come and go, too.
             providers.touch(transaction, (), idle)
         pods.delete(transaction, [pod.id for pod in leaving])
         if keeps_off:
-            clusters.raise_rules_generation(transaction, facts.id)
+            clusters.raise_rules_generation(transaction, attributes.cluster_id)
         if ending:
-            _end(transaction, facts, ending)
+            _end(transaction, attributes, ending)
         consumers.delete_idle(transaction, gone - arriving)
         if freed:
-            self.end_waits(transaction, facts, freed)
-        transaction.records.extend(came_and_left(facts.name, leaving, [each.answer for each in arrivals]))
-        pods.insert(transaction, facts.id, list(map(pod_values, arrivals)))
-
-    def end_waits(self, transaction: Transaction, facts: ClusterFacts, freed: Sequence[Waiting]) -> None:
-        """End the wait of pods on locked nodes. Raises NodeChanged unless all of them still wait."""
-        stored = pods.any_namesakes(transaction, facts.id, (), {each.pod.uid for each in freed})
-        waiting = {row.uid: row for row in stored if waits(row)}
-        if not all(each.pod.uid in waiting for each in freed):
-            raise NodeChanged("A member of the gang changed meanwhile.")
-        rows = [waiting[each.pod.uid] for each in freed]
-        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in rows})
-        providers.touch(transaction, (), {each.node.root_id for each in freed})
-        transaction.records.extend(changed(facts.name, row, waits=False) for row in rows)
+            _end_waits(transaction, attributes, freed)
+        transaction.records.extend(
+            came_and_left(attributes.cluster, leaving, [each.answer for each in arrivals])
+        )
+        pods.insert(transaction, attributes.cluster_id, list(map(pod_values, arrivals)))
 
     def stay(
         self, transaction: Transaction, facts: ClusterFacts, reports: Iterable[tuple[StoredPod, PodReport]]
@@ -534,6 +450,92 @@ class PodWriter(NodeWriter):
             values[row.id] = pod_values(report, row)
             transaction.records.append(arrived(facts.name, report.answer, row))
         pods.update(transaction, values)
+
+    def write(self, transaction: Transaction, given: Iterable[NodeChange]) -> bool:
+        """Write changes of nodes of one cluster that share no consumer, and stamp their hosts.
+
+        Consumers come first, then providers, each in ascending order. Only differences are written, by the
+        statements of ordinary claims, which refuse what does not fit. Returns whether there are any. Raises
+        NodeChanged if something does not fit any more, Conflict if a consumer is not of this cluster.
+        """
+        changes = [change for change in given if not change.is_empty]
+        if not changes:
+            return False
+        bearers: dict[str, ConsumerAttributes] = {}
+        concerned, new, gone = set[str](), list[ConsumerAttributes](), set[str]()
+        for change in changes:
+            bearers |= change.bearers
+            concerned |= change.consumers
+            new += [each for uuid, each in change.bearers.items() if uuid in change.after.shares]
+            gone |= change.before.shares.keys() - change.after.shares.keys()
+        rest = (concerned | bearers.keys()) - consumers.create(transaction, new)
+        existing = consumers.lock(transaction, rest) if rest else {}
+        for uuid, consumer in existing.items():
+            if consumer.cluster_id != changes[0].cluster_id:
+                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
+        if rest:
+            renewed = sorted(existing.keys() & bearers.keys())
+            consumers.advance(transaction, [bearers[uuid] for uuid in renewed])
+        # Also of consumers without a request: pods may get what another one leaves.
+        for change in changes:
+            for uuid in sorted(change.consumers | change.bearers.keys()):
+                before, after = change.described(change.before, uuid), change.described(change.after, uuid)
+                if before is not None or after is not None:
+                    present = Action.CREATE if before is None else Action.UPDATE
+                    action = Action.DELETE if after is None else present
+                    kind = TargetKind.ALLOCATIONS
+                    transaction.record(action, kind, uuid, before=before, after=after, consumer=uuid)
+        self._write_shares(transaction, changes, concerned & existing.keys())
+        left, taken = list[pods.NodeCpu](), dict[pods.NodeCpu, tuple[str, str]]()
+        for change in changes:
+            node_id, old, own = change.node_id, change.before.cpus, change.after.cpus
+            left += [(node_id, cpu) for cpu, owner in old.items() if own.get(cpu) != owner]
+            for cpu, owner in own.items():
+                if old.get(cpu) != owner:
+                    taken[node_id, cpu] = owner.consumer, owner.level
+        pods.disown(transaction, left)
+        pods.own(transaction, taken)
+        consumers.delete_idle(transaction, gone)
+        return True
+
+    def _write_shares(
+        self, transaction: Transaction, changes: Sequence[NodeChange], existing: Collection[str]
+    ) -> None:
+        """Lock the providers, and write the allocations there. Raises ProviderGone, NodeRefused."""
+        uuids: dict[str, tuple[NodeChange, str]] = {}
+        names = set[str]()
+        for change in changes:
+            paths = {""}
+            for consumer in change.consumers:
+                for shares in (change.before.shares, change.after.shares):
+                    for place in shares.get(consumer, ()):
+                        names.add(place.resource_class)
+                        paths.add(place.path)
+            for path in paths:
+                uuids[change.identity.uuid(path)] = change, path
+        locked = providers.lock_and_stamp(transaction, uuids)
+        ids, node_ids = dict[tuple[NodeChange, str], int](), dict[int, int]()
+        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
+            if uuid not in locked:
+                raise ProviderGone(change.node_id, change.identity.name(path))
+            ids[change, path] = locked[uuid]
+            node_ids[locked[uuid]] = change.node_id
+        classes = self._class_ids(transaction, names)
+        held = consumers.held_by(transaction, existing) if existing else ()
+        stored = [row for row in held if row.provider_id in node_ids]
+        fresh = [
+            HeldAllocation(consumer, ids[change, place.path], classes[place.resource_class], amount)
+            for change in changes
+            for consumer in change.consumers
+            for place, amount in change.after.shares.get(consumer, {}).items()
+        ]
+        wanted = changes_of(stored, fresh)
+        allowed = consumers.apply_changes(transaction, wanted)
+        for each in wanted:
+            if (each.provider_id, each.class_id) not in allowed:
+                raise NodeRefused(node_ids[each.provider_id])
+        emptied = {row.consumer_uuid for row in stored}
+        consumers.replace_held(transaction, emptied, fresh, {row.provider_id for row in stored})
 
 
 def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
@@ -556,26 +558,40 @@ def pod_values(report: PodReport, before: StoredPod | None = None) -> PodValues:
     )
 
 
-def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]) -> None:
+def _end(transaction: Transaction, attributes: PodAttributes, ending: Sequence[Ending]) -> None:
     by_uid = {each.reservation.uid: each for each in ending}
     values = {}
-    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+    for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys()):
         end = by_uid[row.uid]
         values[row.id] = row.values(ended_status(row.status, end.phase, end.remark), FORMAT, None)
-        transaction.records.append(ended(facts.name, row, end.phase, end.remark))
+        transaction.records.append(ended(attributes.cluster, row, end.phase, end.remark))
     pods.update(transaction, values)
 
 
+def _end_waits(transaction: Transaction, attributes: PodAttributes, freed: Sequence[Waiting]) -> None:
+    """End the wait of pods on locked nodes. Raises NodeChanged unless all of them still wait."""
+    stored = pods.any_namesakes(transaction, attributes.cluster_id, (), {each.pod.uid for each in freed})
+    waiting = {row.uid: row for row in stored if waits(row)}
+    if not all(each.pod.uid in waiting for each in freed):
+        raise NodeChanged("A member of the gang changed meanwhile.")
+    rows = [waiting[each.pod.uid] for each in freed]
+    pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in rows})
+    providers.touch(transaction, (), {each.node.root_id for each in freed})
+    transaction.records.extend(changed(attributes.cluster, row, waits=False) for row in rows)
+
+
 def _returning(
-    transaction: Transaction, facts: ClusterFacts, leaving: Sequence[StoredPod]
+    transaction: Transaction, attributes: PodAttributes, leaving: Sequence[StoredPod]
 ) -> dict[int, list[StoredPod]]:
     """Lock and return the rows of reservations that leaving pods had ended, by their former host provider."""
     by_uid = {uid: pod for pod in leaving if (uid := reservation_ended_by(pod))}
     if not by_uid:
         return {}
-    pods.lock(transaction, [row.id for row in pods.reservations(transaction, facts.id, by_uid.keys())])
+    pods.lock(
+        transaction, [row.id for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys())]
+    )
     found: dict[int, list[StoredPod]] = {}
-    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+    for row in pods.reservations(transaction, attributes.cluster_id, by_uid.keys()):
         pod = by_uid[row.uid]
         keeps = held_by(row).keeps
         if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
@@ -585,36 +601,22 @@ def _returning(
     return found
 
 
-def _resume(transaction: Transaction, facts: ClusterFacts, row: StoredPod, node_id: int) -> None:
-    pods.update(transaction, {row.id: row.values(resumed_status(row.status), FORMAT, node_id)})
-    transaction.records.append(changed(facts.name, row, phase=AVAILABLE))
-
-
 def used_by(full_name: str, uid: str) -> str:
     """Return the remark on a reservation that one pod has used up."""
     return f"used by pod {full_name}, uid {uid}"
 
 
-def _state_of(pod: StoredPod) -> tuple[object, ...]:
-    return pod.id, pod.root_id, pod.changed_at
-
-
-def bearers_of(
-    after: NodeInfo,
-    stored: NodeAllocations,
-    attributes: PodAttributes,
-    gone: Collection[str] = (),
+def _bearers(
+    after: NodeInfo, stored: NodeAllocations, attributes: PodAttributes, gone: Collection[str]
 ) -> dict[str, ConsumerAttributes]:
     """Return attributes of holders on a node that are stored with nothing, or are among the pods `gone`."""
-    # Consumers with CPUs by report only get theirs when others leave.
-    reported = {consumer for consumer, _ in after.reported_pods} - {pod.consumer for pod in after.pods}
-    bearers = {
-        consumer: attributes.kubelet_pod(consumer)
-        for consumer in reported
-        if consumer in gone or consumer not in stored.shares
-    }
-    return bearers | {
-        each.consumer: attributes.pod(each.consumer, each.namespace)
-        for each in after.reservations
-        if each.consumer not in stored.shares
-    }
+    bearers: dict[str, ConsumerAttributes] = {}
+    recorded = {pod.consumer for pod in after.pods}
+    for consumer, _ in after.reported_pods:
+        # Consumers with CPUs by report only get theirs when others leave.
+        if consumer not in recorded and (consumer in gone or consumer not in stored.shares):
+            bearers[consumer] = attributes.kubelet_pod(consumer)
+    for each in after.reservations:
+        if each.consumer not in stored.shares:
+            bearers[each.consumer] = attributes.pod(each.consumer, each.namespace)
+    return bearers

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.pods import scheduler
+from placement.pods.writer import PodWriter
 from placement.storage.database import Database
 from tests.callers import Caller
 from tests.client import Client
@@ -107,7 +107,7 @@ def test_a_pod_that_keeps_others_off_comes_between_looking_and_writing(
         assert api.put(f"{CLUSTER}/nodes/{name}", node).status_code == 201
     there = Database(connection_url)
     other = Client(build(there, compatible()).test_client())
-    place, calls = scheduler.place_at_once, []
+    place, calls = PodWriter.place_at_once, []
 
     def with_another_before(*given: Any) -> Any:
         calls.append(1)
@@ -118,7 +118,7 @@ def test_a_pod_that_keeps_others_off_comes_between_looking_and_writing(
                 assert other.delete(f"{CLUSTER}/pods/default/hermit").status_code == 204
         return place(*given) if at_once else None
 
-    monkeypatch.setattr(scheduler, "place_at_once", with_another_before)
+    monkeypatch.setattr(PodWriter, "place_at_once", with_another_before)
     answer = api.put(f"{CLUSTER}/pods/default/web", ruled_pod("web", {"labels": {"app": "web"}}))
     assert answer.status_code == (201 if leaves else 409), answer.text
     if not leaves:

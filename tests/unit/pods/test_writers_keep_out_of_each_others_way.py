@@ -34,7 +34,7 @@ def test_who_lost_a_race_sees_all_nodes_and_the_better_ones_first(scores, taken)
     contention.lost()
     given_order = ranked(*sorted(scores, reverse=True))
     for root_id in taken:
-        contention._count(root_id, 1)
+        contention._taken[root_id] += 1
     found = list(contention.spread(given_order))
     assert sorted(numbers(found)) == numbers(given_order)
     assert [each.score for each in found] == [each.score for each in given_order]
