@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.allocations.statements import lists
-from placement.audit import service
+from placement.audit.service import AuditTrail
 from placement.engine.domain.audit import AuditFilter
 from placement.engine.domain.inventories import AllocationFilter
 from placement.storage.database import Database
@@ -31,11 +31,11 @@ WANTED: dict[str, Any] = {
 
 def ids(database: Database, wanted: AuditFilter) -> list[int]:
     """Return the ids of the records that apply; lists and pages must agree on them."""
-    with database.read() as connection:
-        found = [each.id for each in service.page(connection, wanted, None, 10)]
-        assert [each.id for each in service.heads(connection, wanted, None, 10)] == found
-        newer = [each.id for each in service.heads(connection, wanted, found[0] if found else None, 10)]
-        assert newer == found[1:]
+    trail = AuditTrail(database)
+    found = [each.id for each in trail.listed(wanted, None, 10).records]
+    assert [each.id for each in trail.heads(wanted, None, 10)[0]] == found
+    older, _ = trail.heads(wanted, found[0] if found else None, 10)
+    assert [each.id for each in older] == found[1:]
     return found
 
 
@@ -48,8 +48,8 @@ def test_each_field_of_the_filter_of_changes_narrows(api: Client, database: Data
     (made,) = set(ids(database, AuditFilter())) - set(before)
     api.delete(f"/allocations/{WANTED['consumer_id']}")
     everything = ids(database, AuditFilter())
-    with database.read() as connection:
-        moment = {each.id: each.recorded_at for each in service.page(connection, AuditFilter(), None, 10)}
+    records = AuditTrail(database).listed(AuditFilter(), None, 10).records
+    moment = {each.id: each.recorded_at for each in records}
     times = {"since": moment[made], "until": moment[made] + datetime.timedelta(microseconds=1)}
     for field in fields(AuditFilter):
         found = ids(database, AuditFilter(**{field.name: {**WANTED, **times}[field.name]}))
