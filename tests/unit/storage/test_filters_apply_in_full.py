@@ -65,9 +65,9 @@ class Newer(AuditFilter):
 
 
 def test_a_field_that_a_reader_does_not_know_is_an_error(database: Database):
-    with database.read() as connection:
-        for read in (service.page, service.heads):
-            with pytest.raises(KeyError, match="address"):
-                read(connection, Newer(address="127.0.0.1"), None, 1)
-        with pytest.raises(KeyError, match="consumer_uuid"):
-            lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)
+    trail = AuditTrail(database)
+    for read in (trail.listed, trail.heads):
+        with pytest.raises(KeyError, match="address"):
+            read(Newer(address="127.0.0.1"), None, 1)
+    with database.read() as connection, pytest.raises(KeyError, match="consumer_uuid"):
+        lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)
