@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from cryptography.hazmat.primitives import serialization
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.errors import PlacementError
 from placement.http.context import watch_of
+from placement.http.worker.exchange import Outgoing
+from placement.http.worker.lanes import WorkerLimits
 from placement.http.worker.tls import Tls, TlsFiles
 from tests.certificates import Authority, Pair
 from tests.client import unique
@@ -285,3 +288,22 @@ def test_searches_of_callers_who_left_are_noticed(authority, folder):
     far.close()
     eventually(True, gone)
     wire.close()
+
+
+def test_what_a_slow_reader_has_taken_of_an_encrypted_answer_counts(authority: Authority):
+    """A client that goes on reading is not cut off, however long the answer is."""
+    pair = authority.sign("slow")
+    tls = Tls(TlsFiles(str(pair.certificate), str(pair.key)))
+    ours, theirs = socket.socketpair()
+    wire = tls.wrap(ours)
+    context = ssl.create_default_context(cafile=str(authority.file))
+    with ThreadPoolExecutor(1) as other, wire:
+        shaken = other.submit(context.wrap_socket, theirs, server_hostname="localhost")
+        wire.do_handshake()
+        with shaken.result():
+            wire.setblocking(False)
+            outgoing = Outgoing(wire, WorkerLimits())
+            outgoing.sendall(bytes(50_000_000))
+            before = len(outgoing.waiting)
+            assert not outgoing.flush()
+            assert len(outgoing.waiting) < before

@@ -369,9 +369,9 @@ class BestFit:
                 self._compete(contest, proposals)
         if not contest.has_failed:
             self._join(contest)
-        if together.rules and contest.decision is None:
-            # All hold what they ask for, but the answer still has to tell whether the rules are kept.
-            contest.decide(self._ruled, None, {})
+            if together.rules and contest.decision is None:
+                # All hold what they ask for, but the answer still has to tell whether the rules are kept.
+                contest.decide(self._ruled, None, {})
         return contest
 
     def _join(self, contest: ClaimAttempt) -> None:

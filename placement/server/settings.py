@@ -97,7 +97,7 @@ def refuse_unknown(files: Sequence[str], directories: Sequence[str]) -> None:
             theirs = options_of(group)
             if group not in GROUPS and theirs is None:
                 near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=_NEAR)
-                if near:
+                if near and names:
                     raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
                 continue
             known = _names([*GROUPS.get(group, ()), *(theirs or ())])

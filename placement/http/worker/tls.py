@@ -16,6 +16,7 @@ from placement.engine.domain.errors import PlacementError
 
 LOG = logging.getLogger(__name__)
 _LOOK_EVERY_SECONDS = 5.0
+_RECORD_BYTES = 16 * 1024
 _OTHER_KEY = "KEY_VALUES_MISMATCH"
 
 
@@ -66,12 +67,13 @@ class Wire(ssl.SSLSocket):
             raise BlockingIOError from error
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Send some of it, and return how many bytes. A retry begins with these bytes and is no shorter.
+        """Send at most a record, and return how many bytes. A retry begins with these and is no shorter.
 
-        Raises OSError.
+        OpenSSL counts nothing of a longer text before all of it is sent. Raises OSError.
         """
         try:
-            return super().send(data, flags)
+            with memoryview(data)[:_RECORD_BYTES] as record:
+                return super().send(record, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
