@@ -134,7 +134,8 @@ class Arrangement:
         if not tops:
             return
         served = [sum(self._domains[slot] & below[top] != 0 for slot in members) for top in tops]
-        fullest = [top for top, number in zip(tops, served, strict=True) if number == max(served)]
+        most = max(served)
+        fullest = [top for top, number in zip(tops, served, strict=True) if number == most]
         _, top = min((self._gap_below(members, top), top) for top in fullest)
         if all(self.positions[slot] != top for slot in members):
             able = [slot for slot in self._open(members) if self._domains[slot] >> top & 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -72,6 +73,9 @@ def max_flow(supply: Sequence[int], givers: Sequence[frozenset[int]], wanted: Se
         connect(edges, taker, sink, amount)
         for giver in each:
             connect(edges, giver, taker, min(supply[giver], amount))
+            # Nearly everything flows on these ways; one search for each of them would be quadratic.
+            at_once = min(edges[source][giver], edges[taker][sink])
+            _push(edges, (source, giver, taker, sink), at_once)
     saturate(edges, source, sink)
     return sum(edges[sink].values())
 
@@ -99,14 +103,17 @@ def saturate(edges: Edges, source: int, sink: int) -> None:
                     queue.append(there)
         if sink not in came:
             return
-        steps = [(came[sink], sink)]
-        while steps[-1][0] != source:
-            here = steps[-1][0]
-            steps.append((came[here], here))
-        amount = min(edges[here][there] for here, there in steps)
-        for here, there in steps:
-            edges[here][there] -= amount
-            edges[there][here] += amount
+        way = [sink]
+        while way[-1] != source:
+            way.append(came[way[-1]])
+        way.reverse()
+        _push(edges, way, min(edges[here][there] for here, there in pairwise(way)))
+
+
+def _push(edges: Edges, way: Sequence[int], amount: int) -> None:
+    for here, there in pairwise(way):
+        edges[here][there] -= amount
+        edges[there][here] += amount
 
 
 def _in_turn(supplies: Sequence[SharedSupply], bound: Amounts, sharers: Mask, among: Mask) -> int:
