@@ -529,7 +529,8 @@ def _excerpt(value: Any) -> Any:
                 kept.append(("...", "...") if isinstance(value, dict) else "...")
                 break
             if isinstance(value, dict):
-                kept.append((cut(key, depth), cut(value[key], depth - 1)))
+                inside = cut(value[key], depth - 1)
+                kept.append((cut(key, depth), inside))
             else:
                 kept.append(cut(key, depth - 1))
         return dict(kept) if isinstance(value, dict) else kept

@@ -41,8 +41,6 @@ _TELLING_SECONDS = 1.0
 Resources = Mapping[str, Mapping[str, int]]
 """Provider uuid -> resource class -> amount."""
 
-REWRITING, EVICTION = "rewriting", "eviction"
-
 
 @dataclass(frozen=True, slots=True)
 class PodMove:

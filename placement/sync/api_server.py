@@ -127,13 +127,15 @@ class ApiServer:
         return self._events(answer)
 
     def _events(self, answer: urllib3.BaseHTTPResponse) -> Iterator[Event]:
-        rest = b""
+        rest: list[bytes] = []
         try:
             for chunk in answer.stream(_CHUNK_BYTES):
                 # What comes behind the last line break is cut off in the end; the next watch brings it again.
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, last = chunk.split(b"\n")
                 for line in lines:
-                    yield _event(line)
+                    yield _event(b"".join([*rest, line]))
+                    rest.clear()
+                rest.append(last)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerError(f"{self.url}: the watch broke off: {_one_line(error)}") from None
         finally:

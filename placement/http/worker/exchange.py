@@ -9,10 +9,12 @@ import logging
 import socket
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.http import wsgi
@@ -107,7 +109,8 @@ class Outgoing:
     def __init__(self, wire: socket.socket, limits: WorkerLimits) -> None:
         self._wire = wire
         self._limits = limits
-        self.waiting = bytearray()
+        self._buffers: deque[memoryview] = deque()
+        self.waiting = 0
         self._sent = 0
         # The seconds of former waits for the client, and the begin of the present one.
         self._waited = 0.0
@@ -115,21 +118,21 @@ class Outgoing:
 
     def sendall(self, data: bytes) -> None:
         """Keep the bytes until they are flushed."""
-        self.waiting += data
+        if data:
+            self._buffers.append(memoryview(data))
+            self.waiting += len(data)
 
     send = sendall
 
     def flush(self) -> bool:
         """Send as much as the client takes now; True if that was everything. Raises OSError."""
-        while self.waiting:
+        while self._buffers:
             try:
-                count = self._wire.send(self.waiting)
+                self._has_sent(self._wire.sendmsg(list(islice(self._buffers, _MOST_BUFFERS))))
             except (BlockingIOError, InterruptedError):
                 if self._waits_since is None:
                     self._waits_since = time.monotonic()
                 return False
-            self._sent += count
-            del self.waiting[:count]
         if self._waits_since is not None:
             self._waited += time.monotonic() - self._waits_since
             self._waits_since = None
@@ -140,7 +143,16 @@ class Outgoing:
         allowed = self._limits.send_seconds + self._sent / self._limits.slowest_reader_bytes_per_second
         return (self._waits_since or time.monotonic()) + allowed - self._waited
 
+    def _has_sent(self, count: int) -> None:
+        self._sent += count
+        self.waiting -= count
+        while self._buffers and count >= len(self._buffers[0]):
+            count -= len(self._buffers.popleft())
+        if count:
+            self._buffers[0] = self._buffers[0][count:]
 
+
+_MOST_BUFFERS = 64
 _TOGETHER_BYTES = 16 * 1024
 # The headers that identify callers: a token, else the headers of other clients and browsers.
 _TOKEN, _OTHER_CREDENTIALS = "X-AUTH-TOKEN", ("AUTHORIZATION", "COOKIE")
@@ -234,7 +246,7 @@ class Exchange:
             else:
                 self._response.write(piece)
             # Small pieces leave together, unless an empty one says that nothing may follow for long.
-            is_due = piece == b"" or len(self.outgoing.waiting) >= _TOGETHER_BYTES
+            is_due = piece == b"" or self.outgoing.waiting >= _TOGETHER_BYTES
             if is_due and not self.outgoing.flush():
                 return State.BLOCKED
         if not self.outgoing.flush():

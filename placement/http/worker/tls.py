@@ -66,14 +66,23 @@ class Wire(ssl.SSLSocket):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
-    def send(self, data: Any, flags: int = 0) -> int:
+    def sendmsg(self, buffers: Any, *_: object) -> int:  # type: ignore[override]
         """Send at most a record, and return how many bytes. A retry begins with these and is no shorter.
 
         OpenSSL counts nothing of a longer text before all of it is sent. Raises OSError.
         """
+        taken, size = [], 0
+        for buffer in buffers:
+            taken.append(buffer[: _RECORD_BYTES - size])
+            size += len(taken[-1])
+            if size >= _RECORD_BYTES:
+                break
+        return self.send(b"".join(taken))
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Send some of it, and return how many bytes. Raises OSError."""
         try:
-            with memoryview(data)[:_RECORD_BYTES] as record:
-                return super().send(record, flags)
+            return super().send(data, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
