@@ -211,7 +211,8 @@ class PodScheduler:
 
             batch = self._written(batch, [document], again if _concerns_all(document, incoming) else None)
         if batch.refused:
-            raise batch.refused[0]
+            # Taken out: an error that its own frame holds lives until the next full collection.
+            raise batch.refused.pop(0)
         before = same.changed_at if same is not None and same.node is not None else None
         return _result(batch, 0)._replace(before=before)
 
@@ -467,7 +468,8 @@ class PodScheduler:
         again, or clashes twice and the caller `gives_up`; Unavailable.
         """
         facts, refusing = batch.before.facts, batch.refusing
-        attributes = self._writer.attributes(facts, {each.namespace for each in documents})
+        arriving = documents if again is not None else [each.document for each in batch.arrivals.values()]
+        attributes = self._writer.attributes(facts, {each.namespace for each in arriving})
         tried: list[NodeInfo] = []
         try:
             with self._database.write() as transaction:
@@ -482,7 +484,9 @@ class PodScheduler:
                     tried += [batch.before.nodes[root_id] for root_id in roots]
                     self._write(transaction, batch, attributes, checks_rules=again is None)
         except (NodeRefused, ProviderGone) as refusal:
-            refused = next((node for node in tried if node.id == refusal.node_id), None)
+            # It may be one where only members that waited are freed.
+            nodes = batch.before.nodes.values()
+            refused = next((node for node in nodes if node.id == refusal.node_id), None)
             if refused is None:
                 raise
             if refused in refusing:
@@ -492,7 +496,8 @@ class PodScheduler:
             refusing.add(refused)
             raise NodeChanged(str(refusal)) from refusal
         except NodeChanged:
-            self._choice.active.lost()
+            if len(documents) == 1:
+                self._choice.active.lost()
             raise
         except Faster as clash:
             if refusing.note_clash(tried) or not gives_up:
