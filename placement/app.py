@@ -25,11 +25,11 @@ from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
 from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
-from placement.http import auth, context, gate, openapi, responses
+from placement.http import auth, context, openapi, responses
 from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
 from placement.http.context import objection
 from placement.http.gate import Policy, guarded_by
-from placement.http.middleware import Application, add_hooks, allowed_origins, surrounded
+from placement.http.middleware import Application, add_hooks, allowed_origins, bound, surrounded
 from placement.http.openapi import EXTENSION, Documents
 from placement.http.responses import HttpError, Misconfigured, Relayed
 from placement.http.schemas import dump
@@ -142,7 +142,7 @@ def create_application(
         rule.methods = (rule.methods or set()) - none
     believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
-    add_hooks(application, objects, gate.bound(settings.requests_per_caller))
+    add_hooks(application, objects, bound(settings.requests_per_caller))
     for kind, handler in _HANDLERS.items():
         application.register_error_handler(kind, handler)
     # Our own server answers these itself.

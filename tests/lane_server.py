@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
-from placement.http.gate import KNOWN_AS
+from placement.http.middleware import KNOWN_AS
 from placement.http.worker import worker
 from placement.http.worker.connection import Connection
 from placement.http.worker.event_loop import EventLoop

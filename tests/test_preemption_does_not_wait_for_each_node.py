@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def use_cases(
         assert api.put(f"{CLUSTER}/nodes/host-{number}", body).status_code == 201
     found: UseCases = application.extensions["placement_use_cases"]
     yield found
-    request_scope.clear()
+    request_scope.until(math.inf)
     request_scope.attend(None)
     found.close()
 

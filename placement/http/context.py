@@ -63,7 +63,7 @@ class RequestContext:
 
 def identify(caller: Caller) -> None:
     """Note the caller for the handler, and for every audit record and log line from now on."""
-    current().caller = caller
+    g.placement.caller = caller
     request.environ[CALLER_KEY] = caller
     roles = tuple(sorted(caller.roles))
     act_as(replace(initiator(), user_id=caller.user_id, project_id=caller.project_id, roles=roles))
@@ -92,9 +92,10 @@ def note_that_it_reads() -> None:
     request.environ[READS_KEY] = True
 
 
-def begin() -> None:
-    """Start the context of a request, under the id that the surrounding middleware gave it."""
-    g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])
+def begin() -> RequestContext:
+    """Start the context of a request, under the id that the surrounding middleware gave it; return it."""
+    context = g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])
+    return context
 
 
 def current() -> RequestContext:
@@ -110,13 +111,13 @@ def version() -> Microversion:
 
 def offers(feature: Feature) -> bool:
     """Return whether the request's version has the feature."""
-    return version().offers(feature)
+    return (current().version or OLDEST).offers(feature)
 
 
 def use_cases() -> UseCases:
     """Return the use cases that the routes of this application may call for the current caller."""
     found: UseCases = current_app.extensions["placement_use_cases"]
-    return found if request_scope.admits(None) else found.of_clusters()
+    return found if request_scope.seen() is None else found.of_clusters()
 
 
 # The connection of a request: whether its sender is still there, and whether it is on this machine.

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import yaml
-from flask import Blueprint, Response, after_this_request, current_app, request
+from flask import Blueprint, current_app, g, request
 from oslo_config import cfg
 from oslo_policy import opts, policy
 
@@ -34,7 +33,6 @@ from placement.http.operations import (
 )
 from placement.http.responses import HttpError, Misconfigured, admits_json
 from placement.http.rules import ELSEWHERE, list_rules
-from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 Handler = Callable[..., Any]
 Target = dict[str, str]
@@ -185,37 +183,6 @@ def _named(cluster: Any) -> Target:
     return {"cluster": cluster} if isinstance(cluster, str) else {}
 
 
-# Figures of requests by the rule of their route: their number, and the time until the head of the answer.
-
-
-# The key under which the application notes the rule in the WSGI environment, for the layer around it.
-_RULE_KEY = "placement.rule"
-_NO_RULE = "none"
-_METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
-
-
-def note_rule() -> None:
-    """Note the rule of the current request for its figures; all paths without a rule count as one."""
-    if request.url_rule is not None:
-        request.environ[_RULE_KEY] = request.url_rule.rule
-
-
-# Looking a figure up by its labels takes longer than counting.
-@cache
-def _figures(rule: str, method: str, status: str) -> tuple[Any, Any]:
-    return REQUESTS.labels(rule, method, status), REQUEST_SECONDS.labels(rule, method)
-
-
-def count(environ: dict[str, Any], status: str, arrived: float) -> None:
-    """Count a request that is answered now and arrived then, in seconds of time.monotonic()."""
-    method = environ["REQUEST_METHOD"]
-    # Clients may send any word as a method.
-    known = method if method in _METHODS else "other"
-    number, seconds = _figures(environ.get(_RULE_KEY, _NO_RULE), known, status)
-    number.inc()
-    seconds.observe(time.monotonic() - arrived)
-
-
 # Authorisation: the rules of this service, changed by an operator's policy files.
 
 
@@ -349,7 +316,7 @@ class Policy:
         A caller that is bound to clusters is refused elsewhere: the target must name one of these, or the
         route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
-        caller, refused = context.current().caller, f"Policy does not allow {rule} to be performed"
+        caller, refused = g.placement.caller, f"Policy does not allow {rule} to be performed"
         bound, cluster = caller.clusters, target.get("cluster")
         sees: request_scope.Clusters
         if bound is None or (cluster is None and self._allows(ELSEWHERE, caller, target)):
@@ -409,94 +376,3 @@ def _credentials(caller: Caller) -> dict[str, Any]:
     if caller.system_scope:
         credentials["system_scope"] = "all"
     return credentials
-
-
-# The bound on how many requests of one caller a process works on, for servers of any kind.
-#
-# A request counts for the user of its credentials once they have been accepted, before that for its address.
-# So random tokens from one address share the quota of one caller.
-
-
-KNOWN_AS = "placement.known_as"
-"""The place in the WSGI environment of a function that takes the user id of an authenticated request.
-
-Only our own server sets it, which has counted the request already.
-"""
-TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
-_MOST_KNOWN = 10_000
-_LATER = {"Retry-After": "1"}
-
-
-class Callers:
-    """A count of the requests of each caller, from their start until their answer is sent or given up."""
-
-    def __init__(self, most: int) -> None:
-        """Allow at most `most` requests of a caller at a time; 0 means any number."""
-        self._most = most
-        self._lock = threading.Lock()
-        self._in_work: Counter[Hashable] = Counter()
-
-    def enter(self, caller: Hashable) -> bool:
-        """Count one more request; False if the caller has as many as it may have."""
-        with self._lock:
-            if self._most and self._in_work[caller] >= self._most:
-                return False
-            self._in_work[caller] += 1
-            return True
-
-    def leave(self, caller: Hashable) -> None:
-        """Count one less."""
-        with self._lock:
-            self._in_work[caller] -= 1
-            if not self._in_work[caller]:
-                del self._in_work[caller]
-
-
-class KnownCredentials:
-    """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users: OrderedDict[bytes, str] = OrderedDict()
-
-    def user_of(self, digest: bytes) -> str | None:
-        """Return the user id, None for credentials that were not accepted."""
-        with self._lock:
-            if digest in self._users:
-                self._users.move_to_end(digest)
-            return self._users.get(digest)
-
-    def note(self, digest: bytes, user_id: str) -> None:
-        """Remember that the credentials were accepted."""
-        with self._lock:
-            self._users[digest] = user_id
-            self._users.move_to_end(digest)
-            if len(self._users) > _MOST_KNOWN:
-                self._users.popitem(last=False)
-
-
-def bound(most: int) -> Callable[[], None]:
-    """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
-
-    `most` 0 means any number. Our own server counts by itself; it only receives the user of the request here.
-    Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi.PATHS).
-    """
-    callers = Callers(most)
-
-    def enter() -> None:
-        user = context.current().caller.user_id
-        if user is None:
-            return
-        known_as = request.environ.get(KNOWN_AS)
-        if known_as is not None:
-            known_as(user)
-            return
-        if not callers.enter(user):
-            raise HttpError(429, TOO_MANY, headers=_LATER)
-
-        @after_this_request
-        def leave_once_sent(response: Response) -> Response:
-            response.call_on_close(lambda: callers.leave(user))
-            return response
-
-    return enter

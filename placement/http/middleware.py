@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Response, after_this_request, current_app, g, request
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
@@ -32,8 +35,9 @@ from placement.http.context import (
     in_log,
     watch_of,
 )
-from placement.http.gate import OWN_PATHS, PAGES, count, note_rule
+from placement.http.gate import OWN_PATHS, PAGES
 from placement.http.responses import HttpError
+from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
 _NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
@@ -46,6 +50,11 @@ AUDIT = logging.getLogger("placement.audit")
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _READING = ("GET", "HEAD", "OPTIONS")
 _METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
+# The key under which the application notes the rule in the WSGI environment, for the figures of requests; all
+# paths without a rule count as one.
+_RULE_KEY = "placement.rule"
+_NO_RULE = "none"
+_COUNTED_METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 _ALLOWED = [
     "X-Auth-Token",
     "X-Openstack-Request-Id",
@@ -91,7 +100,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     Raises HttpError, Unauthorized, NotFound.
     """
     sent, path = request.environ, request.path
-    context.begin()
+    at = context.begin()
     # Until the gate of a route decides.
     request_scope.see(request_scope.NOTHING)
     request_scope.attend(watch_of(sent))
@@ -104,7 +113,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     enter()
     # Our own paths have no microversions; their errors are as in the newest one.
     own = path.startswith(_NO_VERSIONS)
-    context.current().version = microversions.NEWEST if own else _agreed_version()
+    at.version = microversions.NEWEST if own else _agreed_version()
     length = sent.get("CONTENT_LENGTH", "").strip()
     if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
@@ -129,8 +138,9 @@ def _agreed_version() -> microversions.Microversion:
 
 
 def _finish(response: Response) -> Response:
-    note_rule()
-    at = context.current()
+    if request.url_rule is not None:
+        request.environ[_RULE_KEY] = request.url_rule.rule
+    at: context.RequestContext = g.placement
     response.headers[REQUEST_ID] = at.request_id
     # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
     response.headers.add("X-Content-Type-Options", "nosniff")
@@ -142,7 +152,7 @@ def _finish(response: Response) -> Response:
 
 def _end(_error: BaseException | None) -> None:
     """Take from the thread what held for the request only."""
-    request_scope.clear()
+    request_scope.until(math.inf)
     request_scope.see(request_scope.EVERYTHING)
 
 
@@ -188,7 +198,10 @@ class RequestLog:
         request_scope.until(request_scope.of(arrival, self._request_seconds))
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
-        uri = _uri(environ)
+        # Quoted, so that a caller cannot write lines of its own into the log.
+        path, query = environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], environ.get("QUERY_STRING", "")
+        uri = quote(path, encoding="latin-1", errors="replace")
+        uri += f"?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else ""
         sent_id = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
         caller_id = sent_id if _GLOBAL_ID.fullmatch(sent_id) else None
         # Every log line carries it from here on; authentication adds the caller.
@@ -201,7 +214,12 @@ class RequestLog:
             if code in _STATUSES:
                 # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
                 status = f"{code} {HTTPStatus(code).phrase}"
-            count(environ, status[:3], arrival)
+            rule, method = environ.get(_RULE_KEY, _NO_RULE), environ["REQUEST_METHOD"]
+            # Clients may send any word as a method.
+            known = method if method in _COUNTED_METHODS else "other"
+            number, seconds = _figures(rule, known, status[:3])
+            number.inc()
+            seconds.observe(time.monotonic() - arrival)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
@@ -209,6 +227,12 @@ class RequestLog:
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+
+# Looking a figure up by its labels takes longer than counting.
+@cache
+def _figures(rule: str, method: str, status: str) -> tuple[Any, Any]:
+    return REQUESTS.labels(rule, method, status), REQUEST_SECONDS.labels(rule, method)
 
 
 def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
@@ -242,8 +266,92 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
     )
 
 
-def _uri(environ: dict[str, Any]) -> str:
-    """Return the request's URI, quoted, so that a caller cannot write lines of its own into the log."""
-    path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
-    query = environ.get("QUERY_STRING", "")
-    return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path
+# The bound on how many requests of one caller a process works on, for servers of any kind.
+#
+# A request counts for the user of its credentials once they have been accepted, before that for its address.
+# So random tokens from one address share the quota of one caller.
+
+
+KNOWN_AS = "placement.known_as"
+"""The place in the WSGI environment of a function that takes the user id of an authenticated request.
+
+Only our own server sets it, which has counted the request already.
+"""
+TOO_MANY = "Too many requests of this caller are being answered; nothing was done."
+_MOST_KNOWN = 10_000
+_LATER = {"Retry-After": "1"}
+
+
+class Callers:
+    """A count of the requests of each caller, from their start until their answer is sent or given up."""
+
+    def __init__(self, most: int) -> None:
+        """Allow at most `most` requests of a caller at a time; 0 means any number."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._in_work: Counter[Hashable] = Counter()
+
+    def enter(self, caller: Hashable) -> bool:
+        """Count one more request; False if the caller has as many as it may have."""
+        with self._lock:
+            if self._most and self._in_work[caller] >= self._most:
+                return False
+            self._in_work[caller] += 1
+            return True
+
+    def leave(self, caller: Hashable) -> None:
+        """Count one less."""
+        with self._lock:
+            self._in_work[caller] -= 1
+            if not self._in_work[caller]:
+                del self._in_work[caller]
+
+
+class KnownCredentials:
+    """A bounded map from accepted credentials, by SHA-256, to their user ids; the latest used stay."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: OrderedDict[bytes, str] = OrderedDict()
+
+    def user_of(self, digest: bytes) -> str | None:
+        """Return the user id, None for credentials that were not accepted."""
+        with self._lock:
+            if digest in self._users:
+                self._users.move_to_end(digest)
+            return self._users.get(digest)
+
+    def note(self, digest: bytes, user_id: str) -> None:
+        """Remember that the credentials were accepted."""
+        with self._lock:
+            self._users[digest] = user_id
+            self._users.move_to_end(digest)
+            if len(self._users) > _MOST_KNOWN:
+                self._users.popitem(last=False)
+
+
+def bound(most: int) -> Callable[[], None]:
+    """Return a function that counts a request for its user, and raises HttpError 429 beyond `most` at a time.
+
+    `most` 0 means any number. Our own server counts by itself; it only receives the user of the request here.
+    Routes that need no token are not limited (common.probes.OPEN_PATHS, http.openapi.PATHS).
+    """
+    callers = Callers(most)
+
+    def enter() -> None:
+        user = g.placement.caller.user_id
+        if user is None:
+            return
+        known_as = request.environ.get(KNOWN_AS)
+        if known_as is not None:
+            known_as(user)
+            return
+        if not callers.enter(user):
+            raise HttpError(429, TOO_MANY, headers=_LATER)
+
+        @after_this_request
+        def leave_once_sent(response: Response) -> Response:
+            response.call_on_close(lambda: callers.leave(user))
+            return response
+
+    return enter

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import orjson
-from flask import current_app, request
+from flask import current_app, g, request
 from werkzeug.exceptions import HTTPException
 
 from placement.common.documents import (
@@ -254,7 +254,7 @@ def received() -> bytes:
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
-    kept = context.current().body
+    kept: bytes | None = g.placement.body
     if kept is not None:
         return kept
     environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]

@@ -45,11 +45,6 @@ class FilterResult(NamedTuple):
     score: int = 0
     missed: int = 0
 
-    @property
-    def fits(self) -> bool:
-        """Return whether the pod can go there."""
-        return isinstance(self.answer, Fit)
-
 
 def judged(rules: Iterable[Rule], node: NodeInfo, pod: IncomingPod) -> FilterResult:
     """Return the first refusal by rules that concern the pod, or how well the node suits it."""
@@ -121,7 +116,7 @@ class ReservationLooks:
         """Return the nodes as if nothing were reserved; only nodes changed since the last call are made."""
         known, nodes = self._opened, columns.nodes
         if known is not None and known[0].order is known[1].order is columns.order:
-            changed = (nodes[row] for row in columns.changed_since(known[0].nodes.marks))
+            changed = (nodes[row] for row in columns.nodes.changed_since(known[0].nodes.marks))
             made = known[1].updated(node.opened(node.reserving) for node in changed)
         else:
             made = columns.updated(node.opened(node.reserving) for node in nodes if node.reservations)
@@ -329,7 +324,8 @@ class ShapeRanking:
 
     def trim(self, columns: NodeColumns) -> None:
         """Forget the former states of nodes of the cluster, once there are many."""
-        most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT
+        count = len(columns.nodes)
+        most = count + count // 4 + _CHANGES_KEPT
         self.on_reservations.trim(columns, most)
         if len(self._results) > most:
             known = self._results
@@ -350,7 +346,7 @@ class ShapeRanking:
         if known is not None and known.standings.order is columns.order:
             if known.standings.marks is columns.nodes.marks:
                 return known
-            rows = columns.changed_since(known.standings.marks)
+            rows = np.array(columns.nodes.changed_since(known.standings.marks), np.intp)
             part, refusals = self._looked_at(columns, rows)
             kept = {**known.refusals}
             for row in rows:
@@ -369,7 +365,7 @@ class ShapeRanking:
             result = self._results.get(node.serial) or self.look(node)
             if isinstance(result.answer, Refusal):
                 refusals[node.name] = result.answer
-            figures.append((result.fits, result.missed, result.score))
+            figures.append((isinstance(result.answer, Fit), result.missed, result.score))
         fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
         return Estimates(columns.order, columns.nodes.marks, fits.astype(np.bool_), missed, scores), refusals
 
@@ -379,7 +375,7 @@ class ShapeRanking:
         if known is None or known.order is not columns.order:
             made = self._made(columns)
         else:
-            changed = columns.changed_since(known.marks)
+            changed = np.array(columns.nodes.changed_since(known.marks), np.intp)
             made = known.with_rows(columns, changed, self._made(columns, changed))
         # Being asked about a few nodes is no reason to forget the others.
         if known is None or 2 * len(columns.nodes) > len(known.fits):

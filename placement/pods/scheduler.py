@@ -178,14 +178,15 @@ class PodScheduler:
             with suppress(ManifestError):
                 incoming = reading_of(document.manifest, settings)
                 batch = self._decided_one(view, document, incoming, node, refusing)
-        if incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
+        has_statement = self._database.backend.has_claim_statement
+        if has_statement and incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
             place = batch.arrivals[0]
             attributes = self._writer.attributes(view.facts, [document.namespace])
             with self._choice.active.taking(place.state.root_id):
                 batch.at = self._writer.place_at_once(view, place, attributes)
             if batch.at is not None:
                 return _result(batch, 0)
-        known = self.known(view, _key(document))
+        known = self.known(view, PodKey(document.namespace, document.name, document.uid))
         same = same_pod(known, document)
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
@@ -510,10 +511,17 @@ class PodScheduler:
         self, transaction: Transaction, batch: _Batch, attributes: PodAttributes, *, checks_rules: bool
     ) -> None:
         view, arrivals, leaving = batch.before, list(batch.arrivals.values()), batch.leaving
-        keys = [_key(arrival.document) for arrival in arrivals]
-        roots = {arrival.state.root_id for arrival in arrivals} | {each.node.root_id for each in batch.freed}
+        keys, roots = list[PodKey](), set[int]()
+        for arrival in arrivals:
+            document = arrival.document
+            keys.append(PodKey(document.namespace, document.name, document.uid))
+            roots.add(arrival.state.root_id)
+        for waiting in batch.freed:
+            roots.add(waiting.node.root_id)
         decided = {} if batch.after is view else {root_id: batch.after.nodes[root_id] for root_id in roots}
-        roots |= {pod.root_id for pod in leaving if pod.root_id is not None}
+        for pod in leaving:
+            if pod.root_id is not None:
+                roots.add(pod.root_id)
         locked = self._writer.lock_unchanged(transaction, view, roots, checks_rules=checks_rules)
         self._writer.check_namesakes(transaction, view.facts, keys, leaving)
         self._writer.commit(
@@ -577,7 +585,3 @@ def _may_concern_all(document: PodDocument) -> bool:
     if document.host:
         return may_keep_off(document.manifest)
     return may_require(document.manifest) or gang_to_place(document) is not None
-
-
-def _key(document: PodDocument) -> PodKey:
-    return PodKey(document.namespace, document.name, document.uid)

@@ -36,17 +36,6 @@ NodeMarks = tuple[tuple[int, ...], ...]
 """The number of the node picture in each row, page by page; it keeps no nodes alive for long."""
 
 
-def differing(marks: NodeMarks, before: NodeMarks) -> list[int]:
-    """Return the rows in which the marks of equally many rows differ: there nodes have changed."""
-    return [
-        number * _PAGE + place
-        for number, (page, former) in enumerate(zip(marks, before, strict=True))
-        if page is not former
-        for place, (mark, other) in enumerate(zip(page, former, strict=True))
-        if mark != other
-    ]
-
-
 class NodeRows:
     """The node of each row, from 0 on; never changed."""
 
@@ -77,6 +66,16 @@ class NodeRows:
         """Return the nodes in these rows, in that order; much faster than one by one."""
         pages = self._pages
         return [pages[row >> _BITS][row & _LAST] for row in rows]
+
+    def changed_since(self, before: NodeMarks) -> list[int]:
+        """Return the rows in which equally many nodes had other marks before: there nodes have changed."""
+        rows = []
+        for number, (page, former) in enumerate(zip(self.marks, before, strict=True)):
+            if page is not former:
+                for place, (mark, other) in enumerate(zip(page, former, strict=True)):
+                    if mark != other:
+                        rows.append(number * _PAGE + place)
+        return rows
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """Return these rows with other nodes in some of them."""
@@ -158,7 +157,7 @@ class NodeCounts:
         with self._lock:
             if self._first is not None:
                 self._table, self._first = self._first(), None
-            rows = differing(nodes.marks, self._marks)
+            rows = nodes.changed_since(self._marks)
             if rows:
                 self._table = recounted(self._table, nodes, rows)
             self._marks, self._behind = nodes.marks, 0
@@ -346,10 +345,6 @@ class NodeColumns:
                 labels[key] = column.with_attributes(others) if others else column
         self._counts.changed(nodes, len(changes))
         return NodeColumns(nodes, self._counts, self.order, labels)
-
-    def changed_since(self, before: NodeMarks) -> Rows:
-        """Return the rows in which nodes changed since; the order must be the same."""
-        return np.array(differing(self.nodes.marks, before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """Return the nodes in some of the rows, in that order."""

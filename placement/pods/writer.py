@@ -243,10 +243,10 @@ class PodWriter:
         """Write a pod by one statement if none of its name or uid exists and its node is as in the view.
 
         Returns when it was written. Returns None, and does nothing, if that cannot be; `commit` finds out
-        why. So it is on databases without such a statement, and where more changes than the pod's own
-        shares and CPUs, as where a reservation ends. Raises OutcomeUnknown, Unavailable.
+        why. So it is where more changes than the pod's own shares and CPUs, as where a reservation ends.
+        Raises OutcomeUnknown, Unavailable.
         """
-        if not self._database.backend.has_claim_statement or arrival.ends is not None:
+        if arrival.ends is not None:
             return None
         recorded, consumer = arrival.recorded, arrival.recorded.consumer
         before = view.nodes[arrival.state.root_id]
@@ -390,8 +390,10 @@ class PodWriter:
                 coming.setdefault(each.state.root_id, []).append(each.recorded)
                 ending += [] if each.ends is None else [each.ends]
         arriving, keeps_off = set[str](), False
-        left = {pod.root_id for pod in leaving if pod.root_id is not None}
-        gone = frozenset(map(consumer_of, leaving))
+        left, gone = set[int](), frozenset(map(consumer_of, leaving))
+        for pod in leaving:
+            if pod.root_id is not None:
+                left.add(pod.root_id)
         for end in ending:
             left.add(end.root_id)
             gone |= {end.reservation.consumer}
@@ -428,7 +430,8 @@ class PodWriter:
             self.write(transaction, changes)
             # Pods that hold nothing come and go, too.
             providers.touch(transaction, (), idle)
-        pods.delete(transaction, [pod.id for pod in leaving])
+        if leaving:
+            pods.delete(transaction, [pod.id for pod in leaving])
         if keeps_off:
             clusters.raise_rules_generation(transaction, attributes.cluster_id)
         if ending:
@@ -493,7 +496,8 @@ class PodWriter:
             for cpu, owner in own.items():
                 if old.get(cpu) != owner:
                     taken[node_id, cpu] = owner.consumer, owner.level
-        pods.disown(transaction, left)
+        if left:
+            pods.disown(transaction, left)
         pods.own(transaction, taken)
         consumers.delete_idle(transaction, gone)
         return True

@@ -81,7 +81,11 @@ class Transaction:
     def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
         """Store `doubt`, which empties every cache of the process; it is called where a cache is stale."""
         self.connection = connection
+        self.execute: Callable[..., Any] = connection.execute
+        # Which server, or file, this transaction is with: see storage.history.
+        self.server = str(connection.info[history.KEY])
         self.backend = backend
+        self.locked, self.insert_or_ignore = backend.locked, backend.insert_or_ignore
         self.now = utcnow()
         self.doubt = doubt
         self.records: list[AuditRecord] = []
@@ -99,15 +103,6 @@ class Transaction:
         """Have this change recorded with the transaction; see placement.engine.domain.audit."""
         self.records.append(AuditRecord(action, kind, target, before, after, consumer))
 
-    def execute(self, statement: Any, parameters: Any = None, /) -> Any:
-        """Run one statement."""
-        return self.connection.execute(statement, parameters)
-
-    @property
-    def server(self) -> str:
-        """Return which server, or file, this transaction is with: see storage.history."""
-        return str(self.connection.info[history.KEY])
-
     @cached_property
     def stamp(self) -> Any:
         """Return the value for `revision` columns: see storage.types.Revision."""
@@ -117,14 +112,6 @@ class Transaction:
     def stamp_parameters(self) -> Mapping[str, int]:
         """Return the parameters of the backend's `stamp`, for statements that are made once."""
         return self.backend.stamp_parameters(self.connection)
-
-    def insert_or_ignore(self, table: sa.Table) -> Any:
-        """Return an insert that skips rows with a unique key that exists."""
-        return self.backend.insert_or_ignore(table)
-
-    def locked(self, statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
-        """Return the query with its rows locked until the end where the database needs that."""
-        return self.backend.locked(statement, may_be_referred_to=may_be_referred_to)
 
 
 # Failures that only a write shows, and that last until an operator acts.
@@ -206,7 +193,9 @@ class Database:
             return
         if not self.backend.is_present(record.info[history.KEY]):
             raise sa.exc.DisconnectionError
-        self.backend.refuse_dead(self.engine.dialect, connection, time.monotonic() - used)
+        # Files do not hang up.
+        if not self.backend.is_embedded:
+            self.backend.refuse_dead(self.engine.dialect, connection, time.monotonic() - used)
 
     def _give_up_broken(self, context: Any) -> None:
         if self.backend.stays_broken(context.original_exception):

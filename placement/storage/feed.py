@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -129,7 +129,7 @@ class Feed:
         if self._connection is not None:
             # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
-                look = self._look(horizon, clusters, is_quick=True)
+                look = self._look(self._connection, horizon, clusters, is_quick=True)
                 # The look came too late; perhaps this connection leads to a former database.
                 if look is None or look.horizon:
                     return look
@@ -137,21 +137,41 @@ class Feed:
         # A failure over a new connection is not tried again: that would take too long.
         try:
             with self._database.translating():
-                return self._look(horizon, clusters, is_quick=False)
+                return self._look(self._connect(), horizon, clusters, is_quick=False)
         except BaseException:
             self.close()
             raise
 
-    def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> FeedBatch | None:
-        server = self._connected().info[history.KEY]
+    def _look(
+        self, connection: sa.Connection, horizon: int, clusters: Sequence[int], *, is_quick: bool
+    ) -> FeedBatch | None:
+        server, look, is_late = connection.info[history.KEY], FeedBatch(), False
         assert self._lookout is not None
         rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
         if rows is None:
             return None
-        look = _read_look(rows)
+        for kind, reference, revision, root_id, cluster_id in rows:
+            if kind == "horizon":
+                look.horizon = Horizon(revision, "")
+            elif kind == "history":
+                look.witness = f"{revision}/{cluster_id}"
+            elif kind == "changed":
+                look.changed.append(Changed(reference, revision, root_id, cluster_id))
+            elif kind == "rules":
+                look.rules_generations[reference] = revision
+            elif kind == PROVIDER_DELETED:
+                look.deleted.append(reference)
+            elif kind == CLUSTER_CHANGED:
+                look.clusters.add(reference)
+            elif kind == REMOVED:
+                is_late = True
+            else:
+                look.names_changed = True
         # A horizon of another history than the connection's comes too late.
         present = f"{server} {look.witness}"
-        if look.horizon:
+        if is_late:
+            look.horizon = BEFORE_ALL
+        elif look.horizon:
             look.horizon = Horizon(look.horizon, present)
         if getattr(horizon, "history", present) != present:
             self._database.history.observe(server, look.witness)
@@ -163,16 +183,15 @@ class Feed:
         if self._connection is not None and not self._database.is_current(self._connection):
             self.close()
 
-    def _connected(self) -> sa.Connection:
-        if self._connection is None:
-            self._connection = self._database.engine.connect()
-            self._lookout = self._database.backend.lookout(self._connection)
+    def _connect(self) -> sa.Connection:
+        self._connection = self._database.engine.connect()
+        self._lookout = self._database.backend.lookout(self._connection)
         return self._connection
 
     def horizon(self, snapshot: sa.Connection) -> Horizon:
         """Return the horizon to look from after reading in this transaction, which must be of one state."""
         number, revision, place = snapshot.exec_driver_sql(self._database.backend.horizon).one()
-        witness = _witness(revision, place)
+        witness = f"{revision}/{place}"
         server = snapshot.info[history.KEY]
         self._database.history.observe(server, witness)
         return Horizon(number, f"{server} {witness}")
@@ -186,7 +205,7 @@ class Feed:
         try:
             with self._database.translating():
                 self._drop_outdated()
-                connection = self._connected()
+                connection = self._connection or self._connect()
                 known = getattr(horizon, "history", None)
                 if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
                     raise Unavailable("The database was exchanged while it was read; try again.")
@@ -255,35 +274,6 @@ class Feed:
         """Yield all providers of one moment and the horizon to look from next. They stream: read inside."""
         with self._database.snapshot() as connection:
             yield self.horizon(connection), records.snapshot(connection)
-
-
-def _read_look(rows: Iterable[Any]) -> FeedBatch:
-    look = FeedBatch()
-    is_late = False
-    for kind, reference, revision, root_id, cluster_id in rows:
-        if kind == "horizon":
-            look.horizon = Horizon(revision, "")
-        elif kind == "history":
-            look.witness = _witness(revision, cluster_id)
-        elif kind == "changed":
-            look.changed.append(Changed(reference, revision, root_id, cluster_id))
-        elif kind == "rules":
-            look.rules_generations[reference] = revision
-        elif kind == PROVIDER_DELETED:
-            look.deleted.append(reference)
-        elif kind == CLUSTER_CHANGED:
-            look.clusters.add(reference)
-        elif kind == REMOVED:
-            is_late = True
-        else:
-            look.names_changed = True
-    if is_late:
-        look.horizon = BEFORE_ALL
-    return look
-
-
-def _witness(revision: int | None, place: int | None) -> str:
-    return f"{revision}/{place}"
 
 
 # The following of the database: what a process remembers is brought up to date before each use.

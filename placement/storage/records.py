@@ -7,7 +7,8 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
+from itertools import starmap
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -254,7 +255,7 @@ class UnionQuery:
     """A union of queries: the number of the query, then as many columns of each type as any of them needs."""
 
     def __init__(self, *queries: sa.Select[Any]) -> None:
-        """Take the queries; they have columns of integers, texts, floats, times and JSON."""
+        """Take the queries, each of two or more columns of integers, texts, floats, times and JSON."""
         given = [[_long(column) for column in query.selected_columns] for query in queries]
         kinds = [
             [next(kind for kind in _COLUMN_TYPES if isinstance(column.type, kind)) for column in columns]
@@ -262,11 +263,11 @@ class UnionQuery:
         ]
         union = [kind for kind in _COLUMN_TYPES for _ in range(max(row.count(kind) for row in kinds))]
         # The column of the union for each column of a query: the next one of its type.
-        self._places = [
+        all_places = [
             [1 + union.index(kind) + row[:at].count(kind) for at, kind in enumerate(row)] for row in kinds
         ]
         selects = []
-        for number, (query, columns, places) in enumerate(zip(queries, given, self._places, strict=True)):
+        for number, (query, columns, places) in enumerate(zip(queries, given, all_places, strict=True)):
             padded: list[sa.ColumnElement[Any]] = [sa.literal_column(str(number), sa.Integer)]
             padded += [sa.cast(sa.null(), kind) for kind in union]
             for place, column in zip(places, columns, strict=True):
@@ -274,13 +275,14 @@ class UnionQuery:
             labelled = (column.label(f"c{place}") for place, column in enumerate(padded))
             selects.append(query.with_only_columns(*labelled))
         self.statement = sa.union_all(*selects)
+        self._parts = [itemgetter(*places) for places in all_places]
 
-    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
+    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
         """Return the rows of each query, in no order, from the rows of the statement."""
-        found: list[list[list[Any]]] = [[] for _ in self._places]
+        found: list[list[tuple[Any, ...]]] = [[] for _ in self._parts]
         for row in rows:
             number = row[0]
-            found[number].append([row[place] for place in self._places[number]])
+            found[number].append(self._parts[number](row))
         return found
 
 
@@ -436,7 +438,7 @@ def together(
 
 def nodes_by_name(rows: Iterable[Sequence[Any]]) -> list[NodeRow]:
     """Return nodes sorted by name."""
-    return sorted((NodeRow(*row) for row in rows), key=attrgetter("name"))
+    return sorted(starmap(NodeRow, rows), key=attrgetter("name"))
 
 
 def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
@@ -444,7 +446,7 @@ def read_nodes(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
     found_nodes, found_pods, records, others = rows
     return NodeParts(
         nodes_by_name(found_nodes),
-        sorted((PodRow(*row) for row in found_pods), key=attrgetter("id")),
+        sorted(starmap(PodRow, found_pods), key=attrgetter("id")),
         [
             HostRecord(root_id, class_name, _capacity_and_ratio(total, reserved, ratio)[0], used)
             for root_id, class_name, total, reserved, ratio, used in records

@@ -30,19 +30,10 @@ def of(arrival: float, seconds: float) -> float:
     return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
 
 
-def until(moment: float) -> None:
-    """Give the work of this thread (or context) time until `moment`, on the monotonic clock."""
-    _end.set(moment)
-
-
-def clear() -> None:
-    """Remove the deadline from the work of this thread."""
-    _end.set(math.inf)
-
-
-def at() -> float:
-    """Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
-    return _end.get()
+until = _end.set
+"""Give the work of this thread (or context) time until a moment on the monotonic clock, or infinity."""
+at = _end.get
+"""Return the moment on the monotonic clock at which time is up; infinity without a deadline."""
 
 
 def remaining(at_most: float = math.inf) -> float:
@@ -65,9 +56,8 @@ def within(seconds: float) -> Iterator[None]:
         _end.reset(token)
 
 
-def attend(is_gone: Callable[[], bool] | None) -> None:
-    """Note that this thread works for a caller now; `is_gone` returns whether it left (None: never)."""
-    _caller_is_gone.set(is_gone)
+attend = _caller_is_gone.set
+"""Note how to find out whether the caller of this thread left (None: never)."""
 
 
 def caller_is_gone() -> bool:
@@ -139,14 +129,10 @@ NOTHING: Clusters = frozenset()
 _seen: ContextVar[Clusters] = ContextVar("placement_scope", default=EVERYTHING)
 
 
-def see(clusters: Clusters) -> None:
-    """Let this thread (or context) see these clusters from now on, and nothing else."""
-    _seen.set(clusters)
-
-
-def seen() -> Clusters:
-    """Return the clusters that may be seen at the moment."""
-    return _seen.get()
+see = _seen.set
+"""Let this thread (or context) see some clusters from now on, and nothing else."""
+seen = _seen.get
+"""Return the clusters that may be seen at the moment."""
 
 
 def admits(cluster: str | None) -> bool:
@@ -178,11 +164,7 @@ SERVICE_ITSELF = Initiator()
 _initiator: ContextVar[Initiator] = ContextVar("placement_initiator", default=SERVICE_ITSELF)
 
 
-def act_as(initiator: Initiator) -> None:
-    """Record what this thread (or context) changes from now on under that initiator."""
-    _initiator.set(initiator)
-
-
-def initiator() -> Initiator:
-    """Return the initiator of the changes that this thread (or context) makes now."""
-    return _initiator.get()
+act_as = _initiator.set
+"""Record what this thread (or context) changes from now on under an initiator."""
+initiator = _initiator.get
+"""Return the initiator of the changes that this thread (or context) makes now."""

@@ -22,8 +22,8 @@ from oslo_context import context as log_context
 from oslo_context.context import RequestContext
 
 from placement.engine.domain import request_scope
-from placement.http import gate
-from placement.http.gate import KNOWN_AS, KnownCredentials
+from placement.http import middleware
+from placement.http.middleware import KNOWN_AS, KnownCredentials
 from placement.http.worker.lanes import Lane, WorkerLimits
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class RequestRefused(Exception):
 
 TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")
 TOO_MANY = HttpRefusal(503, "Too many requests are waiting; nothing was done.")
-TOO_MANY_OF_CALLER = HttpRefusal(429, gate.TOO_MANY)
+TOO_MANY_OF_CALLER = HttpRefusal(429, middleware.TOO_MANY)
 NO_ROOM = HttpRefusal(503, "Too many requests are being received; nothing was done.")
 BODY_TOO_LONG = HttpRefusal(413, "The body is too long.")
 LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")

@@ -76,7 +76,7 @@ class PlacedPods:
             if known is None or known[0] is not columns.order:
                 rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
             else:
-                rows, counts = columns.changed_since(known[1].marks).tolist(), known[2]
+                rows, counts = columns.nodes.changed_since(known[1].marks), known[2]
             if rows:
                 counts = counts.copy()
                 selected: dict[Bearer, bool] = {}
@@ -123,7 +123,7 @@ class PlacedPods:
             return _Wishes(columns.order, columns.nodes, terms, {})
         changed = [
             (row, known.nodes[row], columns.nodes[row])
-            for row in columns.changed_since(known.nodes.marks).tolist()
+            for row in columns.nodes.changed_since(known.nodes.marks)
             if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
         ]
         if not changed:

@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -118,7 +119,7 @@ def namesakes(
     statement, given = _named, {"cluster": cluster_id, "namespace": namespace, "name": name}
     if uid is not None:
         statement, given = _namesakes, {**given, "uid": uid}
-    return [StoredPod(*row) for row in connection.execute(statement, given)]
+    return list(starmap(StoredPod, connection.execute(statement, given)))
 
 
 class PodPlace(NamedTuple):
@@ -191,9 +192,8 @@ def touch(transaction: Transaction, id_: int) -> None:
 
 
 def delete(transaction: Transaction, ids: Collection[int]) -> None:
-    """Remove pods."""
-    if ids:
-        transaction.execute(sa.delete(_pods).where(_pods.c.id.in_(sorted(ids))))
+    """Remove pods, of which there must be some."""
+    transaction.execute(sa.delete(_pods).where(_pods.c.id.in_(sorted(ids))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,10 +323,9 @@ def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
 
 
 def disown(transaction: Transaction, cpus: Collection[NodeCpu]) -> None:
-    """Take logical CPUs of nodes from their owners."""
-    if cpus:
-        place = sa.tuple_(_cpus.c.node_id, _cpus.c.cpu)
-        transaction.execute(sa.delete(_cpus).where(place.in_(sorted(cpus))))
+    """Take logical CPUs of nodes, of which there must be some, from their owners."""
+    place = sa.tuple_(_cpus.c.node_id, _cpus.c.cpu)
+    transaction.execute(sa.delete(_cpus).where(place.in_(sorted(cpus))))
 
 
 def own(transaction: Transaction, owners: Mapping[NodeCpu, tuple[str, str]]) -> None:

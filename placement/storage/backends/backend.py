@@ -97,6 +97,7 @@ class Backend(Protocol):
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
         """Raise InvalidatePoolError for a connection of the driver that was lost while it was idle."""
+        return
 
     def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
         """Return whether each connection that `read` opens has a session of its own all along."""

@@ -174,9 +174,6 @@ class SQLite(Backend):
         except sqlite3.Error:
             return False
 
-    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-        """Do nothing: files do not hang up."""
-
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
