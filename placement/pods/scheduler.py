@@ -178,8 +178,7 @@ class PodScheduler:
             with suppress(ManifestError):
                 incoming = reading_of(document.manifest, settings)
                 batch = self._decided_one(view, document, incoming, node, refusing)
-        has_statement = self._database.backend.has_claim_statement
-        if has_statement and incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
+        if incoming and batch and batch.arrivals and not _concerns_all(document, incoming):
             place = batch.arrivals[0]
             attributes = self._writer.attributes(view.facts, [document.namespace])
             with self._choice.active.taking(place.state.root_id):

@@ -243,10 +243,10 @@ class PodWriter:
         """Write a pod by one statement if none of its name or uid exists and its node is as in the view.
 
         Returns when it was written. Returns None, and does nothing, if that cannot be; `commit` finds out
-        why. So it is where more changes than the pod's own shares and CPUs, as where a reservation ends.
-        Raises OutcomeUnknown, Unavailable.
+        why. So it is on databases without such a statement, and where more changes than the pod's own
+        shares and CPUs, as where a reservation ends. Raises OutcomeUnknown, Unavailable.
         """
-        if arrival.ends is not None:
+        if not self._database.backend.has_claim_statement or arrival.ends is not None:
             return None
         recorded, consumer = arrival.recorded, arrival.recorded.consumer
         before = view.nodes[arrival.state.root_id]

@@ -103,7 +103,7 @@ class Reading:
         return judged(self.host, self.document, self.settings).answer.status
 
     def fits(self, _: Any) -> Any:
-        return judged(self.host, self.document, self.settings).fits
+        return isinstance(judged(self.host, self.document, self.settings).answer, Fit)
 
     def cpus(self, _: Any) -> Any:
         return format_cpu_list(self._given().status.cpus)
