@@ -45,6 +45,11 @@ class FilterResult(NamedTuple):
     score: int = 0
     missed: int = 0
 
+    @property
+    def fits(self) -> bool:
+        """Return whether the pod can go there."""
+        return isinstance(self.answer, Fit)
+
 
 def judged(rules: Iterable[Rule], node: NodeInfo, pod: IncomingPod) -> FilterResult:
     """Return the first refusal by rules that concern the pod, or how well the node suits it."""
@@ -365,7 +370,7 @@ class ShapeRanking:
             result = self._results.get(node.serial) or self.look(node)
             if isinstance(result.answer, Refusal):
                 refusals[node.name] = result.answer
-            figures.append((isinstance(result.answer, Fit), result.missed, result.score))
+            figures.append((result.fits, result.missed, result.score))
         fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
         return Estimates(columns.order, columns.nodes.marks, fits.astype(np.bool_), missed, scores), refusals
 

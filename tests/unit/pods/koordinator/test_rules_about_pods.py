@@ -103,7 +103,7 @@ class Reading:
         return judged(self.host, self.document, self.settings).answer.status
 
     def fits(self, _: Any) -> Any:
-        return isinstance(judged(self.host, self.document, self.settings).answer, Fit)
+        return judged(self.host, self.document, self.settings).fits
 
     def cpus(self, _: Any) -> Any:
         return format_cpu_list(self._given().status.cpus)
