@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Set
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ _GIB = 2**30
 _LONGEST_CLASS = 255
 _OTHER = re.compile(r"[^A-Z0-9_]")
 _HUGEPAGES = "hugepages-"
+# So many resources are remembered with their classes.
+_KEPT = 1024
 
 CORE_CLASS = "PCPU"
 CPU_CLASS = "CUSTOM_CPU_MILLI"
@@ -64,11 +67,13 @@ def base_amount(resource: str, quantity: Fraction) -> int:
     return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
 
 
+@lru_cache(_KEPT)
 def host_class(resource: str) -> ResourceClass:
     """Return the class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
     return _HOST_CLASSES.get(resource) or _common_class(resource)
 
 
+@lru_cache(_KEPT)
 def numa_class(resource: str) -> ResourceClass:
     """Return the class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
     return _NUMA_CLASSES.get(resource) or _common_class(resource)

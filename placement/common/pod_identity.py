@@ -29,7 +29,7 @@ def canonical_uid(uid: str) -> str:
 
 def consumer_of(cluster: str, uid: str) -> str:
     """Return the consumer of a pod: its uid if that is a uuid, else one derived from cluster and uid."""
-    return canonical_uid(uid) if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))
+    return uid.lower() if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))
 
 
 def is_former(pod: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

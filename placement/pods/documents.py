@@ -63,15 +63,18 @@ class PodDocument:
                 raise BadRequest(
                     f"Pod.metadata.{where}: {_short(metadata[where])} is not that of the path, {text!r}"
                 )
-        uid = checked_uid("Pod", metadata.get("uid") or derived_uid(cluster, namespace, name))
+        given = metadata.get("uid")
+        uid = checked_uid("Pod", given) if given else derived_uid(cluster, namespace, name)
         filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
-        status = {key: text for key, text in _mapping(pod, "status").items() if key in _STATUS}
+        status = _mapping(pod, "status")
+        if status:
+            status = {key: text for key, text in status.items() if key in _STATUS} | resize_status(pod)
         reduced = {
             "apiVersion": pod.get("apiVersion"),
             "kind": pod.get("kind"),
             "metadata": {key: filled[key] for key in _METADATA if key in filled},
             "spec": pod.get("spec"),
-            "status": status | resize_status(pod),
+            "status": status,
         }
         return cls(reduced, namespace, name, uid, consumer_of(cluster, uid))
 

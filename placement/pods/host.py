@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -90,8 +90,7 @@ class HostBinding(NamedTuple):
 
         Source: koordinator.md, "ARM hosts", "Isolation".
         """
-        bind = self.required(request) or request.preferred_bind
-        exclusive = request.exclusive
+        bind, exclusive = request.required_bind or request.preferred_bind, request.exclusive
         if self.whole_cores_only:
             bind = BindPolicy.FULL_PCPUS
             if exclusive is ExclusiveLevel.PCPU_LEVEL:
@@ -176,8 +175,7 @@ class NodeOffers:
 
     def on_numa_nodes(self, resource: str) -> dict[int, Place]:
         """Return where NUMA nodes offer a resource, by NUMA id."""
-        name = numa_class(resource).name
-        places = {numa: numa_place(numa, name) for numa in self.numa_ids}
+        places = {numa: numa_place(numa, resource)[0] for numa in self.numa_ids}
         return {numa: place for numa, place in places.items() if place in self.inventories}
 
 
@@ -188,9 +186,11 @@ def host_place(resource: str) -> tuple[Place, int]:
     return Place(HOST, kind.name), kind.unit
 
 
-def numa_place(numa: int, resource_class: str) -> Place:
-    """Return the place of an inventory of a NUMA node."""
-    return Place(f"numa-{numa}", resource_class)
+@lru_cache(maxsize=4096)
+def numa_place(numa: int, resource: str) -> tuple[Place, int]:
+    """Return where a NUMA node that offers a resource does so, and how much of it is one unit."""
+    kind = numa_class(resource)
+    return Place(f"numa-{numa}", kind.name), kind.unit
 
 
 def offers_of(node: NodeImport, prefix: str) -> NodeOffers:
@@ -240,10 +240,8 @@ class Host:
         return self._hash
 
 
-def host_of(
-    node: NodeImport, ledger: HostLedger, settings: SchedulerSettings, unreadable_pods: Sequence[str] = ()
-) -> Host:
-    """Return the host of an imported node with the pods recorded there, under the settings of its cluster.
+def host_of(node: NodeImport, settings: SchedulerSettings) -> Host:
+    """Return the host of an imported node without pods, under the settings of its cluster.
 
     Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles", "The NUMA strategy under
     alignment".
@@ -259,15 +257,11 @@ def host_of(
     return Host(
         state=HostState(
             layout=layout,
-            use=ledger.cpu_use(layout),
             capacity=numa_capacity(node),
-            held=ledger.amounts(),
-            neighbours=ledger.numa_neighbours(layout),
             unallocatable=mask_of(node.unallocatable),
             pool=layout.cpus & ~mask_of(pinned | node.withheld),
             cpu_ratio=node.amplification.get("cpu", Fraction(1)),
             rules=_pick_rules(policies, settings),
-            groups=ledger.grouped_cpus(layout),
         ),
         bind=HostBinding(
             policies.bind,
@@ -275,7 +269,6 @@ def host_of(
             whole_cores_only=policies.whole_cores_only,
         ),
         numa_policy=default if policies.numa is None else policies.numa,
-        unreadable_pods=tuple(unreadable_pods),
         numa_scoring=scoring,
         favours_idle=settings.follows_design,
     )
@@ -320,8 +313,6 @@ def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[Kubel
 
     Source: koordinator.md, "Reported pods".
     """
-    if not node.reported_pods:
-        return ()
     uids, names = {pod.uid for pod in pods}, {pod.full_name for pod in pods}
     return tuple(
         pod
@@ -336,7 +327,7 @@ def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
     The latter have no CPUs that other pods hold. Source: koordinator.md, "Reported pods".
     """
     holdings = {pod.consumer: pod.holding for pod in pods}
-    unknown = unknown_pods(node, pods)
+    unknown = unknown_pods(node, pods) if node.reported_pods else ()
     if unknown:
         held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
         for pod in unknown:
@@ -345,46 +336,64 @@ def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
     return HostLedger(MappingProxyType(holdings))
 
 
-def occupied_host(
-    node: NodeImport,
-    offers: NodeOffers,
-    pods: Iterable[RecordedPod],
-    others: Mapping[Place, int],
-    settings: SchedulerSettings,
-) -> Host:
-    """Return the host with its recorded pods; `others` is what consumers beside pods hold of its providers.
+def with_ledger(host: Host, ledger: HostLedger, unreadable_pods: Sequence[str] = ()) -> Host:
+    """Return a host with all pods that are recorded there."""
+    layout = host.state.layout
+    state = replace(
+        host.state,
+        use=ledger.cpu_use(layout),
+        held=ledger.amounts(),
+        neighbours=ledger.numa_neighbours(layout),
+        groups=ledger.grouped_cpus(layout),
+    )
+    return replace(host, state=state, unreadable_pods=tuple(unreadable_pods))
 
-    NUMA amounts are whole units of their classes, so that what fits here can be claimed. CPUs of the pods'
-    own count on their NUMA nodes even if the pods are aligned to none. A core is left alone altogether if
-    others hold threads of it, as it is not known which threads.
-    Source: koordinator.md, "Resource classes", "Per-NUMA accounts".
+
+def without_taken(host: Host, taken: Mapping[Place, int]) -> Host:
+    """Return a host whose NUMA nodes have less, in whole units, so that what fits here can be claimed.
+
+    Source: koordinator.md, "Resource classes".
     """
-    recorded = list(pods)
-    holdings = ledger_of(node, recorded).holdings
-    counted = {consumer: counted_holding(holding, offers) for consumer, holding in holdings.items()}
-    unreadable = [pod.full_name for pod in recorded if pod.unreadable]
-    host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
-    taken = Counter(others)
-    for pod in recorded:
-        for numa, row in pod.loose.items():
-            for resource, amount in row.items():
-                kind = numa_class(resource)
-                taken[numa_place(numa, kind.name)] += -(-amount // kind.unit)
     left: dict[int, dict[str, int]] = {}
     for numa, row in host.state.capacity.items():
         left[numa] = {}
         for resource, amount in row.items():
-            kind = numa_class(resource)
-            units = amount // kind.unit - taken.get(numa_place(numa, kind.name), 0)
-            left[numa][resource] = max(0, units) * kind.unit
-    foreign = foreign_cpus(offers, others)
-    state = replace(
-        host.state,
-        capacity=NumaAmounts(left),
-        unallocatable=host.state.unallocatable | mask_of(foreign),
-        pool=host.state.pool & ~mask_of(foreign),
-    )
-    return replace(host, state=state)
+            place, unit = numa_place(numa, resource)
+            left[numa][resource] = max(0, amount // unit - taken.get(place, 0)) * unit
+    return replace(host, state=replace(host.state, capacity=NumaAmounts(left)))
+
+
+def occupied_host(
+    bare: Host,
+    node: NodeImport,
+    offers: NodeOffers,
+    pods: Sequence[RecordedPod],
+    others: Mapping[Place, int],
+) -> Host:
+    """Return the host with its recorded pods; `others` is what consumers beside pods hold of its providers.
+
+    `bare` is the host of the node without both, in whole units. CPUs of the pods' own count on their NUMA
+    nodes even if the pods are aligned to none. A core is left alone altogether if others hold threads of it,
+    as it is not known which threads. Source: koordinator.md, "Per-NUMA accounts".
+    """
+    counted, unreadable, taken = {}, [], Counter(others)
+    for consumer, holding in ledger_of(node, pods).holdings.items():
+        counted[consumer] = counted_holding(holding, offers)
+    for pod in pods:
+        if pod.unreadable:
+            unreadable.append(pod.full_name)
+        for numa, row in pod.loose.items():
+            for resource, amount in row.items():
+                place, unit = numa_place(numa, resource)
+                taken[place] += -(-amount // unit)
+    host = with_ledger(bare, HostLedger(MappingProxyType(counted)), unreadable)
+    if taken:
+        host = without_taken(host, taken)
+    if others:
+        foreign, state = mask_of(foreign_cpus(offers, others)), host.state
+        unallocatable, pool = state.unallocatable | foreign, state.pool & ~foreign
+        host = replace(host, state=replace(state, unallocatable=unallocatable, pool=pool))
+    return host
 
 
 def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
@@ -405,13 +414,17 @@ def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
     if not (holding.amounts or holding.cpus):
         return holding
     amounts: dict[int, dict[str, int]] = {}
+    counts_cpu = False
     for numa, row in holding.amounts.items():
-        units = {resource: numa_class(resource).unit for resource in row}
-        amounts[numa] = {name: -(-amount // units[name]) * units[name] for name, amount in row.items()}
-    if holding.cpus and not any("cpu" in row for row in amounts.values()):
-        own = Counter(offers.numa_of[cpu] for cpu in holding.cpus if cpu in offers.numa_of)
-        for numa, count in own.items():
-            amounts.setdefault(numa, {})["cpu"] = 1000 * count
+        amounts[numa] = {}
+        for resource, amount in row.items():
+            unit = numa_class(resource).unit
+            amounts[numa][resource] = -(-amount // unit) * unit
+        counts_cpu = counts_cpu or "cpu" in row
+    if holding.cpus and not counts_cpu:
+        for cpu in holding.cpus & offers.numa_of.keys():
+            own = amounts.setdefault(offers.numa_of[cpu], {})
+            own["cpu"] = own.get("cpu", 0) + 1000
     return replace(holding, amounts=NumaAmounts(amounts)) if amounts else holding
 
 

@@ -12,16 +12,16 @@ from functools import cached_property
 from hashlib import sha1
 from typing import Any
 
-from placement.common.gang import Gang, Membership, stored_membership
+from placement.common.gang import Gang, Membership
 from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.domain.inventories import TreeSpec
 from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology, SharedPool
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpuset import CpuSet
 from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy, NumaStrategy
 from placement.engine.numa.host import Holding
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
-from placement.pods.manifests.affinity import NO_AFFINITY, Labels, PodAffinity, PodRules, stored_affinity
+from placement.pods.manifests.affinity import NO_AFFINITY, Labels, PodAffinity, PodRules
 from placement.pods.manifests.selection import (
     NodeAttributes,
     NodeSelection,
@@ -251,18 +251,15 @@ class HostIdentity:
         return name.removeprefix(self.name()).removeprefix("/")
 
     def uuid(self, path: str = "") -> str:
-        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree")."""
-        return _uuid("/".join((self.cluster, self.key, path)))
+        """Return the uuid of that provider, the same on every import (koordinator.md, "Tree").
 
-
-def _uuid(name: str) -> str:
-    """Return what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
-
-    Source: RFC 9562, section 5.5.
-    """
-    digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+        It is what uuid.uuid5 returns, without objects, as calls with many hosts need thousands.
+        Source: RFC 9562, section 5.5.
+        """
+        name = "/".join((self.cluster, self.key, path))
+        digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
 # Pods that look for a node.
@@ -522,71 +519,6 @@ class RecordedPod:
     def full_name(self) -> str:
         """Return `namespace/name`."""
         return f"{self.namespace}/{self.name}"
-
-    def document(self) -> dict[str, Any]:
-        """Return the pod as JSON to be stored, without names and uid."""
-        holding = self.holding
-        members: dict[str, Any] = {
-            "consumer": self.consumer,
-            "qos": self.qos,
-            "requests": dict(self.requests),
-            "cpus": format_cpu_list(holding.cpus),
-            "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
-            "amounts": _written(holding.amounts),
-            "loose": _written(self.loose),
-            "secluded": not holding.shares_with_best_effort,
-            "unreadable": list(self.unreadable),
-            "group": holding.group,
-            "treated_as": self.treated_as,
-            "pools": list(self.pools),
-            "reservation": self.reservation,
-            "keeps": None if self.keeps is None else self.keeps.document(),
-            "affinity": self.affinity.document(),
-            "membership": None if self.membership is None else self.membership.document(),
-            "leaving": self.is_leaving,
-        }
-        # Rows without labels were written by releases that stored none.
-        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
-
-
-def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """Return the pod that a stored document describes."""
-    holding = Holding(
-        cpus=parse_cpu_list(document.get("cpus", "")),
-        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
-        amounts=_read(document.get("amounts")),
-        shares_with_best_effort=not document.get("secluded", False),
-        group=document.get("group", ""),
-    )
-    keeps, membership = document.get("keeps"), document.get("membership")
-    labels = tuple(sorted(document.get("labels", {}).items()))
-    return RecordedPod(
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        consumer=document["consumer"],
-        qos=document.get("qos", ""),
-        requests=document.get("requests", {}),
-        holding=holding,
-        loose=_read(document.get("loose")),
-        unreadable=tuple(document.get("unreadable", ())),
-        treated_as=document.get("treated_as", ""),
-        pools=tuple(document.get("pools", ())),
-        reservation=document.get("reservation", ""),
-        keeps=None if keeps is None else stored_terms(keeps),
-        labels=labels,
-        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
-        membership=None if membership is None else stored_membership(membership),
-        is_leaving=document.get("leaving", False),
-    )
-
-
-def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
-    return {str(numa): dict(row) for numa, row in amounts.items()}
-
-
-def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
-    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
 
 
 def pool_class(treated_as: str, qos: str, holding: Holding) -> str:

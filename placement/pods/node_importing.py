@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict, PlacementError, Unavailable
-from placement.pods.accounts import NodeAllocations, beyond_offers, counted, holders, shrunk
+from placement.pods.host import NodeOffers
 from placement.pods.model import NodeImport
-from placement.pods.node_info import NodeInfo, reported_pods
+from placement.pods.node_info import (
+    NodeAllocations,
+    NodeInfo,
+    Shares,
+    beyond_offers,
+    bound_shares,
+    counted,
+    holders,
+    reported_pods,
+)
 from placement.pods.node_loading import (
     ClusterFacts,
     NodeDescription,
@@ -299,3 +310,52 @@ def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what:
     writer.write(transaction, [NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {})])
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)
+
+
+def shrunk(
+    before: NodeAllocations,
+    after: NodeAllocations,
+    offers: tuple[NodeOffers, NodeOffers],
+    recorded: Collection[str],
+    *,
+    cuts: bool = False,
+) -> NodeAllocations:
+    """Return what of the accounts before stands while a node changes from the first offers to the second.
+
+    `after` holds once the change is made. What is not asked for any more is given back first: CPUs that
+    kubelet no longer reports, and the cost of bound CPUs above that of the new ratio. Recorded pods
+    (consumers) give back no CPU and no other amount, so that a node which shrinks below them is refused. With
+    `cuts`, they are cut to what the node has, like pods that are reported on a node with too little.
+    """
+    old, new = offers
+    owned: dict[str, set[int]] = {}
+    for cpu, owner in before.cpus.items():
+        owned.setdefault(owner.consumer, set()).add(cpu)
+    shares: dict[str, Shares] = {}
+    for consumer, held in before.shares.items():
+        wanted = dict(after.shares.get(consumer, {}))
+        if consumer in recorded and not cuts:
+            # As if nothing was cut and no CPU was reserved.
+            present = frozenset(owned.get(consumer, set()) & new.cores.keys())
+            uncut = bound_shares(new, present) | Counter(new.cores[cpu] for cpu in present)
+            for place, amount in uncut.items():
+                wanted[place] = max(amount, wanted.get(place, 0))
+        shares[consumer] = {}
+        for place, amount in held.items():
+            gives = cuts or consumer not in recorded
+            if consumer in owned and place in new.inventories:
+                # What a pod holds of these follows from the CPUs that it owns.
+                gives = gives or place.resource_class in (CPU_CLASS, CORE_CLASS)
+            less, inventory = min(amount, wanted.get(place, 0)), old.inventories.get(place)
+            # The inventory as it still is must admit the smaller amount.
+            if not gives or (less and inventory is not None and not inventory.admits(less)):
+                less = amount
+            if less:
+                shares[consumer][place] = less
+    cpus = {
+        cpu: owner
+        for cpu, owner in before.cpus.items()
+        if (owner.consumer in recorded and not cuts) or after.cpus.get(cpu) == owner
+    }
+    kept = {owner.consumer for owner in cpus.values()} | set(recorded)
+    return NodeAllocations({holder: held for holder, held in shares.items() if held or holder in kept}, cpus)

@@ -1,24 +1,303 @@
-"""The NodeInfo of scheduling: an immutable picture of a node with all its holders, as of one moment."""
+"""The NodeInfo of scheduling: an immutable picture of a node with all its holders, as of one moment.
+
+It has the accounts of the node, and what its reservations have left.
+"""
 
 from __future__ import annotations
 
 import datetime
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 from placement.common.pod_identity import consumer_of
-from placement.engine.numa.amounts import Amounts
-from placement.engine.numa.host import HostTotals
-from placement.pods.accounts import Accountant, NodeAllocations, counted, holders, host_room
-from placement.pods.host import Host, NodeOffers, Place, occupied_host, unknown_pods
+from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, summed
+from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.host import Holding, HostTotals
+from placement.engine.numa.reservations import amounts_left, what_is_left
+from placement.pods.host import (
+    HOST,
+    PODS_CLASS,
+    Host,
+    NodeOffers,
+    Place,
+    counted_holding,
+    host_of,
+    host_place,
+    numa_place,
+    occupied_host,
+    unknown_pods,
+    without_taken,
+)
 from placement.pods.manifests.affinity import NO_AFFINITY, Bearer
 from placement.pods.manifests.selection import NodeAttributes
 from placement.pods.model import HostIdentity, KubeletPod, NodeImport, RecordedPod, SchedulerSettings
+
+# The accounts of a node: what its pods hold of its providers.
+#
+# A pod that runs is a fact, whatever the node has left: its share is cut where it would not fit. So
+# capacities are never exceeded. What a pod gives back goes to pods that were cut, in the order of recording.
+
+
+_PODS = Place(HOST, PODS_CLASS)
+
+Shares = dict[Place, int]
+"""What one consumer holds on a node: units by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOwner:
+    """A consumer that owns a logical CPU, and the exclusive level under which it does."""
+
+    consumer: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocations:
+    """A record of what is held on a node: shares by consumer, and the owner of each CPU that has one."""
+
+    shares: Mapping[str, Shares] = field(default_factory=dict)
+    cpus: Mapping[int, CpuOwner] = field(default_factory=dict)
+
+
+class Accountant:
+    """A counter of what is held on a node: recorded pods in their order, then pods that only kubelet knows.
+
+    `others` is what consumers beside pods hold there. Source: koordinator.md, "Resource classes".
+    """
+
+    def __init__(self, offers: NodeOffers, others: Mapping[Place, int]) -> None:
+        self._offers = offers
+        self._taken: Counter[Place] = Counter(others)
+        self._shares: dict[str, Shares] = {}
+        self._owners: dict[int, CpuOwner] = {}
+
+    def left(self, place: Place) -> int:
+        """Return the units of an inventory that no consumer holds."""
+        return max(0, self._offers.capacities.get(place, 0) - self._taken[place])
+
+    def record(self, pod: RecordedPod) -> None:
+        """Count a recorded pod; CPUs that another one owns already stay with that one."""
+        holding = pod.holding
+        own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
+        self._take(pod.consumer, _due(self._offers, pod, own))
+
+    def accounts(self, reported_pods: Collection[tuple[str, KubeletPod]]) -> NodeAllocations:
+        """Return what was counted so far, and then CPUs with which pods are reported, (consumer, pod) each.
+
+        These get what no other consumer owns. Recorded pods may hold nothing.
+        """
+        later = self.copy() if reported_pods else self
+        for consumer, pod in reported_pods:
+            if own := later._own(consumer, pod.cpus, ""):
+                later._take(consumer, bound_shares(self._offers, own))
+        return NodeAllocations(later._shares, later._owners)
+
+    def shares_of(self, consumer: str) -> Shares:
+        """Return what a recorded pod got; the caller must not change it."""
+        return self._shares[consumer]
+
+    def copy(self) -> Accountant:
+        """Return another accountant with equal counts, which goes on by itself."""
+        other = Accountant(self._offers, self._taken)
+        other._shares, other._owners = dict(self._shares), dict(self._owners)
+        return other
+
+    def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
+        if not cpus:
+            return cpus
+        own = frozenset((cpus & self._offers.cores.keys()) - self._owners.keys())
+        self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
+        return own
+
+    def _take(self, consumer: str, shares: Shares) -> None:
+        mine = dict(self._shares.get(consumer, {}))
+        for place, wanted in shares.items():
+            inventory = self._offers.inventories.get(place)
+            if inventory is None or not wanted:
+                continue
+            left = max(0, self._offers.capacities[place] - self._taken[place])
+            step, most = inventory.step_size, min(left, inventory.max_unit)
+            share = min(-(-wanted // step) * step, most // step * step)
+            if share >= inventory.min_unit:
+                self._taken[place] += share
+                mine[place] = mine.get(place, 0) + share
+        self._shares[consumer] = mine
+
+
+def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Accountant:
+    """Return an accountant that has counted the recorded pods, in their order."""
+    accountant = Accountant(offers, others)
+    for pod in pods:
+        accountant.record(pod)
+    return accountant
+
+
+def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
+    """Return what a pod that owns these CPUs takes, if nothing of it is cut."""
+    shares = host_units(offers, pod)
+    for numa, amounts in (*pod.holding.amounts.items(), *pod.loose.items()):
+        for resource, amount in amounts.items():
+            if resource != "cpu" or not pod.holding.cpus:
+                place, unit = numa_place(numa, resource)
+                shares[place] = -(-amount // unit)
+    return shares | bound_shares(offers, own)
+
+
+def beyond_offers(
+    offers: NodeOffers, pods: Sequence[RecordedPod], others: Mapping[Place, int]
+) -> Iterator[str]:
+    """Yield a sentence for the CPUs of each pod that its node withholds or lacks, and for each amount.
+
+    A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
+    have, and so do `others`, consumers beside pods. No other consumer is given any of it.
+    """
+    wanted: Counter[Place] = Counter()
+    for pod in pods:
+        title = f"reservation {pod.name}" if pod.keeps is not None else f"pod {pod.full_name}"
+        present = pod.holding.cpus & offers.cores.keys()
+        if gone := pod.holding.cpus - present:
+            yield f"CPUs {format_cpu_list(gone)} of {title} are not there"
+        if reserved := present & offers.reserved:
+            yield f"CPUs {format_cpu_list(reserved)} of {title} are reserved on the node"
+        wanted.update(_due(offers, pod, present))
+    for place in sorted(wanted.keys() | others.keys()):
+        capacity = offers.capacities.get(place, 0)
+        held = {"pods": wanted[place], "consumers beside pods": others.get(place, 0)}
+        if sum(held.values()) > capacity:
+            shares = " and ".join(f"{holders} hold {amount}" for holders, amount in held.items() if amount)
+            where = place.path or "the host"
+            yield f"{shares} {place.resource_class} of {where}, which offers {capacity}"
+
+
+def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
+    """Return what a pod takes of the host as a whole: requests rounded up to units, and slots of `pods`."""
+    shares = {_PODS: pod.slots}
+    for resource, amount in pod.requests.items():
+        place, unit = host_place(resource)
+        if place in offers.inventories:
+            if resource == "cpu" and pod.holding.cpus and offers.ratio > 1:
+                amount = bound_cost(amount, offers.ratio)
+            shares[place] = -(-amount // unit)
+    return shares
+
+
+def host_room(
+    offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
+) -> Mapping[str, int]:
+    """Return what recorded pods and others leave of each class of the host itself, in units.
+
+    Pods count with all that they are due, not with what they were cut to.
+    """
+    taken = dict(others)
+    for pod in pods:
+        for place, units in host_units(offers, pod).items():
+            taken[place] = taken.get(place, 0) + units
+    return {
+        place.resource_class: max(0, capacity - taken.get(place, 0))
+        for place, capacity in offers.capacities.items()
+        if place.path == HOST
+    }
+
+
+def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
+    """Return what CPUs of a pod's own take: threads of cores, and the cost of the CPUs on their NUMA nodes.
+
+    CPUs that no pod may be given are taken off the NUMA node already, so they are not counted again.
+    """
+    if not cpus:
+        return {}
+    shares: Shares = {}
+    for numa, size in Counter(map(offers.numa_of.__getitem__, cpus - offers.unallocatable)).items():
+        place, _ = numa_place(numa, "cpu")
+        shares[place] = 1000 * size if offers.ratio == 1 else bound_cost(1000 * size, offers.ratio)
+    # Reserved CPUs are taken off the cores already.
+    return shares | Counter(map(offers.cores.__getitem__, sorted(cpus - offers.reserved)))
+
+
+# What the reservations of a node have left, beside the pods that are there.
+
+
+def holders(
+    node: NodeImport,
+    offers: NodeOffers,
+    pods: tuple[RecordedPod, ...],
+    reservations: Sequence[RecordedPod],
+) -> tuple[RecordedPod, ...]:
+    """Return all that hold something of a node: its pods, then its reservations with what they have left.
+
+    The reservations are in the order in which they were made. One gives up a CPU when an owner in a shared
+    pool takes what that CPU stands for. A later one may be given that CPU, which it then keeps.
+    Source: koordinator.md, "Reservations".
+    """
+    if not reservations:
+        return pods
+    reported = (pod.cpus for pod in (*node.kubelet_pods, *unknown_pods(node, pods)))
+    gone = offers.unallocatable.union(*reported)
+    left: list[RecordedPod] = []
+    for reservation in reversed(reservations):
+        left.append(_left_of(offers, reservation, pods, gone))
+        gone |= left[-1].holding.cpus
+    return (*pods, *reversed(left))
+
+
+def _left_of(
+    offers: NodeOffers, reservation: RecordedPod, pods: Sequence[RecordedPod], gone: CpuSet
+) -> RecordedPod:
+    """Return a reservation less what its owners took, and less CPUs that any pod has or that are gone."""
+    owners = [pod for pod in pods if pod.reservation == reservation.consumer]
+    others = gone.union(*(pod.holding.cpus for pod in pods if pod not in owners))
+    lost = reservation.holding.cpus & others
+    if not owners and not lost:
+        return reservation
+    taken = [counted_holding(owner.holding, offers) for owner in owners]
+    if lost:
+        taken.append(counted_holding(Holding(lost), offers))
+    requested = Counter({"cpu": 1000 * len(lost)})
+    for owner in owners:
+        requested.update(owner.requests)
+    requests = amounts_left(reservation.requests, requested)
+    left = what_is_left(counted_holding(reservation.holding, offers), taken)
+    held, loose = reservation.loose, summed(owner.loose for owner in owners)
+    return replace(
+        reservation,
+        requests=requests,
+        holding=_with_cpus_covered(offers, left, requests) if reservation.holding.cpus else left,
+        loose=NumaAmounts({numa: amounts_left(row, loose.get(numa, {})) for numa, row in held.items()}),
+        slots=0 if owners else 1,
+    )
+
+
+def _with_cpus_covered(offers: NodeOffers, left: Holding, requests: Amounts) -> Holding:
+    """Return a holding with only the CPUs that are covered by the `cpu` left on the host and on NUMA nodes.
+
+    Owners in shared pools take `cpu`, but no CPUs.
+    """
+    kept: set[int] = set()
+    by_numa: Counter[int] = Counter()
+    for cpu in sorted(left.cpus & offers.numa_of.keys()):
+        numa = offers.numa_of[cpu]
+        covered = left.amounts.get(numa, {}).get("cpu", 0) - 1000 * by_numa[numa]
+        if covered >= 1000 and requests.get("cpu", 0) >= 1000 * (len(kept) + 1):
+            kept.add(cpu)
+            by_numa[numa] += 1
+    rest = {
+        numa: {name: amount for name, amount in row.items() if name != "cpu"}
+        for numa, row in left.amounts.items()
+    }
+    for numa, size in by_numa.items():
+        rest[numa]["cpu"] = 1000 * size
+    amounts = NumaAmounts({numa: row for numa, row in rest.items() if row})
+    return replace(left, cpus=frozenset(kept), amounts=amounts)
+
+
+# Nodes with all that is on them.
+
 
 _serials = count()
 
@@ -27,12 +306,14 @@ _serials = count()
 class NodeTemplate:
     """A template of nodes with like manifests; `imported` carries none of their names.
 
-    `empty` has their hosts without pods, by settings, as far as a caller asked for them.
+    `empty` has their hosts without any consumer, by settings, as far as a caller asked for them, `bare` these
+    hosts without pods that are only reported.
     """
 
     imported: NodeImport
     offers: NodeOffers
     empty: dict[SchedulerSettings, Host] = field(default_factory=dict)
+    bare: dict[SchedulerSettings, Host] = field(default_factory=dict)
 
 
 class NodeTemplates:
@@ -53,13 +334,17 @@ class NodeTemplates:
 
     def host(self, node: NodeInfo) -> Host:
         """Return the host that a node is for pods."""
-        template, is_empty = node.template, not (node.holders or node.others)
-        found = template.empty.get(node.settings) if is_empty else None
+        template, settings, is_empty = node.template, node.settings, not (node.holders or node.others)
+        found = template.empty.get(settings) if is_empty else None
         if found is not None:
             return found
-        made = occupied_host(template.imported, template.offers, node.holders, node.others, node.settings)
+        bare = template.bare.get(settings)
+        if bare is None:
+            bare = without_taken(host_of(template.imported, settings), {})
+            bare = template.bare.setdefault(settings, bare)
+        made = occupied_host(bare, template.imported, template.offers, node.holders, node.others)
         if is_empty:
-            return template.empty.setdefault(node.settings, made)
+            return template.empty.setdefault(settings, made)
         with self._lock:
             known = self._hosts.get(made)
             found = None if known is None else known()
@@ -73,6 +358,8 @@ def reported_pods(
     cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
 ) -> tuple[tuple[str, KubeletPod], ...]:
     """Return the pods that hold CPUs of a node by report: pods that kubelet manages, and unknown pods."""
+    if not (imported.kubelet_pods or imported.reported_pods):
+        return ()
     found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
     return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
 
@@ -122,7 +409,7 @@ class NodeInfo:
     @cached_property
     def holders(self) -> tuple[RecordedPod, ...]:
         """Return all holders: the pods, then the reservations with what they have left."""
-        return holders(self.template.imported, self.offers, self.pods, self.reservations)
+        return holders(self.template.imported, self.template.offers, self.pods, self.reservations)
 
     @cached_property
     def bearers(self) -> Mapping[Bearer, int]:
@@ -185,13 +472,15 @@ class NodeInfo:
     @property
     def due(self) -> int:
         """Return the units in use if all consumers hold what is due to them, all classes added."""
-        shares = self.accounts.shares.values()
-        return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
+        units = sum(self.others.values())
+        for share in self.accounts.shares.values():
+            units += sum(share.values())
+        return units
 
     @cached_property
     def free(self) -> Mapping[str, int]:
         """Return the units of each host class that a pod may have: neither held nor due to others."""
-        room = host_room(self.offers, self.holders, self.others)
+        room = host_room(self.template.offers, self.holders, self.others)
         return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
 
     @cached_property
@@ -251,14 +540,13 @@ class NodeInfo:
 
     def without(self, consumers: frozenset[str]) -> NodeInfo:
         """Return this node without these consumers; what they held of the host itself is free again."""
+        gone = [each for each in (*self.pods, *self.reservations) if each.consumer in consumers]
+        if not gone:
+            return self
         pods = tuple(pod for pod in self.pods if pod.consumer not in consumers)
         if self.reservations:
             kept = tuple(each for each in self.reservations if each.consumer not in consumers)
-            is_same = (len(pods), len(kept)) == (len(self.pods), len(self.reservations))
-            return self if is_same else self._with(pods, kept)
-        gone = [pod for pod in self.pods if pod.consumer in consumers]
-        if not gone:
-            return self
+            return self._with(pods, kept)
         held = [(self.accounts.shares.get(pod.consumer, {}), pod.requests) for pod in gone]
         return self._holding(-1, held, pods, None)
 

@@ -13,14 +13,20 @@ import orjson
 from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestError
 from placement.engine.numa.host import HostTotals
-from placement.pods.accounts import CpuOwner, NodeAllocations, holders
 from placement.pods.host import HOST, Place, offers_of
 from placement.pods.koordinator.host_cpus import ANONYMOUS, anonymous_node, anonymous_report
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.model import HostIdentity, KubeletPolicy, RecordedPod, SchedulerSettings
-from placement.pods.node_info import NodeInfo, NodeTemplate, NodeTemplates
+from placement.pods.node_info import (
+    CpuOwner,
+    NodeAllocations,
+    NodeInfo,
+    NodeTemplate,
+    NodeTemplates,
+    holders,
+)
 from placement.pods.reading import import_running_pod
 from placement.pods.rows import consumer_of, labelled, lacks_labels, record_of, rescued
 from placement.pods.statements import nodes, pods
@@ -45,24 +51,28 @@ def capacity_left(
 
     Like nodes without holders share an entry of `known`.
     """
-    is_empty = not (pods or others)
-    key = (template, *((record.class_name, record.capacity, record.used) for record in records))
-    if is_empty and key in known:
-        return known[key]
+    key: tuple[object, ...] | None = None
+    if not (pods or others):
+        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+        if key in known:
+            return known[key]
+    unused: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     requested: dict[str, int] = defaultdict(int)
     for record in records:
+        unused[record.class_name] = record.capacity - record.used
         resource = template.imported.resource_names.get(record.class_name)
         if resource is not None:
             unit = host_class(resource).unit
             allocatable[resource] = record.capacity * unit
-            requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
+            if held := others.get(Place(HOST, record.class_name)):
+                requested[resource] += held * unit
     for pod in pods:
         for resource, amount in pod.requests.items():
-            requested[resource] += amount
-    unused = {record.class_name: record.capacity - record.used for record in records}
-    left = unused, HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
-    if is_empty:
+            if amount:
+                requested[resource] += amount
+    left = unused, HostTotals(allocatable, dict(requested))
+    if key is not None:
         known[key] = left
     return left
 
@@ -191,11 +201,11 @@ class NodeLoader:
         Nodes that need more reads are left out: `known`, the former states, lack what their manifests say, or
         the row of a pod is incomplete.
         """
-        descriptions = {
-            row.root_id: described
-            for row in parts.nodes
-            if (described := _still_described(cluster, row, known.get(row.root_id))) is not None
-        }
+        descriptions: dict[int, NodeDescription] = {}
+        for row in parts.nodes:
+            described = _still_described(cluster, row, known.get(row.root_id))
+            if described is not None:
+                descriptions[row.root_id] = described
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in parts.pods:
             read = None if lacks_labels(pod) else record_of(pod)
@@ -218,7 +228,7 @@ class NodeLoader:
         for record in parts.records:
             records[record.root_id].append(record)
         others: dict[int, dict[Place, int]] = {}
-        names = {row.root_id: row.name for row in parts.nodes}
+        names = {row.root_id: row.name for row in parts.nodes} if parts.others else {}
         for use in parts.others:
             if use.root_id in names:
                 path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
@@ -231,8 +241,8 @@ class NodeLoader:
                 continue
             imported, offers = description.template.imported, description.template.offers
             here = recorded.get(row.root_id, ())
-            present = tuple(pod for pod in here if pod.keeps is None)
             reservations = tuple(pod for pod in here if pod.keeps is not None)
+            present = tuple(pod for pod in here if pod.keeps is None) if reservations else tuple(here)
             unused, totals = capacity_left(
                 description.template,
                 records.get(row.root_id, ()),

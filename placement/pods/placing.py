@@ -18,7 +18,6 @@ from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflic
 from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.demand import PodRefused, Refusal
-from placement.pods.accounts import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRankings
 from placement.pods.documents import PodDocument
@@ -35,6 +34,7 @@ from placement.pods.rows import PodAnswer, answer_of, consumer_of, using
 from placement.pods.rules.amounts import loose_amounts
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import PodShape
+from placement.pods.shared_pools import HostPools, host_pools, is_pinned_unseen, own_cpus, pod_cpus
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import PodPlacement, Waiting

@@ -136,9 +136,10 @@ def what_is_read(document: Mapping[str, Any]) -> Any:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         return read
-    own = {key: metadata.get(key) for key in _NAMES}
-    named = all(isinstance(text, str) and text for text in own.values())
-    return {**read, "metadata": {**read["metadata"], **(_NAMES if named else own)}}
+    name, uid = metadata.get("name"), metadata.get("uid")
+    is_named = isinstance(name, str) and isinstance(uid, str) and name and uid
+    own = _NAMES if is_named else {"name": name, "uid": uid}
+    return {**read, "metadata": {**read["metadata"], **own}}
 
 
 def _part(value: Any, wanted: Any) -> Any:

@@ -18,7 +18,7 @@ from placement.pods.model import RecordedPod
 from placement.pods.placing import asks_for_the_same
 from placement.pods.reading import import_pod
 from placement.pods.reservation_ends import EXPIRED, FAILED, ReservationEnds, has_expired
-from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by
+from placement.pods.rows import FORMAT, PodAnswer, answer_of, changed, ended_status, held_by, written_pod
 from placement.pods.service import Pods, next_page
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodFilter, StoredPod
@@ -140,7 +140,7 @@ class Reservations:
         if held.keeps == document.keeps:
             return _answer(view, row)
         held = replace(held, keeps=document.keeps)
-        status = {**row.status, "record": held.document()}
+        status = {**row.status, "record": written_pod(held)}
         with self._database.write() as transaction:
             self._writer.lock_unchanged(transaction, view, {row.root_id})
             key = PodKey(row.namespace, row.name, row.uid)

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.common.gang import Membership, gang_of
+from placement.common.gang import Membership, gang_of, stored_membership
 from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
+from placement.engine.numa.amounts import NOTHING, NumaAmounts
+from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding
 from placement.pods.koordinator import annotations as keys
-from placement.pods.manifests.affinity import pod_labels, stored_affinity
-from placement.pods.model import RecordedPod, recorded_pod
+from placement.pods.manifests.affinity import NO_AFFINITY, pod_labels, stored_affinity
+from placement.pods.model import RecordedPod, stored_terms
 from placement.pods.statements.pods import RESERVED, StoredPod
 from placement.storage.records import PodRow
 
@@ -115,20 +118,20 @@ def status_of(
     `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
     that pod: names in it that this release does not know are kept.
     """
-    known = before or {}
-    stored_answer = {name: value for name, value in _told(known).items() if name not in _TOLD}
+    document, stored_answer = dict(before or {}), dict(_told(before))
     for name, (blank, _) in _TOLD.items():
+        stored_answer.pop(name, None)
         value = getattr(answer, name)
         if value != blank:
             stored_answer[name] = list(value) if isinstance(value, tuple) else value
-    document = {
-        **{name: value for name, value in known.items() if name not in _MEMBERS},
-        "qos": answer.qos,
-        "consumer": answer.consumer_uuid,
-        "told": stored_answer,
-        **({_ENDED: ended} if ended else {}),
-    }
-    return document if recorded is None else {**document, "record": recorded.document()}
+    for name in _MEMBERS:
+        document.pop(name, None)
+    document |= {"qos": answer.qos, "consumer": answer.consumer_uuid, "told": stored_answer}
+    if ended:
+        document[_ENDED] = ended
+    if recorded is not None:
+        document["record"] = written_pod(recorded)
+    return document
 
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
@@ -233,6 +236,75 @@ def _membership(status: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+# What a pod holds of its node, as it is stored.
+
+
+def written_pod(pod: RecordedPod) -> dict[str, Any]:
+    """Return a pod as JSON to be stored, without names and uid."""
+    holding = pod.holding
+    members: dict[str, Any] = {
+        "consumer": pod.consumer,
+        "qos": pod.qos,
+        "requests": dict(pod.requests),
+        "cpus": format_cpu_list(holding.cpus),
+        "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
+        "amounts": _written(holding.amounts),
+        "loose": _written(pod.loose),
+        "secluded": not holding.shares_with_best_effort,
+        "unreadable": list(pod.unreadable),
+        "group": holding.group,
+        "treated_as": pod.treated_as,
+        "pools": list(pod.pools),
+        "reservation": pod.reservation,
+        "keeps": None if pod.keeps is None else pod.keeps.document(),
+        "affinity": None if pod.affinity is NO_AFFINITY else pod.affinity.document(),
+        "membership": None if pod.membership is None else pod.membership.document(),
+        "leaving": pod.is_leaving,
+    }
+    # Rows without labels were written by releases that stored none.
+    return {key: member for key, member in members.items() if member} | {"labels": dict(pod.labels)}
+
+
+def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
+    """Return the pod that a stored document describes."""
+    holding = Holding(
+        cpus=parse_cpu_list(document.get("cpus", "")),
+        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
+        amounts=_read(document.get("amounts")),
+        shares_with_best_effort=not document.get("secluded", False),
+        group=document.get("group", ""),
+    )
+    keeps, affinity, membership = map(document.get, ("keeps", "affinity", "membership"))
+    labels = tuple(sorted(document.get("labels", {}).items()))
+    return RecordedPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        consumer=document["consumer"],
+        qos=document.get("qos", ""),
+        requests=document.get("requests", {}),
+        holding=holding,
+        loose=_read(document.get("loose")),
+        unreadable=tuple(document.get("unreadable", ())),
+        treated_as=document.get("treated_as", ""),
+        pools=tuple(document.get("pools", ())),
+        reservation=document.get("reservation", ""),
+        keeps=None if keeps is None else stored_terms(keeps),
+        labels=labels,
+        affinity=stored_affinity(affinity, (namespace, labels)) if affinity else NO_AFFINITY,
+        membership=None if membership is None else stored_membership(membership),
+        is_leaving=document.get("leaving", False),
+    )
+
+
+def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
+    return {str(numa): dict(row) for numa, row in amounts.items()}
+
+
+def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
+    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING
+
+
 def record_of(pod: PodRow) -> RecordedPod | None:
     """Return what a pod on a node holds there; None if its row cannot be read."""
     try:
@@ -293,12 +365,11 @@ def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) ->
 
     A pod that has ended is no consumer any more; what it held has a record of its own.
     """
-    stored_answer = {name: getattr(answer, name) for name in _POD_AUDIT_TOLD}
     return AuditRecord(
         Action.CREATE if before is None else Action.UPDATE,
         *_named(cluster, answer.namespace, answer.name),
         before=None if before is None else _described(before),
-        after={name: value for name, value in stored_answer.items() if value},
+        after={name: value for name in _POD_AUDIT_TOLD if (value := getattr(answer, name))},
         consumer=None if answer.phase in ENDED_PHASES else answer.consumer_uuid,
     )
 

@@ -17,7 +17,6 @@ from placement.engine.numa.amounts import Amounts, NumaAmounts
 from placement.engine.numa.cpus import CpuTopology
 from placement.engine.numa.cpuset import CpuSet, format_cpu_list
 from placement.engine.numa.host import Holding
-from placement.pods.accounts import known_cpus
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys
@@ -29,6 +28,7 @@ from placement.pods.placing import as_of_now, same_pod
 from placement.pods.reading import import_running_pod
 from placement.pods.rows import PodAnswer, answer_of
 from placement.pods.rules.amounts import loose_amounts
+from placement.pods.shared_pools import known_cpus
 from placement.pods.statements import nodes, pods
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import NodeChanged, PodAttributes, PodKey, PodPlacement, PodReport, PodWriter

@@ -13,15 +13,15 @@ from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import request_scope
 from placement.engine.numa.cpus import LogicalCpu, SharedPool
 from placement.engine.numa.cpuset import CpuSet
-from placement.pods.accounts import beyond_offers, host_pools, known_cpus, pod_cpus, report_differences
 from placement.pods.cache import ClusterCache
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.host import foreign_cpus, ledger_of
 from placement.pods.koordinator.settings import scheduler_settings
 from placement.pods.model import KubeletPod, RecordedPod, Takeover
-from placement.pods.node_info import NodeInfo
+from placement.pods.node_info import NodeInfo, beyond_offers
 from placement.pods.node_loading import ClusterFacts, NodeLoader
 from placement.pods.reservation_ends import records_after, without_expired
+from placement.pods.shared_pools import host_pools, known_cpus, pod_cpus, report_differences
 from placement.pods.statements.pods import RESERVED
 from placement.providers import view
 from placement.providers.service import missing

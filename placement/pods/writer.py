@@ -25,11 +25,10 @@ from placement.allocations.statements.consumers import (
 )
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict
-from placement.pods.accounts import NodeAllocations
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.model import HostIdentity, RecordedPod
-from placement.pods.node_info import NodeInfo
+from placement.pods.node_info import NodeAllocations, NodeInfo
 from placement.pods.node_loading import ClusterFacts, all_stored_accounts, facts_of
 from placement.pods.rows import (
     FORMAT,

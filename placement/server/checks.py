@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from placement.allocations.statements import consumers
 from placement.common.manifest import ManifestError
 from placement.engine.domain.audit import Action, TargetKind
-from placement.pods.accounts import CpuOwner, NodeAllocations
 from placement.pods.model import HostIdentity
+from placement.pods.node_info import CpuOwner, NodeAllocations
 from placement.pods.node_loading import NodeLoader, facts_of, stored_accounts
 from placement.pods.statements import nodes
 from placement.providers.statements import clusters, providers

@@ -25,7 +25,7 @@ from placement.engine.numa.host import Holding, HostLedger
 from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
-from placement.pods.host import Host, host_of
+from placement.pods.host import Host, host_of, with_ledger
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.host_cpus import label_strategy
 from placement.pods.koordinator.node import import_node
@@ -235,7 +235,7 @@ def node(given: Json, profile: Profile) -> NodeImport:
 
 def host(given: Json, recorded: HostLedger, chosen: SchedulerSettings) -> Host:
     """A `host` with recorded pods."""
-    return host_of(node(given, chosen.profile), recorded, chosen)
+    return with_ledger(host_of(node(given, chosen.profile), chosen), recorded)
 
 
 def reservations(given: Json | None) -> HostReservations:

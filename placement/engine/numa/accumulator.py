@@ -25,7 +25,7 @@ from placement.engine.numa.host import CpuUse
 class Run:
     """The state of a run that looks for `need` CPUs in the mask `free`."""
 
-    __slots__ = ("demand", "free", "layout", "need", "rules", "taken", "use")
+    __slots__ = ("demand", "free", "layout", "need", "rules", "shares", "taken", "use")
 
     def __init__(
         self, layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rules: PickRules
@@ -37,11 +37,8 @@ class Run:
         self.need = demand.need
         self.demand = demand
         self.rules = rules
-
-    @property
-    def shares(self) -> bool:
-        """Whether CPUs may be held more than once, so that counts influence the orders."""
-        return self.rules.share_limit > 1
+        # CPUs may be held more than once, so counts influence the orders.
+        self.shares = rules.share_limit > 1
 
     def take(self, cpus: int) -> None:
         """Move free CPUs to the result."""
@@ -261,12 +258,13 @@ def _fitting_numa_nodes(run: Run, cpus: int, usable: int) -> list[tuple[int, int
 
     NUMA nodes with equally many are in the order of the `usable` CPUs of their sockets.
     """
-    layout = run.layout
-    return sorted(
-        (run.by_size(size), run.by_size((usable & layout.sockets[socket]).bit_count()), numa)
-        for numa, socket in layout.socket_of_numa.items()
-        if (size := (cpus & layout.numa_nodes[numa]).bit_count()) >= run.need
-    )
+    layout, fitting = run.layout, []
+    for numa, socket in layout.socket_of_numa.items():
+        size = (cpus & layout.numa_nodes[numa]).bit_count()
+        if size >= run.need:
+            beside = (usable & layout.sockets[socket]).bit_count()
+            fitting.append((run.by_size(size), run.by_size(beside), numa))
+    return sorted(fitting)
 
 
 def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
@@ -331,18 +329,22 @@ def take_whole_cores(run: Run) -> None:
 
 
 def _in_core_order(run: Run, whole: int, cores: tuple[int, ...]) -> Iterator[int]:
-    """Return the whole cores among these, the least shared first."""
-    rests = (rest for core in cores if (rest := whole & core))
-    return iter(sorted(rests, key=run.use.sum_of_counts)) if run.shares else rests
+    """Yield the whole cores among these, the least shared first."""
+    if run.shares:
+        cores = tuple(sorted(cores, key=lambda core: run.use.sum_of_counts(whole & core)))
+    for core in cores:
+        rest = whole & core
+        if rest:
+            yield rest
 
 
 def _first_cpus(cores: Iterable[int], count: int) -> int:
     taken = 0
     for core in cores:
         missing = count - taken.bit_count()
-        if not missing:
-            break
-        taken |= lowest_bits(core, missing)
+        if core.bit_count() >= missing:
+            return taken | lowest_bits(core, missing)
+        taken |= core
     return taken
 
 

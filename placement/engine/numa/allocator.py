@@ -138,18 +138,20 @@ class NumaAllocator:
         Raises PodRefused. Source: koordinator.md, "Splitting a request", "Strict bind policy".
         """
         cpus = self.demand.cpus
-        if cpus is not None and not self.host.has_cpus:
+        if cpus is not None and not self.host.layout.cpus:
             raise PodRefused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
         shares = {} if affinity is None else self._split(affinity)
         if cpus is None:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
-        taken = 0 if shares else self._take(cpus, self.free_cpus)
-        milli = {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
-        for numa, count in self._counts(milli).items():
-            place = self.host.layout.numa_nodes.get(numa, 0)
-            taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
+        if shares:
+            taken, milli = 0, {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
+            for numa, count in self._counts(milli).items():
+                place = self.host.layout.numa_nodes.get(numa, 0)
+                taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
+        else:
+            taken = self._take(cpus, self.free_cpus)
         if taken.bit_count() != cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
         if cpus.strict:
@@ -163,7 +165,7 @@ class NumaAllocator:
             return False
         if cpus is None:
             return True  # an amount for which there is room can always be split
-        if not self.host.has_cpus:
+        if not self.host.layout.cpus:
             return False
         if CPU in self.known_requests:
             shares = self._share(CPU, affinity)

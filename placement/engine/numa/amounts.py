@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from types import MappingProxyType
@@ -23,8 +22,12 @@ class NumaAmounts(dict[int, Amounts]):
     __slots__ = ("_hash",)
 
     def __init__(self, by_numa: AmountsByNuma = MappingProxyType({})) -> None:
-        super().__init__((numa, dict(by_numa[numa])) for numa in sorted(by_numa))
-        self._hash = hash(tuple((numa, frozenset(row.items())) for numa, row in self.items()))
+        super().__init__()
+        rows = []
+        for numa in sorted(by_numa):
+            self[numa] = row = dict(by_numa[numa])
+            rows.append((numa, frozenset(row.items())))
+        self._hash = hash(tuple(rows))
 
     def __hash__(self) -> int:  # type: ignore[override]
         return self._hash
@@ -35,11 +38,12 @@ NOTHING = NumaAmounts()
 
 def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
     """Return the sum of all parts by NUMA node."""
-    total: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    total: dict[int, dict[str, int]] = {}
     for part in parts:
         for numa, amounts in part.items():
             for resource, amount in amounts.items():
-                total[numa][resource] += amount
+                row = total.setdefault(numa, {})
+                row[resource] = row.get(resource, 0) + amount
     return NumaAmounts(total)
 
 

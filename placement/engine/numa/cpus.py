@@ -171,7 +171,11 @@ class CpuLayout:
 
     def numa_ids(self, cpus: int) -> int:
         """Return the NUMA nodes that have any of these CPUs, as a mask of NUMA ids."""
-        return mask_of(numa for numa, place in self.numa_nodes.items() if place & cpus)
+        numa_ids = 0
+        for numa, place in self.numa_nodes.items():
+            if place & cpus:
+                numa_ids |= 1 << numa
+        return numa_ids
 
 
 def _union_touching(places: Iterable[int], cpus: int) -> int:

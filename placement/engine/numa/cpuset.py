@@ -78,4 +78,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
             ranges[-1][1] = cpu
         else:
             ranges.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    parts = []
+    for first, last in ranges:
+        parts.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(parts)

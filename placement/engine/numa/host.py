@@ -140,7 +140,7 @@ class HostLedger:
 
     def amounts(self) -> NumaAmounts:
         """Return what the pods hold on each NUMA node."""
-        return summed(holding.amounts for holding in self.holdings.values())
+        return summed([holding.amounts for holding in self.holdings.values()])
 
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
         """Return which NUMA nodes have bound pods of which kind."""
@@ -185,12 +185,12 @@ DEFAULT_RULES = PickRules()
 class HostState:
     """The state that the choice of CPUs and NUMA nodes depends on, without names: like hosts are equal.
 
-    `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of
-    the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may get, `pool`
-    the ones that unbound pods may run on while no pod is bound (masks). `cpu_ratio` is the cost of a bound
-    CPU. `groups`: the CPUs barred to further pods of exclusivity groups. Answers about a host can be cached
-    by its state: the hash is computed once, and comparing a state with itself is free, so keep one object for
-    equal hosts.
+    A layout without CPUs is one of which none are known: no pod can be bound there. `capacity` is what NUMA
+    nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of the host. `held` is
+    what recorded pods hold there. `unallocatable` are CPUs that no pod may get, `pool` the ones that unbound
+    pods may run on while no pod is bound (masks). `cpu_ratio` is the cost of a bound CPU. `groups`: the CPUs
+    barred to further pods of exclusivity groups. Answers about a host can be cached by its state: the hash is
+    computed once, and comparing a state with itself is free, so keep one object for equal hosts.
     """
 
     layout: CpuLayout
@@ -211,11 +211,6 @@ class HostState:
 
     def __hash__(self) -> int:
         return self._hash
-
-    @property
-    def has_cpus(self) -> bool:
-        """Whether any CPUs are known; without them no pod can be bound."""
-        return bool(self.layout.cpus)
 
     def free_cpus(self, use: CpuUse) -> int:
         """Return the CPUs that a pod may still get under this use of the host.

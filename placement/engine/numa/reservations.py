@@ -92,7 +92,7 @@ class ReservedPlacing:
         self._host = host
         self._demand = demand
         self._reservations = reservations
-        self._on_free_capacity = self._allocator(())
+        self._on_free_capacity = NumaAllocator(host, demand)
         # What sees everything as free that any matched reservation gives.
         self._on_everything = self._allocator(reservations.matched) if reservations.matched else None
         if reservations.required and len(reservations.matched) == 1 and reservations.matched[0].restricted:

@@ -25,7 +25,7 @@ from placement.pods.columns import (
     fits_all,
     room,
 )
-from placement.pods.host import PODS_CLASS, NodeOffers, Place
+from placement.pods.host import PODS_CLASS, NodeOffers, Place, host_place
 from placement.pods.model import PodRequest
 from placement.pods.node_info import NodeInfo
 from placement.pods.rules.rule import IncomingPod, Rule, Stated
@@ -96,7 +96,7 @@ def lacking(
             units = sum(left(place) for place in _below(offers, resource).values())
         if -(-base // kind.unit) > units:
             lacks.append((kind.name, f"Insufficient {resource}"))
-        elif resource == "cpu" and bound and bound_cost(base, offers.ratio) > units:
+        elif resource == "cpu" and bound and offers.ratio > 1 and bound_cost(base, offers.ratio) > units:
             lacks.append((kind.name, AMPLIFIED))
     if not lacks:
         return None
@@ -110,7 +110,8 @@ def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: Nu
     """
     given: dict[int, dict[str, int]] = {}
     for resource, base in requests.items():
-        if any(resource in row for row in aligned.values()):
+        on_host, _ = host_place(resource)
+        if on_host in offers.inventories or any(resource in row for row in aligned.values()):
             continue
         unit = numa_class(resource).unit
         for numa, place in _below(offers, resource).items():

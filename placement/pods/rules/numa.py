@@ -338,18 +338,16 @@ def allocate_on_host(
     if allocation is None:
         alignment = alignment_on(host, request)
         allocation = _allocate(host, demand, alignment, fit, reservations)
-    pools: tuple[int, ...] = ()
-    if alignment is not None and demand.cpus is None:
-        pools = _pools_to_keep(host, request, alignment, allocation.amounts)
-    sockets = host.state.layout.socket_of_numa
-    status = ResourceStatus(
-        frozenset(members_of(allocation.cpus)),
-        allocation.amounts,
-        tuple((sockets[numa], numa) for numa in pools if numa in sockets),
-    )
-    if demand.cpus is None:
-        return PodAllocation(status)
-    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
+    cpus, pools = frozenset(members_of(allocation.cpus)), []
+    if demand.cpus is not None:
+        status = ResourceStatus(cpus, allocation.amounts)
+        return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
+    if alignment is not None:
+        sockets = host.state.layout.socket_of_numa
+        for numa in _pools_to_keep(host, request, alignment, allocation.amounts):
+            if numa in sockets:
+                pools.append((sockets[numa], numa))
+    return PodAllocation(ResourceStatus(cpus, allocation.amounts, tuple(pools)))
 
 
 def _allocate(
@@ -397,7 +395,7 @@ def rate_host(host: Host, pod: IncomingPod, fit: Fit, demand: PodDemand, alignme
     """
     assert pod.request is not None
     state, scoring = host.state, pod.scoring
-    if demand.cpus is not None and not state.has_cpus:
+    if demand.cpus is not None and not state.layout.cpus:
         return HostAnswer(fit)
     isolates = demand.cpus is not None and state.rules.isolation_first
     aligned = alignment.policy is not NumaPolicy.NONE

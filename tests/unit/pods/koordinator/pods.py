@@ -10,7 +10,7 @@ from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.pods.cycle import judged as judged_by
-from placement.pods.host import host_of
+from placement.pods.host import host_of, with_ledger
 from placement.pods.koordinator.node import import_node
 from placement.pods.koordinator.pod import interpret_pod
 from placement.pods.manifests.pod import read_pod
@@ -135,7 +135,7 @@ def ledger_of(*holdings):
 def host(*holdings, settings=DESIGN, unreadable=(), **node):
     """A host of a cluster with these settings on which pods hold that."""
     imported = imported_node(profile=settings.profile, **node)
-    return host_of(imported, ledger_of(*holdings), settings, unreadable)
+    return with_ledger(host_of(imported, settings), ledger_of(*holdings), unreadable)
 
 
 def host_totals(node, requests):

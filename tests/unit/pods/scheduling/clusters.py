@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from placement.engine.numa.host import HostTotals
 from placement.engine.scoring.order import Order, Strategy
 from placement.engine.scoring.rule import LARGE_SCALE, Shape, Weighted
-from placement.pods.accounts import Accountant, host_room
-from placement.pods.host import Host, NodeOffers, Place, occupied_host, offers_of
+from placement.pods.host import Host, NodeOffers, Place, host_of, occupied_host, offers_of, without_taken
 from placement.pods.koordinator.node import import_node
 from placement.pods.manifests.affinity import Bearer
 from placement.pods.manifests.selection import NodeAttributes, read_attributes
 from placement.pods.model import NodeImport, RecordedPod, SchedulerSettings
+from placement.pods.node_info import Accountant, host_room
 from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
 from tests.unit.pods.koordinator import pods
@@ -207,7 +207,7 @@ def nodes(draw, name: str, settings: SchedulerSettings):
     annotations = {pods.RATIO: {"cpu": ratio}}
     node = built_node(name, settings, labels, annotations, allocatable, spec, rows, zones, recorded)
     others = {place: 1 for place in node.offers.inventories if draw(st.integers(0, 9)) == 0}
-    host = occupied_host(node.imported, node.offers, recorded, others, settings)
+    host = occupied(node.imported, node.offers, recorded, others, settings)
     return replace(node, others=others, host=host)
 
 
@@ -238,11 +238,16 @@ def built_node(
         imported=imported,
         attributes=read_attributes(manifest),
         offers=offers,
-        host=occupied_host(imported, offers, recorded, {}, settings),
+        host=occupied(imported, offers, recorded, {}, settings),
         totals=pods.host_totals(imported, [pod.requests for pod in recorded]),
         pods=recorded,
         others={},
     )
+
+
+def occupied(imported, offers, recorded, others, settings):
+    bare = without_taken(host_of(imported, settings), {})
+    return occupied_host(bare, imported, offers, recorded, others)
 
 
 def recorded_pod(number, holding, milli):

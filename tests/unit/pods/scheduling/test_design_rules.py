@@ -2,8 +2,8 @@
 
 from placement.engine.numa.cpuset import format_cpu_list
 from placement.engine.numa.host import HostLedger
-from placement.pods.accounts import host_pools
 from placement.pods.koordinator.pod import read_pod_record
+from placement.pods.shared_pools import host_pools
 from tests.unit.pods.koordinator.pods import DESIGN, container, cpus_of, host, imported_node, lsr, read
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from placement.pods.cycle import ShapeRanking
 from placement.pods.manifests.affinity import Bearer, PodSelector
-from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings, recorded_pod
+from placement.pods.model import PodSpec, RecordedPod, SchedulerSettings
 from placement.pods.ranking import RuledRanking, priorities
 from placement.pods.reading import import_pod
+from placement.pods.rows import recorded_pod, written_pod
 from placement.pods.rules import BETWEEN_PODS
 from placement.pods.rules.between_pods import PlacedPods, PodAmongOthers
 from placement.pods.rules.rule import PodShape
@@ -96,7 +97,7 @@ def placed_pod(manifest: dict[str, Any], number: int) -> RecordedPod:
     rules = import_pod(manifest, SETTINGS).rules
     recorded = RecordedPod(rules.bearer[0], f"p{number}", f"u{number}", f"consumer-{number}", "", {})
     stored = replace(recorded, labels=rules.bearer[1], affinity=rules.affinity)
-    return recorded_pod(stored.namespace, stored.name, stored.uid, stored.document())
+    return recorded_pod(stored.namespace, stored.name, stored.uid, written_pod(stored))
 
 
 @pytest.mark.parametrize("seed", range(20))
