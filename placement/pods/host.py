@@ -465,15 +465,11 @@ def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
     return next(iter(policies), NumaPolicy.NONE)
 
 
-def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
-    """Return what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
+def remarks_on(host: Host, request: PodRequest) -> Iterator[str]:
+    """Yield what is remarkable about a pod on a host, one sentence each, whether it fits there or not.
 
     Source: koordinator.md, "Hardware", "Warnings and remarks".
     """
-    return tuple(_remarks(host, request))
-
-
-def _remarks(host: Host, request: PodRequest) -> Iterator[str]:
     cpus, state, ratio = host.bind.demand(request), host.state, float(host.state.cpu_ratio)
     if cpus is not None:
         if not request.bound:

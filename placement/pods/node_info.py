@@ -198,11 +198,11 @@ def host_room(
     for pod in pods:
         for place, units in host_units(offers, pod).items():
             taken[place] = taken.get(place, 0) + units
-    return {
-        place.resource_class: max(0, capacity - taken.get(place, 0))
-        for place, capacity in offers.capacities.items()
-        if place.path == HOST
-    }
+    room = {}
+    for place, capacity in offers.capacities.items():
+        if place.path == HOST:
+            room[place.resource_class] = max(0, capacity - taken.get(place, 0))
+    return room
 
 
 def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
@@ -436,7 +436,7 @@ class NodeInfo:
     @cached_property
     def waiting(self) -> tuple[RecordedPod, ...]:
         """Return its pods that have places, and wait for others of their gangs."""
-        return tuple(pod for pod in self.of_gangs if pod.membership and pod.membership.waits_until)
+        return tuple(pod for pod in self.pods if pod.membership and pod.membership.waits_until)
 
     @property
     def reservations_left(self) -> tuple[RecordedPod, ...]:

@@ -84,7 +84,7 @@ def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlace
         containers=incoming.containers,
         score=ranked.score,
         warnings=incoming.warnings,
-        remarks=remarks_on(state.host, incoming.request) if incoming.request else (),
+        remarks=tuple(remarks_on(state.host, incoming.request)) if incoming.request else (),
     )
     answer = as_of_now(answer, state, (*state.pods, recorded), recorded)
     answer = answer if used is None else using(answer, used)

@@ -14,7 +14,6 @@ from placement.engine.numa.demand import (
     NOT_ENOUGH_CPUS,
     UNALIGNED,
     BindPolicy,
-    CpuDemand,
     Distribution,
     PodDemand,
     PodRefused,
@@ -145,18 +144,20 @@ class NumaAllocator:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
+        wanted = [(cpus.need, self.free_cpus)]
         if shares:
-            taken, milli = 0, {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
-            for numa, count in self._counts(milli).items():
-                place = self.host.layout.numa_nodes.get(numa, 0)
-                taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
-        else:
-            taken = self._take(cpus, self.free_cpus)
+            counts = self._counts({numa: amounts.get(CPU, 0) for numa, amounts in shares.items()})
+            nodes = self.host.layout.numa_nodes
+            wanted = [(count, self.free_cpus & nodes.get(numa, 0)) for numa, count in counts.items()]
+        taken, host, preferred = 0, self.host, self._credit.preferred
+        for need, free in wanted:
+            part = cpus._replace(need=need)
+            taken |= take_cpus(host.layout, self._use, free, part, host.rules, preferred)
         if taken.bit_count() != cpus.need:
             raise PodRefused(NOT_ENOUGH_CPUS)
         if cpus.strict:
             check_binding(self.host.layout, taken, cpus.bind)
-        return Allocation(taken, NumaAmounts(shares))
+        return Allocation(taken, NumaAmounts(shares) if shares else NOTHING)
 
     def fits(self, affinity: Sequence[int]) -> bool:
         """Return whether `allocate` would succeed; count instead of trying wherever counting suffices."""
@@ -265,9 +266,6 @@ class NumaAllocator:
         """Return how many CPUs to take on each NUMA node."""
         free = self._free_counts
         return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
-
-    def _take(self, cpus: CpuDemand, free: int) -> int:
-        return take_cpus(self.host.layout, self._use, free, cpus, self.host.rules, self._credit.preferred)
 
 
 # Designated allocations: another scheduler has already chosen them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -130,12 +130,16 @@ class HostLedger:
 
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
+    @cached_property
+    def bound(self) -> Sequence[tuple[Holding, int]]:
+        """The holdings with CPUs, each with their mask."""
+        return [(holding, mask_of(holding.cpus)) for holding in self.holdings.values() if holding.cpus]
+
     def cpu_use(self, layout: CpuLayout) -> CpuUse:
         """Return how the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
         use = CpuUse()
-        for holding in self.holdings.values():
-            if holding.cpus:
-                use = use.plus(mask_of(holding.cpus) & layout.cpus, holding.level)
+        for holding, cpus in self.bound:
+            use = use.plus(cpus & layout.cpus, holding.level)
         return use
 
     def amounts(self) -> NumaAmounts:
@@ -145,8 +149,8 @@ class HostLedger:
     def numa_neighbours(self, layout: CpuLayout) -> NumaNeighbours:
         """Return which NUMA nodes have bound pods of which kind."""
         one, several = 0, 0
-        for holding in self.holdings.values():
-            numa_ids = layout.numa_ids(mask_of(holding.cpus)) if holding.cpus else 0
+        for _, cpus in self.bound:
+            numa_ids = layout.numa_ids(cpus)
             if numa_ids.bit_count() > 1:
                 several |= numa_ids
             else:
@@ -159,14 +163,14 @@ class HostLedger:
         Source: koordinator.md, "Exclusivity groups".
         """
         barred: dict[str, GroupedCpus] = {}
-        for holding in self.holdings.values():
-            if holding.group and holding.cpus:
+        for holding, held in self.bound:
+            if holding.group:
                 _, on_cores, on_nodes = barred.get(holding.group, GroupedCpus("", 0, 0))
-                cpus = mask_of(holding.cpus) & layout.cpus
+                cpus = held & layout.cpus
                 nodes = layout.numa_nodes_touching(cpus)
                 on_cores |= nodes if holding.level is _NUMA_LEVEL else layout.cores_touching(cpus)
                 barred[holding.group] = GroupedCpus(holding.group, on_cores, on_nodes | nodes)
-        return tuple(barred[group] for group in sorted(barred))
+        return tuple(sorted(barred.values()))
 
     def unlendable_cpus(self) -> CpuSet:
         """Return the CPUs of pods that best-effort pods may not share with."""

@@ -10,7 +10,7 @@ import numpy as np
 from placement.allocations.kubernetes_resources import host_class, numa_class
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Mask
-from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, host_cpu_requested
+from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts, bound_cost, host_cpu_requested
 from placement.engine.numa.demand import Refusal
 from placement.engine.numa.host import FACE_VALUE
 from placement.engine.search.query import amount
@@ -119,7 +119,7 @@ def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: Nu
             if share:
                 given.setdefault(numa, {})[resource] = share
                 base -= share
-    return NumaAmounts(given)
+    return NumaAmounts(given) if given else NOTHING
 
 
 def _below(offers: NodeOffers, resource: str) -> dict[int, Place]:
