@@ -350,7 +350,7 @@ def with_ledger(host: Host, ledger: HostLedger, unreadable_pods: Sequence[str] =
 
 
 def without_taken(host: Host, taken: Mapping[Place, int]) -> Host:
-    """Return a host whose NUMA nodes have less, in whole units, so that what fits here can be claimed.
+    """Return a host with less on its NUMA nodes, in whole units, so that what fits here can be claimed.
 
     Source: koordinator.md, "Resource classes".
     """

@@ -22,7 +22,6 @@ def sequence(given: Json, profile: Profile) -> Outcome:
     """Steps on one host; the differences to what each step expects."""
     layout = layout_of(read.topology(given["topology"]))
     held: dict[str, Holding] = {}
-    ledger = HostLedger(held)
     differences = []
     for place, step in enumerate(given["steps"]):
         step = read.Given({**given, **step})
@@ -31,6 +30,7 @@ def sequence(given: Json, profile: Profile) -> Outcome:
             held.setdefault(step["pod"], holding)
         elif step["op"] == "release":
             held.pop(step["pod"], None)
+        ledger = HostLedger(dict(held))
         outcome: Outcome = {}
         if step["op"] == "take":
             outcome = _taken(layout, ledger, step, profile)
