@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from placement.pods.extender_routes import host_priorities
-from tests import kubernetes
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
@@ -20,6 +19,7 @@ CLUSTER = "/ext/v1/clusters/edge"
 EXTENDER = f"{CLUSTER}/extender"
 ETC = Path(__file__).resolve().parents[1] / "etc"
 NAMES = ["big", "small", "closed", "stranger"]
+BINDING = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
 
 
 @pytest.fixture
@@ -74,23 +74,17 @@ def test_filter_with_whole_nodes_gives_back_those_that_are_left(cluster):
     assert answer["NodeNames"] is None
     assert answer["FailedNodes"] == {}
     assert set(answer["FailedAndUnresolvableNodes"]) == {"closed", "stranger"}
-
-
-def test_members_are_known_in_any_case(cluster):
-    body = {"pod": pod("2"), "nodenames": ["small"]}
-    assert cluster.post(f"{EXTENDER}/filter", body).json["NodeNames"] == ["small"]
+    # Members are known in any case.
     body = {"POD": pod("2"), "nodes": {"ITEMS": objects(["small"])}}
     assert cluster.post(f"{EXTENDER}/filter", body).json["Nodes"]["items"] == objects(["small"])
+    body = {"pod": pod("2"), "nodenames": ["small"]}
+    assert cluster.post(f"{EXTENDER}/filter", body).json["NodeNames"] == ["small"]
 
 
-def test_filter_asks_about_the_nodes_that_were_named_only(cluster):
-    answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("2"), "NodeNames": ["small"]}).json
-    assert (answer["NodeNames"], answer["FailedNodes"]) == (["small"], {})
-    nobody = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("2"), "NodeNames": []}).json
-    assert (nobody["NodeNames"], nobody["FailedNodes"], nobody["Error"]) == ([], {}, "")
-
-
-def test_filter_sees_what_others_hold(cluster):
+def test_filter_asks_about_the_nodes_that_were_named_only_and_sees_what_others_hold(cluster):
+    for named in (["small"], []):
+        answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("2"), "NodeNames": named}).json
+        assert (answer["NodeNames"], answer["FailedNodes"], answer["Error"]) == (named, {}, "")
     held = {**pod_manifest("12", node="big", uid="uid-held"), "metadata": {"uid": "uid-held"}}
     assert cluster.put(f"{CLUSTER}/pods/default/held", held).status_code == 201
     answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod(), "NodeNames": ["big"]}).json
@@ -98,28 +92,21 @@ def test_filter_sees_what_others_hold(cluster):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, whole):
-    nodes = {"Nodes": {"items": objects(NAMES)}} if whole else {"NodeNames": NAMES}
-    answer = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("2"), **nodes})
-    assert [priority["Host"] for priority in answer.json] == NAMES
-    scores = {priority["Host"]: priority["Score"] for priority in answer.json}
+def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, monkeypatch, whole):
+    """It works out no place for that."""
     preview = cluster.post(
         f"{CLUSTER}/pods/preview", {"pod": {**pod("2"), "kind": "Pod", "apiVersion": "v1"}}
     )
     exact = {node["name"]: node["score"] for node in preview.json["nodes"]}
     assert exact["big"] > exact["small"] > 0
+    monkeypatch.setattr("placement.pods.service.placed", None)
+    nodes = {"Nodes": {"items": objects(NAMES)}} if whole else {"NodeNames": NAMES}
+    answer = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("2"), **nodes})
+    assert [priority["Host"] for priority in answer.json] == NAMES
+    scores = {priority["Host"]: priority["Score"] for priority in answer.json}
     assert scores == {"big": exact["big"] // 10, "small": exact["small"] // 10, "closed": 0, "stranger": 0}
-
-
-def test_the_best_score_is_10():
-    scores = host_priorities("abcde", {"a": 100, "b": 99, "c": 9, "d": 0})
-    assert [(priority["Host"], priority["Score"]) for priority in scores] == [
-        ("a", 10),
-        ("b", 9),
-        ("c", 0),
-        ("d", 0),
-        ("e", 0),
-    ]
+    extremes = host_priorities("abcde", {"a": 100, "b": 99, "c": 9, "d": 0})
+    assert [priority["Score"] for priority in extremes] == [10, 9, 0, 0, 0]
 
 
 def test_what_is_wrong_with_the_pod_is_told_in_the_answer(cluster):
@@ -137,8 +124,7 @@ def test_an_unknown_cluster_is_told_in_the_answer(api):
     body = {"Pod": pod(), "NodeNames": NAMES}
     assert api.post(f"{EXTENDER}/filter", body).json["Error"] == "No cluster edge found"
     assert api.post(f"{EXTENDER}/prioritize", body).status_code == 404
-    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
-    assert api.post(f"{EXTENDER}/bind", binding).json["Error"]
+    assert api.post(f"{EXTENDER}/bind", BINDING).json["Error"]
 
 
 def test_the_sample_leads_kube_scheduler_to_routes_that_exist(cluster):
@@ -178,39 +164,14 @@ def test_malformed_arguments_are_refused(api, verb, body, member):
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
 def test_malformed_bindings_are_refused(api, missing):
-    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
     for value in (None, "", 5):
-        answer = api.post(f"{EXTENDER}/bind", {**binding, missing: value})
+        answer = api.post(f"{EXTENDER}/bind", {**BINDING, missing: value})
         assert answer.status_code == 400
         assert missing in detail(answer)
 
 
 def test_bind_without_an_api_server_says_so_and_claims_nothing(cluster):
-    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
-    answer = cluster.post(f"{EXTENDER}/bind", binding)
+    answer = cluster.post(f"{EXTENDER}/bind", BINDING)
     assert answer.status_code == 200
     assert "[kubernetes] kubeconfig" in answer.json["Error"]
     assert cluster.get(f"{CLUSTER}/pods").json["pods"] == []
-
-
-def test_scores_are_given_without_working_out_places(api, monkeypatch):
-    cluster = "/ext/v1/clusters/scored"
-    assert api.put(cluster).status_code == 201
-    names = [f"node-{number}" for number in range(4)]
-    for number, name in enumerate(names):
-        assert api.put(f"{cluster}/nodes/{name}", kubernetes.node_manifests(name)).status_code == 201
-        used = kubernetes.pod_manifest(str(2 * number + 2), node=name)
-        assert api.put(f"{cluster}/pods/default/on-{number}", used).status_code == 201
-    pod = kubernetes.pod_manifest("4")
-    pod["metadata"]["name"] = "asked"
-    preview = api.post(f"{cluster}/pods/preview", pod).json["nodes"]
-    assert len({place["score"] for place in preview}) > 1
-
-    def placed(*_: object) -> None:
-        raise AssertionError("nobody asked for a place")
-
-    monkeypatch.setattr("placement.pods.service.placed", placed)
-    body = {"Pod": pod, "NodeNames": names}
-    scores = api.post(f"{cluster}/extender/prioritize", body).json
-    expected = {place["name"]: place["score"] * 10 // 100 for place in preview}
-    assert {score["Host"]: score["Score"] for score in scores} == expected

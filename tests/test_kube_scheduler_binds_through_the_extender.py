@@ -123,40 +123,29 @@ def test_binding_again_is_no_error_and_changes_nothing(cluster, api_server):
     assert (in_use(cluster), in_use(cluster, "host-1")) == (4, 0)
 
 
-def test_a_pod_without_cpus_of_its_own_is_bound_too(cluster, api_server):
-    waiting(api_server, cpu="1500m", qos="LS")
-    assert bind(cluster) == ""
-    assert seen(api_server)["spec"]["nodeName"] == "host-0"
-    assert [method for method, _, _ in api_server.writes] == ["POST"]
-    assert claimed(cluster) == {"web-0": "host-0"}
-
-
 def test_where_there_is_no_room_nothing_is_written(cluster, api_server):
+    waiting(api_server, "shared", cpu="1500m", qos="LS")
+    assert bind(cluster, "host-1", "shared") == ""
+    assert seen(api_server, "shared")["spec"]["nodeName"] == "host-1"
+    assert [method for method, _, _ in api_server.writes] == ["POST"]
     waiting(api_server, "web-0", "12")
     waiting(api_server, "web-1", "8")
     assert bind(cluster) == ""
     writes = len(api_server.writes)
     assert "Insufficient cpu" in bind(cluster, name="web-1")
     assert len(api_server.writes) == writes
-    assert claimed(cluster) == {"web-0": "host-0"}
+    assert claimed(cluster) == {"shared": "host-1", "web-0": "host-0"}
     assert bind(cluster, "host-1", "web-1") == ""
 
 
-@pytest.mark.parametrize("node", ["host-9", "not a node"])
-def test_an_unknown_node_is_refused(cluster, api_server, node):
-    waiting(api_server)
-    assert "0/0 nodes are available" in bind(cluster, node)
-    assert (claimed(cluster), api_server.writes) == ({}, [])
-
-
-def test_only_the_pod_that_was_meant_is_bound(cluster, api_server):
+def test_what_cannot_be_bound_is_told_and_claims_and_writes_nothing(cluster, api_server):
+    with api_server.away():
+        assert "cannot be reached" in bind(cluster)
     assert bind(cluster) == "pod default/web-0 does not exist"
     waiting(api_server)
+    for node in ("host-9", "not a node"):
+        assert "0/0 nodes are available" in bind(cluster, node)
     assert "uid-web-0, not uid-former" in bind(cluster, uid="uid-former")
-    assert (claimed(cluster), api_server.writes) == ({}, [])
-
-
-def test_what_the_pod_breaks_is_told(cluster, api_server):
     waiting(api_server, cpu="1500m")
     assert "integer" in bind(cluster)
     assert (claimed(cluster), api_server.writes) == ({}, [])
@@ -223,13 +212,6 @@ def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
     assert (claimed(cluster), in_use(cluster)) == ({}, 0)
 
 
-def test_an_api_server_that_is_away_is_told_of(cluster, api_server):
-    waiting(api_server)
-    with api_server.away():
-        assert "cannot be reached" in bind(cluster)
-    assert claimed(cluster) == {}
-
-
 def test_a_cluster_without_a_context_cannot_be_bound_in(cluster, api_server):
     waiting(api_server)
     assert cluster.put("/ext/v1/clusters/lab").status_code == 201
@@ -286,13 +268,6 @@ def test_an_api_server_that_hangs_is_not_waited_for_longer_than_a_bind_may_take(
     assert bind(cluster) == ""
 
 
-def test_a_binding_without_an_answer_keeps_its_claim(cluster, api_server):
-    waiting(api_server)
-    api_server.fail_next("/pods/web-0/binding", 504)
-    assert "may still be bound" in bind(cluster)
-    assert claimed(cluster) == {"web-0": "host-0"}
-
-
 @contextmanager
 def attempt_held(cluster: Client, held: Held) -> Iterator[Future[str]]:
     """An attempt on host-0 that is held goes on after the block, which begins when it has come so far."""
@@ -322,7 +297,12 @@ def claims_held(monkeypatch: pytest.MonkeyPatch) -> Held:
     return held
 
 
-def check_an_attempt_elsewhere_leaves_this_alone(cluster: Client, api_server: ApiServer, held: Held) -> None:
+@pytest.mark.parametrize("has_sent", [False, True])
+def test_an_attempt_on_another_node_leaves_one_alone_that_is_under_way(
+    cluster, api_server, request, has_sent
+):
+    """It has its claim, and has sent its Binding or not."""
+    held = api_server.hold_next("POST", "/binding") if has_sent else request.getfixturevalue("claims_held")
     waiting(api_server)
     with attempt_held(cluster, held) as first:
         assert "may still be bound" in bind(cluster, "host-1")
@@ -330,15 +310,6 @@ def check_an_attempt_elsewhere_leaves_this_alone(cluster: Client, api_server: Ap
     assert first.result(PATIENCE_SECONDS) == ""
     assert seen(api_server)["spec"]["nodeName"] == "host-0"
     assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
-
-
-def test_an_attempt_on_another_node_leaves_one_alone_that_has_its_claim(cluster, api_server, claims_held):
-    check_an_attempt_elsewhere_leaves_this_alone(cluster, api_server, claims_held)
-
-
-def test_an_attempt_on_another_node_leaves_one_alone_that_has_sent_its_binding(cluster, api_server):
-    binding = api_server.hold_next("POST", "/binding")
-    check_an_attempt_elsewhere_leaves_this_alone(cluster, api_server, binding)
 
 
 def test_an_attempt_that_fails_leaves_the_claim_to_a_former_one_that_is_under_way(cluster, api_server):
@@ -405,12 +376,21 @@ def full(cluster: Client, api_server: ApiServer) -> Client:
     return cluster
 
 
-def test_room_that_a_pod_left_is_found_before_anybody_reports_it(full, api_server):
+def changes_in(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """The verbs of the extender that the audit log has, whatever other loggers say."""
+    lines = [record.getMessage() for record in caplog.records if record.name == "placement.audit"]
+    return {verb for verb in ("filter", "prioritize", "preempt") if f"/extender/{verb}" in str(lines)}
+
+
+def test_room_that_a_pod_left_is_found_before_anybody_reports_it(full, api_server, caplog):
+    """What filter released is logged as a change of it."""
     pod = waiting(api_server, "next", "8")
     assert fitting(full, pod) == []
     assert len(claimed(full)) == 4
     api_server.delete("Pod", "b-1", "default")
-    assert fitting(full, pod) == ["host-1"]
+    with caplog.at_level("INFO", "placement.audit"):
+        assert fitting(full, pod) == ["host-1"]
+    assert changes_in(caplog) == {"filter"}
     assert claimed(full).keys() == {"a-0", "a-1", "b-0"}
     assert bind(full, "host-1", "next") == ""
 
@@ -440,12 +420,13 @@ def test_a_place_that_a_pod_begins_to_leave_is_found_before_anybody_reports_it(c
     assert bind(cluster, "host-0", "next") == ""
 
 
-def test_a_pod_that_fits_somewhere_costs_the_api_server_nothing(cluster, api_server):
+def test_a_pod_that_fits_somewhere_costs_the_api_server_nothing_and_is_no_change(cluster, api_server, caplog):
     waiting(api_server, "a-0", "16")
     assert bind(cluster, "host-0", "a-0") == ""
     calls = api_server.calls.total()
-    assert fitting(cluster, waiting(api_server, "next", "8")) == ["host-1"]
-    assert api_server.calls.total() == calls
+    with caplog.at_level("INFO", "placement.audit"):
+        assert fitting(cluster, waiting(api_server, "next", "8")) == ["host-1"]
+    assert (api_server.calls.total(), changes_in(caplog)) == (calls, set())
 
 
 def test_pods_stay_where_the_api_server_cannot_be_asked(full, api_server):
@@ -459,20 +440,6 @@ def test_pods_stay_where_the_api_server_cannot_be_asked(full, api_server):
     assert (api_server.calls - before) == {("GET", "/api/v1/pods"): 1}
 
 
-def changes_in(caplog: pytest.LogCaptureFixture) -> set[str]:
-    """The verbs of the extender that the audit log has, whatever other loggers say."""
-    lines = [record.getMessage() for record in caplog.records if record.name == "placement.audit"]
-    return {verb for verb in ("filter", "prioritize", "preempt") if f"/extender/{verb}" in str(lines)}
-
-
-def test_what_filter_released_is_logged_as_a_change(full, api_server, caplog):
-    pod = waiting(api_server, "next", "8")
-    api_server.delete("Pod", "b-1", "default")
-    with caplog.at_level("INFO", "placement.audit"):
-        assert fitting(full, pod) == ["host-1"]
-    assert changes_in(caplog) == {"filter"}
-
-
 def test_the_verbs_that_may_release_are_logged_as_changes(full, api_server, caplog):
     args = {"Pod": waiting(api_server, "next", "8"), "NodeNames": ["host-1"]}
     victims = {**args, "NodeNameToMetaVictims": {"host-1": {"Pods": [], "NumPDBViolations": 0}}}
@@ -480,12 +447,6 @@ def test_the_verbs_that_may_release_are_logged_as_changes(full, api_server, capl
         for verb, body in (("filter", args), ("prioritize", args), ("preempt", victims)):
             assert full.post(f"{CLUSTER}/extender/{verb}", body).status_code == 200
     assert changes_in(caplog) == {"filter", "preempt"}
-
-
-def test_a_filter_that_had_nothing_to_release_is_no_change(cluster, api_server, caplog):
-    with caplog.at_level("INFO", "placement.audit"):
-        assert fitting(cluster, waiting(api_server, "next", "8")) == ["host-0", "host-1"]
-    assert changes_in(caplog) == set()
 
 
 def test_an_authority_that_was_replaced_in_the_kubeconfig_is_read_again(tmp_path, monkeypatch):
