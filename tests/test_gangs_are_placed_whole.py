@@ -30,6 +30,7 @@ NAME, LEAST, MODE, WAITING, TOGETHER = (
     f"gang.scheduling.koordinator.sh/{key}"
     for key in ("name", "min-available", "mode", "waiting-time", "groups")
 )
+GROUPED = {"pod-group.scheduling.sigs.k8s.io": "web"}
 
 
 @pytest.fixture
@@ -49,10 +50,16 @@ def cluster(
     application.extensions["placement_use_cases"].close()
 
 
+def single(name: str, cpu: str, **labels: str) -> dict[str, Any]:
+    """A pod that waits for a node, and for no other pod."""
+    pod = pod_manifest(cpu, uid=f"uid-{name}", phase="Pending", labels=labels)
+    pod["metadata"] |= {"name": name, "namespace": "default"}
+    return pod
+
+
 def member(name: str, gang: str = "g", least: int = 3, cpu: str = "8", **others: str) -> dict[str, Any]:
     """A member of a gang; `others` are annotations."""
-    pod = pod_manifest(cpu, uid=f"uid-{name}", phase="Pending")
-    pod["metadata"] |= {"name": name, "namespace": "default"}
+    pod = single(name, cpu)
     pod["metadata"]["annotations"] |= {NAME: gang, LEAST: str(least), **others}
     return pod
 
@@ -69,14 +76,9 @@ def placed(cluster: Client) -> set[str]:
 
 def bind(cluster: Client, api_server: ApiServer, pod: dict[str, Any], node: str) -> str:
     """The error of an attempt, empty if it succeeds."""
-    metadata = pod["metadata"]
     api_server.put(pod)
-    body = {
-        "PodName": metadata["name"],
-        "PodNamespace": "default",
-        "PodUID": metadata["uid"],
-        "Node": node,
-    }
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    body = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
     error: str = cluster.post(f"{CLUSTER}/extender/bind", body).json["Error"]
     return error
 
@@ -86,32 +88,21 @@ def bound(api_server: ApiServer, *names: str) -> list[str | None]:
     return [pod["spec"].get("nodeName") if pod else None for pod in found]
 
 
-def test_a_gang_that_fits_is_placed(cluster):
-    assert put_all(cluster, *(member(name) for name in "abc")) == dict.fromkeys("abc", 201)
-
-
 def test_of_a_gang_that_does_not_fit_nobody_is_placed(cluster):
     pods = [member(name, least=5) for name in "abcde"]
-    assert put_all(cluster, *pods) == dict.fromkeys("abcde", 409)
-    assert placed(cluster) == set()
     answer = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": pods}).json["pods"]
     error = answer[0]["error"]
     assert "4 of 5 of gang default/g" in error["detail"]
     assert error["code"] == "gang_waits"
+    # Others beside it are placed whatever becomes of it.
+    assert put_all(cluster, *pods, single("alone", "4")) == {**dict.fromkeys("abcde", 409), "alone": 201}
+    assert placed(cluster) == {"alone"}
 
 
 def test_more_than_the_least_are_placed_as_far_as_they_fit(cluster):
     statuses = put_all(cluster, *(member(name, least=3) for name in "abcde"))
     assert sorted(statuses.values()) == [201] * 4 + [409]
     assert len(placed(cluster)) == 4
-
-
-def test_others_beside_a_gang_are_placed_whatever_becomes_of_it(cluster):
-    alone = pod_manifest("4", uid="uid-alone")
-    alone["metadata"] |= {"name": "alone", "namespace": "default"}
-    statuses = put_all(cluster, *(member(name, least=6) for name in "abc"), alone)
-    assert statuses == {"a": 409, "b": 409, "c": 409, "alone": 201}
-    assert placed(cluster) == {"alone"}
 
 
 def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
@@ -146,29 +137,21 @@ def test_gangs_that_go_together_are_placed_together(cluster):
 
 
 def test_a_pod_group_says_how_many(cluster):
-    def labelled(name: str) -> dict[str, Any]:
-        pod = pod_manifest("8", uid=f"uid-{name}")
-        pod["metadata"] |= {"name": name, "namespace": "default"}
-        pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "web"
-        return pod
-
+    pods = [single(name, "8", **GROUPED) for name in "abcde"]
     group = {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
         "kind": "PodGroup",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minMember": 5},
     }
-    assert put_all(cluster, group, *map(labelled, "abcde")) == dict.fromkeys("abcde", 409)
+    assert put_all(cluster, group, *pods) == dict.fromkeys("abcde", 409)
     group["spec"]["minMember"] = 4
-    assert sorted(put_all(cluster, group, *map(labelled, "abcde")).values()) == [201] * 4 + [409]
+    assert sorted(put_all(cluster, group, *pods).values()) == [201] * 4 + [409]
 
 
 def test_a_pod_that_was_bound_without_its_group_is_reported_with_a_warning(cluster, api_server):
     """The extender does not get PodGroups, and its answers have no place for a warning."""
-    pod = pod_manifest("2", uid="uid-a", phase="Pending")
-    pod["metadata"] |= {"name": "a", "namespace": "default"}
-    pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "web"
-    assert bind(cluster, api_server, pod, "host-0") == ""
+    assert bind(cluster, api_server, single("a", "2", **GROUPED), "host-0") == ""
     bound = api_server.get("Pod", "a", "default")
     (outcome,) = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": [bound]}).json["pods"]
     (warning,) = outcome["pod"]["warnings"]
@@ -200,20 +183,14 @@ def test_members_wait_with_their_places_until_the_gang_is_whole(cluster, api_ser
     assert cluster.get(f"{PODS}/default/a").json["remarks"] == []
 
 
-def test_a_member_that_is_bound_again_goes_on_waiting(cluster, api_server):
-    pod = member("a")
-    for node in ("host-0", "host-0", "host-1"):
-        assert "1 of 3 of gang default/g" in bind(cluster, api_server, pod, node)
-    assert cluster.get(f"{PODS}/default/a").json["node"] == "host-1"
-
-
-def test_a_member_that_comes_again_waits_no_longer_for_that(cluster, api_server):
+def test_a_member_that_is_bound_again_goes_on_waiting_and_no_longer_for_that(cluster, api_server):
     remarks = []
     for node in ("host-0", "host-0", "host-1"):
-        bind(cluster, api_server, member("a"), node)
-        remarks += cluster.get(f"{PODS}/default/a").json["remarks"]
-    assert len(remarks) == 3
-    assert len(set(remarks)) == 1
+        assert "1 of 3 of gang default/g" in bind(cluster, api_server, member("a"), node)
+        shown = cluster.get(f"{PODS}/default/a").json
+        assert shown["node"] == node
+        remarks += shown["remarks"]
+    assert (len(remarks), len(set(remarks))) == (3, 1)
 
 
 def test_whoever_waited_too_long_meanwhile_still_has_its_cpus(cluster, api_server, monkeypatch):
@@ -239,21 +216,11 @@ def test_nobody_waits_longer_than_the_first_may(cluster, api_server, monkeypatch
     assert remarks[0] == remarks[1]
     later = utcnow() + datetime.timedelta(seconds=91)
     monkeypatch.setattr(gangs, "utcnow", lambda: later)
-    other = pod_manifest("16", uid="uid-other")
+    other = single("other", "16")
     preview = cluster.post(f"{PODS}/preview", {"pod": other, "nodeNames": ["host-0"]}).json
     assert preview["fitting"] == 1
     assert cluster.put(f"{PODS}/default/other", other).status_code == 201
     assert placed(cluster) == {"other"}
-
-
-@pytest.mark.parametrize(("mode", "waiting"), [("Strict", set()), ("NonStrict", {"a", "b"})])
-def test_whether_others_wait_for_one_that_fits_nowhere(cluster, api_server, mode, waiting):
-    for name in "ab":
-        assert "of 3" in bind(cluster, api_server, member(name, **{MODE: mode}), "host-0")
-    args = {"Pod": member("c", cpu="64", **{MODE: mode}), "NodeNames": ["host-0", "host-1"]}
-    answer = cluster.post(f"{CLUSTER}/extender/filter", args).json
-    assert answer["NodeNames"] == []
-    assert placed(cluster) == waiting
 
 
 def filtered(cluster: Client, pod: dict[str, Any]) -> dict[str, Any]:
@@ -261,6 +228,14 @@ def filtered(cluster: Client, pod: dict[str, Any]) -> dict[str, Any]:
     args = {"Pod": pod, "NodeNames": ["host-0", "host-1"]}
     answer: dict[str, Any] = cluster.post(f"{CLUSTER}/extender/filter", args).json
     return answer
+
+
+@pytest.mark.parametrize(("mode", "waiting"), [("Strict", set()), ("NonStrict", {"a", "b"})])
+def test_whether_others_wait_for_one_that_fits_nowhere(cluster, api_server, mode, waiting):
+    for name in "ab":
+        assert "of 3" in bind(cluster, api_server, member(name, **{MODE: mode}), "host-0")
+    assert filtered(cluster, member("c", cpu="64", **{MODE: mode}))["NodeNames"] == []
+    assert placed(cluster) == waiting
 
 
 def schedule(cluster: Client, api_server: ApiServer, *pods: dict[str, Any]) -> list[str]:
@@ -275,25 +250,36 @@ def schedule(cluster: Client, api_server: ApiServer, *pods: dict[str, Any]) -> l
 
 def other_on(cluster: Client, api_server: ApiServer, node: str, cpu: str = "16") -> None:
     """A pod beside gangs, bound to the node."""
-    pod = pod_manifest(cpu, uid="uid-other", phase="Pending")
-    pod["metadata"] |= {"name": "other", "namespace": "default"}
-    assert bind(cluster, api_server, pod, node) == ""
+    assert bind(cluster, api_server, single("other", cpu), node) == ""
 
 
-def test_a_gang_that_gave_up_claims_nothing_before_it_fits(cluster, api_server):
+def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[object]:
+    """The calls of a method from here on."""
+    real, calls = getattr(owner, name), list[object]()
+
+    def noted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
+
+
+def test_a_gang_that_gave_up_claims_nothing_before_it_fits(cluster, api_server, monkeypatch):
     """Room for two of three members is left to other pods, however often kube-scheduler asks."""
     other_on(cluster, api_server, "host-1")
     gang = [member(name) for name in "abc"]
     assert schedule(cluster, api_server, *gang) == ["a", "b"]
+    searches = counted(monkeypatch, PlaceChoice, "best")
     for _ in range(5):
         assert schedule(cluster, api_server, *gang) == []
         assert placed(cluster) == {"other"}
-    single = pod_manifest("16", uid="uid-single", phase="Pending")
-    single["metadata"] |= {"name": "single", "namespace": "default"}
-    assert schedule(cluster, api_server, single) == ["single"]
+    # It costs no search while nothing changes.
+    assert len(searches) == len(gang)
+    assert schedule(cluster, api_server, single("alone", "16")) == ["alone"]
     assert schedule(cluster, api_server, *gang) == []
     # Each member is asked about once when there is room.
-    for name in ("other", "single"):
+    for name in ("other", "alone"):
         assert cluster.delete(f"{PODS}/default/{name}").status_code == 204
     assert schedule(cluster, api_server, *gang) == ["a", "b", "c"]
     assert None not in bound(api_server, "a", "b", "c")
@@ -311,23 +297,6 @@ def test_members_that_lack_room_may_have_others_evicted(cluster, api_server):
         refused = "the gang of the pod does not fit as a whole"
         assert set(answer["FailedAndUnresolvableNodes"].values()) == {refused}
     assert answers[2]["FailedNodes"].keys() == {"host-0", "host-1"}
-
-
-def test_a_gang_that_gave_up_costs_no_search_while_nothing_changes(cluster, api_server, monkeypatch):
-    other_on(cluster, api_server, "host-1")
-    gang = [member(name) for name in "abc"]
-    schedule(cluster, api_server, *gang)
-    searches = []
-    best = PlaceChoice.best
-
-    def counted(self: PlaceChoice, *arguments: Any) -> Any:
-        searches.append(arguments)
-        return best(self, *arguments)
-
-    monkeypatch.setattr(PlaceChoice, "best", counted)
-    for _ in range(5):
-        assert schedule(cluster, api_server, *gang) == []
-    assert len(searches) == len(gang)
 
 
 def test_a_gang_that_gave_up_tries_again_with_another_member(cluster, api_server):
@@ -352,14 +321,7 @@ def test_a_gang_that_gave_up_finds_the_room_of_pods_that_are_gone_at_once(cluste
 
 
 def test_members_are_tried_together_only_after_their_gang_gave_up(cluster, api_server, monkeypatch):
-    trials = []
-    refused_of_gang = Pods.refused_of_gang
-
-    def counted(self: Pods, *arguments: Any) -> Any:
-        trials.append(arguments)
-        return refused_of_gang(self, *arguments)
-
-    monkeypatch.setattr(Pods, "refused_of_gang", counted)
+    trials = counted(monkeypatch, Pods, "refused_of_gang")
     assert schedule(cluster, api_server, *(member(name) for name in "abc")) == ["a", "b", "c"]
     assert trials == []
 

@@ -96,11 +96,8 @@ def test_known_nodes_are_not_touched_and_changed_ones_are_changed(cluster: Clien
     again = all_nodes(cluster, nodes[0], nodes[1], changed, node_manifests("n9"))
     assert statuses(again) == [200, 200, 200, 201]
     assert [each["changed"] for each in again] == [[], [], ["edge/n2"], []]
-    assert [cluster.get(f"{CLUSTER}/nodes/n{number}").json for number in (0, 1, 3)] == [
-        before[0],
-        before[1],
-        before[3],
-    ]
+    for number in (0, 1, 3):
+        assert cluster.get(f"{CLUSTER}/nodes/n{number}").json == before[number]
     assert cluster.get(f"{CLUSTER}/nodes/n2").json["resources"]["CUSTOM_NODE_MEMORY_MB"]["capacity"] == 16384
     pod_invariants.check(database, "edge")
 
@@ -131,9 +128,8 @@ def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database:
     wrong, twin = node_manifests("n2"), node_manifests("n3")
     wrong["node"]["status"]["allocatable"]["memory"] = "much"
     twin["node"]["metadata"]["uid"] = "uid-n5"
-    outcomes = all_nodes(
-        cluster, smaller, node_manifests("n1"), wrong, node_manifests("taken"), node_manifests("n5"), twin
-    )
+    new, other, fifth = (node_manifests(name) for name in ("n1", "taken", "n5"))
+    outcomes = all_nodes(cluster, smaller, new, wrong, other, fifth, twin)
     assert statuses(outcomes) == [200, 201, 400, 409, 201, 400]
     said = [each["error"]["detail"] for each in outcomes if "error" in each]
     assert "CPUs 4-7 of pod default/web are not there" in outcomes[0]["warnings"]
@@ -196,15 +192,13 @@ def pods_of_many_kinds(count: int) -> list[dict[str, Any]]:
     """Some look for a place, some run already."""
     chance = random.Random(3)
     found = []
-    for number in range(count):
-        kind = number % 3
-        if kind == 0:
-            found.append(named(f"p{number}", str(chance.choice((1, 2, 4))), "1Gi"))
-        elif kind == 1:
-            found.append(named(f"p{number}", "500m", "1Gi", qos="LS"))
-        else:
-            found.append(named(f"p{number}", "250m", "1Gi", qos="LS", node=f"n{number % 4}"))
-    return found
+    for number in range(0, count, 3):
+        found += [
+            named(f"p{number}", str(chance.choice((1, 2, 4))), "1Gi"),
+            named(f"p{number + 1}", "500m", "1Gi", qos="LS"),
+            named(f"p{number + 2}", "250m", "1Gi", qos="LS", node=f"n{(number + 2) % 4}"),
+        ]
+    return found[:count]
 
 
 def test_many_pods_get_what_they_get_one_by_one(cluster: Client, database: Database):
@@ -299,6 +293,7 @@ def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client
     assert cluster.claim({host: {"VCPU": 1}}, taken).status_code == 204
     outcomes = all_pods(cluster, named("a", "1"), named("b", "1"))
     assert statuses(outcomes) == [409, 201]
+    assert taken in outcomes[0]["error"]["detail"]
     pod_invariants.check(database, "edge")
 
 

@@ -95,34 +95,22 @@ def test_what_is_stored_is_the_same(services: tuple[Service, Service]):
     for service in services:
         service.import_node("n1")
         service.import_node("n2", labels={NUMA_POLICY: "Restricted"})
-        statuses.append(
-            [
-                service.put(f"p{number}", uid=UID.format(number), **pod)
-                for number, pod in enumerate(PODS_TO_COME)
-            ]
-        )
+        coming = enumerate(PODS_TO_COME)
+        statuses.append([service.put(f"p{at}", uid=UID.format(at), **pod) for at, pod in coming])
     assert statuses[0] == statuses[1]
     assert set(statuses[0]) == {201, 409}, "some fit and some do not, or this would show nothing"
     assert [done for _, done in at_once.sent] == [True] * statuses[0].count(201)
     assert not any(done for _, done in by_steps.sent)
-    for table in (tables.pods, tables.allocations, tables.logical_cpus, tables.consumers):
-        assert at_once.rows(table) == by_steps.rows(table), table.name
-    for table in (tables.inventories, tables.providers):
-        assert at_once.rows(table) == by_steps.rows(table), table.name
+    for name in ("pods", "allocations", "logical_cpus", "consumers", "inventories", "providers"):
+        table = tables.metadata.tables[name]
+        assert at_once.rows(table) == by_steps.rows(table), name
 
 
 def test_pods_that_kubelet_reports_first_come_step_by_step(services: tuple[Service, Service]):
     at_once, _ = services
-    allocs = [
-        {
-            "namespace": "default",
-            "name": "p1",
-            "uid": UID.format(1),
-            "cpuset": "0-3",
-            "managedByKubelet": True,
-        }
-    ]
-    at_once.import_node("n1", nrt={ALLOCS: allocs, KUBELET: {"policy": "static"}})
+    given = {"namespace": "default", "name": "p1", "uid": UID.format(1), "cpuset": "0-3"}
+    nrt = {ALLOCS: [{**given, "managedByKubelet": True}], KUBELET: {"policy": "static"}}
+    at_once.import_node("n1", nrt=nrt)
     assert at_once.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
     assert at_once.sent == []
     assert at_once.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
@@ -139,71 +127,54 @@ def test_what_others_wrote_meanwhile_is_not_forgotten(
     """They change a NUMA node after the look and before the pod, so that its stamp hides theirs."""
     service, _ = services
     service.import_node("n1", labels={NUMA_POLICY: "Restricted"})
-    zones = {
-        provider["name"]: provider["uuid"]
-        for provider in service.api.get("/resource_providers").json["resource_providers"]
-        if provider["name"].split("/")[-1].startswith("numa-")
-    }
-    first, second = (zones[name] for name in sorted(zones))
+    tree = service.api.get(f"{CLUSTER}/nodes/n1").json["tree"]
+    first, second = (numa["uuid"] for numa in tree["children"])
     assert service.api.claim({first: {"CUSTOM_CPU_MILLI": 7}}, FOREIGN).status_code == 204
     assert service.put("p1", uid=UID.format(1), qos="LSR", cpu="2") == 201
     place = service.place
 
     def meanwhile(*arguments: Any) -> Stamped | None:
-        held = {second: {"CUSTOM_CPU_MILLI": 7}} if moved else {first: {"CUSTOM_CPU_MILLI": 7}}
+        held = {second if moved else first: {"CUSTOM_CPU_MILLI": 7}}
         generation = service.api.get(f"/allocations/{FOREIGN}").json["consumer_generation"]
         answer = service.api.put(f"/allocations/{FOREIGN}", Client.allocations(held, generation))
         assert answer.status_code == 204, answer.text
         return place(*arguments)
 
     monkeypatch.setattr(service, "place", meanwhile)
-    pod = {"qos": "LSR", "cpu": "10"} if moved else {"qos": "LSR", "cpu": "2"}
-    service.put("p2", uid=UID.format(2), **pod)
+    service.put("p2", uid=UID.format(2), qos="LSR", cpu="10" if moved else "2")
     assert [done for _, done in service.sent] == [True, True]
 
 
-def changed(first: PodInsert, second: PodInsert, what: str) -> PodInsert:
-    """The second pod, which would come after the first, with one thing that cannot be."""
-    values, consumer = second.values, second.consumer
-    beyond = [each._replace(amount=10**9) for each in second.amounts]
-    elsewhere = [second.amounts[0]._replace(provider_uuid=UID.format(8)), *second.amounts[1:]]
+def changes_of(first: PodInsert, second: PodInsert) -> dict[str, dict[str, Any]]:
+    """What would be another of the second pod, which comes after the first, with one thing that cannot be."""
+    values, consumer, amounts = second.values, second.consumer, second.amounts
     return {
-        "nothing": second,
-        "a pod of that name": replace(second, values=values._replace(name=first.values.name)),
-        "a pod of that uid": replace(second, values=values._replace(uid=first.values.uid)),
-        "a consumer of that uuid": replace(second, consumer=first.consumer),
-        "another stamp": replace(second, host_revision=second.host_revision - 1),
-        "another use": replace(second, used_below=second.used_below - 1),
-        "a CPU that is somebody's": replace(second, levels=first.levels),
-        "no such project": replace(second, consumer=consumer._replace(project="nobody")),
-        "a provider that is gone": replace(second, amounts=elsewhere),
-        "too much": replace(second, amounts=beyond),
-    }[what]
+        "nothing": {},
+        "a pod of that name": {"values": values._replace(name=first.values.name)},
+        "a pod of that uid": {"values": values._replace(uid=first.values.uid)},
+        "a consumer of that uuid": {"consumer": first.consumer},
+        "another stamp": {"host_revision": second.host_revision - 1},
+        "another use": {"used_below": second.used_below - 1},
+        "a CPU that is somebody's": {"levels": first.levels},
+        "no such project": {"consumer": consumer._replace(project="nobody")},
+        "a provider that is gone": {
+            "amounts": [amounts[0]._replace(provider_uuid=UID.format(8)), *amounts[1:]]
+        },
+        "too much": {"amounts": [each._replace(amount=10**9) for each in amounts]},
+    }
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "nothing",
-        "a pod of that name",
-        "a pod of that uid",
-        "a consumer of that uuid",
-        "another stamp",
-        "another use",
-        "a CPU that is somebody's",
-        "no such project",
-        "a provider that is gone",
-        "too much",
-    ],
-)
-def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], what: str):
+def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service]):
     service, second = services[0], to_come(services)
     (first, _) = service.sent[-1]
+    changes = changes_of(first, second)
     before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    written = pods.place_at_once(service.database, changed(first, second, what), utcnow())
-    assert (written is not None) == (what == "nothing")
-    after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    assert (after == before) == (what != "nothing")
+    # What can be comes last.
+    for what in reversed(changes):
+        written = pods.place_at_once(service.database, replace(second, **changes[what]), utcnow())
+        assert (written is not None) == (what == "nothing"), what
+        after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
+        assert (after == before) == (what != "nothing"), what
 
 
 def to_come(services: tuple[Service, Service]) -> PodInsert:
