@@ -138,12 +138,9 @@ def test_gangs_that_go_together_are_placed_together(cluster):
 
 def test_a_pod_group_says_how_many(cluster):
     pods = [single(name, "8", **GROUPED) for name in "abcde"]
-    group = {
-        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"minMember": 5},
-    }
+    metadata = {"name": "web", "namespace": "default"}
+    group = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata}
+    group["spec"] = {"minMember": 5}
     assert put_all(cluster, group, *pods) == dict.fromkeys("abcde", 409)
     group["spec"]["minMember"] = 4
     assert sorted(put_all(cluster, group, *pods).values()) == [201] * 4 + [409]

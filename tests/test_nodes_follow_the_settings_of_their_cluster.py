@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 from flask import Flask
-from werkzeug.test import TestResponse
 
 from placement.pods import clusters
 from placement.pods.cache import ClusterSnapshot
@@ -69,12 +68,10 @@ def test_trees_are_those_of_the_new_profile(api: Client, database: Database):
         return api.get(f"/resource_providers/{core}/inventories").json["inventories"]["PCPU"]["step_size"]
 
     assert step() == 1
-    profile(api, "koord-scheduler")
-    assert step() == 2
-    check(database, "edge")
-    profile(api, "design")
-    assert step() == 1
-    check(database, "edge")
+    for name, size in (("koord-scheduler", 2), ("design", 1)):
+        profile(api, name)
+        assert step() == size
+        check(database, "edge")
 
 
 def test_all_nodes_follow_at_once_or_none(api: Client, database: Database, monkeypatch: pytest.MonkeyPatch):
@@ -134,16 +131,9 @@ def test_no_setting_but_the_profile_changes_what_is_held(api: Client, applicatio
         states = check(database, "edge")
         check_image(states, cluster_cache, "edge")
         assert {root_id: state.accounts for root_id, state in states.items()} == before, name
-
-
-def test_every_process_hears_that_a_node_was_read_anew(api: Client, application: Flask, database: Database):
-    """Its manifests are those that were stored; only when they were read last is new."""
-    profile(api, "design")
-    import_(api)
-    assert api.put(CLUSTER, {"guaranteedQoS": "LS"}).status_code == 200
-    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    # Every process hears that a node was read anew: only when that was is new.
     former = cluster_cache.view("edge").by_name["n1"].imported_at
-    import_(api)
+    import_(api, labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
     assert cluster_cache.view("edge").by_name["n1"].imported_at > former
     check_image(check(database, "edge"), cluster_cache, "edge")
 
@@ -191,20 +181,16 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_long(
         own(transaction, given)
 
     monkeypatch.setattr(pods, "own", counted)
-    assert_refused(api.put(f"{PODS}/web", pod_manifest("4")))
+    answer = api.put(f"{PODS}/web", pod_manifest("4"))
+    assert answer.status_code == 409, answer.text
+    assert "inventories that differ from the imported node" in detail(answer)
     assert len(written) == 2
     del written[:]
-    names = ({"namespace": "default", "name": name} for name in "ab")
-    items = [
-        {**pod, "metadata": {**pod["metadata"], **name}} for name in names for pod in [pod_manifest("4")]
-    ]
+    items = [pod_manifest("4"), pod_manifest("4")]
+    for item, name in zip(items, "ab", strict=True):
+        item["metadata"].update(namespace="default", name=name)
     answer = api.post(f"{CLUSTER}/pods", {"kind": "List", "items": items})
     assert answer.status_code == 200, answer.text
     assert [each["status"] for each in answer.json["pods"]] == [409, 409], answer.text
     # Twice together, then twice each.
     assert len(written) == 6
-
-
-def assert_refused(answer: TestResponse) -> None:
-    assert answer.status_code == 409, answer.text
-    assert "inventories that differ from the imported node" in detail(answer)

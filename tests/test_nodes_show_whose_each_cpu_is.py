@@ -22,8 +22,7 @@ def cluster(api: Client) -> Client:
 
 
 def node(api: Client, **given) -> dict:
-    answer = api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", **given))
-    assert answer.status_code in (200, 201), answer.text
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", **given)).status_code in (200, 201)
     return shown(api)
 
 
@@ -56,45 +55,25 @@ def test_every_cpu_has_one_owner(cluster):
     lse = pod_manifest(cpu="2", qos="LSE", spec={"preferredCPUExclusivePolicy": "PCPULevel"})
     assert cluster.put(f"{PODS}/lse", lse).json["cpuset"] == "12-13"
     body = shown(cluster)
-    assert owners(body) == {
-        "kubelet-reserved": {0},
-        "free": {1, 6, 7, 14, 15},
-        "kubelet": {2, 3},
-        "reserved": {4},
-        "system": {5},
-        "pod": {8, 9, 10, 11, 12, 13},
-    }
+    withheld = {"kubelet-reserved": {0}, "kubelet": {2, 3}, "reserved": {4}, "system": {5}}
+    assert owners(body) == {**withheld, "free": {1, 6, 7, 14, 15}, "pod": {*range(8, 14)}}
     by_id = {cpu["cpu"]: cpu for cpu in body["cpus"]}
-    assert by_id[12] == {
-        "cpu": 12,
-        "core": 6,
-        "numa": 1,
-        "socket": 1,
-        "owner": "pod",
-        "pod": "default/lse",
-        "qos_class": "LSE",
-        "exclusive": "PCPULevel",
-        "consumer_uuid": cluster.get(f"{PODS}/lse").json["consumer_uuid"],
-    }
+    owner = {"owner": "pod", "pod": "default/lse", "qos_class": "LSE", "exclusive": "PCPULevel"}
+    consumer = {"consumer_uuid": cluster.get(f"{PODS}/lse").json["consumer_uuid"]}
+    assert by_id[12] == {"cpu": 12, "core": 6, "numa": 1, "socket": 1, **owner, **consumer}
     assert (by_id[2]["pod"], by_id[2]["consumer_uuid"]) == ("kube/k", UID)
     assert pool(body, "ls_pools") == {0, 1, 6, 7, 14, 15}
     assert pool(body, "be_pools") == {0, 1, 6, 7, 8, 9, 10, 11, 14, 15}
-    assert body["kubelet_pods"] == [
-        {"namespace": "kube", "name": "k", "uid": UID, "consumer_uuid": UID, "cpuset": "2-3"}
-    ]
+    static = {"namespace": "kube", "name": "k", "uid": UID, "consumer_uuid": UID, "cpuset": "2-3"}
+    assert body["kubelet_pods"] == [static]
     assert {pod["name"] for pod in body["pods"]} == {"lsr", "lse"}
     assert body["quarantine"] == []
 
 
-def test_pools_are_listed_by_socket_and_numa_node(cluster):
-    assert node(cluster)["ls_pools"] == [
-        {"socket": 0, "node": 0, "cpuset": "0-7"},
-        {"socket": 1, "node": 1, "cpuset": "8-15"},
-    ]
-
-
 def test_a_cpu_that_several_pods_hold_names_all_of_them(cluster):
-    node(cluster)
+    # Pools are listed by socket and NUMA node.
+    pools = [(each["socket"], each["node"], each["cpuset"]) for each in node(cluster)["ls_pools"]]
+    assert pools == [(0, 0, "0-7"), (1, 1, "8-15")]
     for name in ("a", "b"):
         cluster.put(f"{PODS}/{name}", pod_manifest(node="n1", status={"cpuset": "0-3"}))
     cpu = shown(cluster)["cpus"][0]
@@ -107,18 +86,14 @@ def test_cores_of_others_are_shown(cluster):
     assert owners(shown(cluster))["others"] == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("nrt", "state", "warned"),
-    [
-        ({KUBELET: {"policy": "none"}}, "taken over", False),
-        (MIXED, "mixed", False),
-        ({KUBELET: {}}, "blind", True),
-    ],
-)
-def test_the_takeover_from_kubelet_is_shown(cluster, nrt, state, warned):
-    takeover = node(cluster, nrt=nrt)["takeover"]
-    assert takeover["state"] == state
-    assert bool(takeover["warning"]) is warned
+def test_the_takeover_from_kubelet_is_shown(cluster):
+    for nrt, state in (
+        ({KUBELET: {"policy": "none"}}, "taken over"),
+        (MIXED, "mixed"),
+        ({KUBELET: {}}, "blind"),
+    ):
+        takeover = node(cluster, nrt=nrt)["takeover"]
+        assert (takeover["state"], bool(takeover["warning"])) == (state, state == "blind")
 
 
 def test_quarantine_names_the_pods_that_cause_it(cluster):

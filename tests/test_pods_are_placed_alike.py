@@ -102,7 +102,7 @@ def test_what_is_stored_is_the_same(services: tuple[Service, Service]):
     assert [done for _, done in at_once.sent] == [True] * statuses[0].count(201)
     assert not any(done for _, done in by_steps.sent)
     for name in ("pods", "allocations", "logical_cpus", "consumers", "inventories", "providers"):
-        table = tables.metadata.tables[name]
+        table = getattr(tables, name)
         assert at_once.rows(table) == by_steps.rows(table), name
 
 

@@ -23,7 +23,7 @@ from tests.test_many_nodes_and_pods_come_at_once import (
     named,
     statuses,
     unlike,
-)
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def bound(cluster: Client, count: int, path: str) -> list[dict[str, Any]]:
 
 def stored_pods(database: Database, cluster: str) -> list[tuple[Any, ...]]:
     """The rows of pods, but for what tells clusters apart."""
-    columns = (tables.pods.c.name, tables.pods.c.manifest, tables.pods.c.format, tables.nodes.c.name)
-    of_cluster = sa.select(tables.clusters.c.id).where(tables.clusters.c.name == cluster).scalar_subquery()
+    pods, nodes, clusters = tables.pods, tables.nodes, tables.clusters
     statement = (
-        sa.select(*columns, tables.pods.c.status)
-        .outerjoin(tables.nodes, tables.nodes.c.id == tables.pods.c.node_id)
-        .where(tables.pods.c.cluster_id == of_cluster)
-        .order_by(tables.pods.c.name)
+        sa.select(pods.c.name, pods.c.manifest, pods.c.format, nodes.c.name, pods.c.status)
+        .join(clusters, clusters.c.id == pods.c.cluster_id)
+        .outerjoin(nodes, nodes.c.id == pods.c.node_id)
+        .where(clusters.c.name == cluster)
+        .order_by(pods.c.name)
     )
     with database.read() as connection:
         rows = [tuple(row) for row in connection.execute(statement)]

@@ -10,7 +10,7 @@ from tests.kubernetes import BIND, NUMA_POLICY, RATIO, node_manifests, pod_manif
 pytestmark = pytest.mark.one_database
 
 CLUSTER = "/ext/v1/clusters/edge"
-SINGLE = (tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8)),)
+SINGLE = tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8))
 
 
 @pytest.fixture
@@ -28,6 +28,10 @@ def translated(api: Client, manifest: dict) -> dict:
     answer = api.post(f"{CLUSTER}/pods/translation", manifest)
     assert answer.status_code == 200, answer.text
     return answer.json
+
+
+def queries_of(api: Client, manifest: dict) -> list[str]:
+    return [entry["query"] for entry in translated(api, manifest)["queries"]]
 
 
 def found(api: Client, query: str) -> list[dict]:
@@ -64,7 +68,7 @@ PODS = [
 def test_every_query_is_accepted_and_some_query_finds_where_the_pod_goes(cluster, manifest):
     zones = {numa: {"cpu": "8", "memory": "16Gi", "hugepages-2Mi": "8Mi"} for numa in (0, 1)}
     node(cluster, "n1", zones=zones, **{"hugepages-2Mi": "16Mi"})
-    queries = [entry["query"] for entry in translated(cluster, manifest)["queries"]]
+    queries = queries_of(cluster, manifest)
     assert len(queries) == len(set(queries)) > 0
     answers = [found(cluster, query) for query in queries]
     first = next(answer for answer in answers if answer)
@@ -81,18 +85,14 @@ def test_every_query_is_accepted_and_some_query_finds_where_the_pod_goes(cluster
 
 def test_the_best_query_comes_first(cluster):
     node(cluster, "n1")
-    queries = translated(cluster, pod_manifest(cpu="4"))["queries"]
-    assert [entry["query"].count("PCPU:2") for entry in queries] == [2, 0]
-    assert "group_policy=isolate" in queries[0]["query"]
-    assert "group_policy=none" in queries[1]["query"]
+    queries = queries_of(cluster, pod_manifest(cpu="4"))
+    assert [query.count("PCPU:2") for query in queries] == [2, 0]
+    assert "group_policy=isolate" in queries[0]
+    assert "group_policy=none" in queries[1]
     # One thread of every core is taken: no whole core is left, and only the last query says that it fits.
-    spread = pod_manifest(cpu="8", spec={"preferredCPUBindPolicy": "SpreadByPCPUs"}, node="n1")
-    spread["metadata"]["annotations"]["scheduling.koordinator.sh/resource-status"] = (
-        '{"cpuset":"0,2,4,6,8,10,12,14"}'
-    )
+    spread = pod_manifest(cpu="8", node="n1", status={"cpuset": "0,2,4,6,8,10,12,14"})
     assert cluster.put(f"{CLUSTER}/pods/default/spread", spread).status_code == 201
-    answers = [found(cluster, entry["query"]) for entry in queries]
-    assert [bool(answer) for answer in answers] == [False, True]
+    assert [bool(found(cluster, query)) for query in queries] == [False, True]
 
 
 def test_restricted_asks_for_one_numa_node_then_for_two(cluster):
@@ -105,10 +105,16 @@ def test_restricted_asks_for_one_numa_node_then_for_two(cluster):
     assert "2 NUMA nodes" in queries[2]["meaning"]
 
 
-def test_hosts_with_other_threads_per_core_get_a_query_of_their_own(cluster):
+def test_hosts_with_other_threads_per_core_get_a_query_of_their_own_if_the_pod_fits_there(cluster):
     node(cluster, "smt")
-    node(cluster, "plain", rows=SINGLE[0])
-    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="2"))["queries"]]
+    node(cluster, "plain", rows=SINGLE)
+    queries = queries_of(cluster, pod_manifest(cpu="9"))
+    assert queries
+    assert all("CUSTOM_SMT_2" in query for query in queries)
+    queries = queries_of(cluster, pod_manifest(cpu="8"))
+    assert any("CUSTOM_SMT_1" in query for query in queries)
+    assert any("PCPU" in query for query in queries)
+    queries = queries_of(cluster, pod_manifest(cpu="2"))
     assert any("CUSTOM_SMT_1" in query and "PCPU:1" in query for query in queries)
     assert any("CUSTOM_SMT_2" in query and "PCPU:2" in query for query in queries)
     for query in queries:
@@ -119,11 +125,10 @@ def test_policies_and_labels_of_hosts_are_traits(cluster):
     node(cluster, "spread", labels={BIND: "SpreadByPCPUs", "disk": "ssd"})
     node(cluster, "aligned", labels={NUMA_POLICY: "SingleNUMANode", "disk": "hdd"})
     strict = pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"}, nodeSelector={"disk": "hdd"})
-    queries = [entry["query"] for entry in translated(cluster, strict)["queries"]]
+    queries = queries_of(cluster, strict)
     assert all("CUSTOM_LABEL_DISK_HDD" in query for query in queries)
     assert all("!CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS" in query for query in queries)
-    answers = [found(cluster, query) for query in queries]
-    assert [bool(answer) for answer in answers] == [False, True]
+    assert [bool(found(cluster, query)) for query in queries] == [False, True]
     assert "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE" in queries[1]
 
 
@@ -134,8 +139,8 @@ def test_hosts_that_get_their_policy_from_the_cluster_have_no_trait_to_require(a
     zones = {numa: {"cpu": "8", "memory": "16Gi"} for numa in (0, 1)}
     node(api, "restricted", zones=zones, labels={NUMA_POLICY: "Restricted"})
     node(api, "default", zones=zones)
-    manifest = pod_manifest(cpu="4", numa=numa) if numa else pod_manifest(cpu="4")
-    queries = [entry["query"] for entry in translated(api, manifest)["queries"]]
+    manifest = pod_manifest(cpu="4", numa=numa)
+    queries = queries_of(api, manifest)
     placed = api.put(f"{CLUSTER}/pods/default/web", manifest).json
     assert placed["node"] == "default" or numa is None
     root = api.get("/resource_providers?name=edge/default").json["resource_providers"][0]["uuid"]
@@ -161,36 +166,19 @@ def test_what_queries_cannot_say_is_said_in_words(cluster):
 
 def test_a_pod_that_nothing_could_take_gets_no_query_but_a_reason(cluster):
     node(cluster, "n1")
-    body = translated(cluster, pod_manifest(requests={"example.com/dongle": "1"}))
-    assert body["queries"] == []
-    assert "CUSTOM_EXAMPLE_COM_DONGLE" in body["not_expressed"][0]
-
-
-def test_admission_counts_for_translations_too(cluster):
-    answer = cluster.post(f"{CLUSTER}/pods/translation", pod_manifest(cpu="1500m"))
-    assert answer.status_code == 400
-    assert "must be integer" in detail(answer)
-
-
-@pytest.mark.parametrize("cpus", ["17", "100000", "1e30"])
-def test_no_query_asks_for_more_cpus_than_the_largest_host_has(cluster, cpus):
-    node(cluster, "n1")
-    node(cluster, "small", rows=SINGLE[0])
-    for policy in ("FullPCPUs", "SpreadByPCPUs"):
-        for numa in (None, {"numaTopologyPolicy": "BestEffort"}):
-            answer = translated(
-                cluster, pod_manifest(cpu=cpus, spec={"preferredCPUBindPolicy": policy}, numa=numa)
-            )
-            assert answer["queries"] == []
-            assert "are more than the 16 of the largest host" in answer["not_expressed"][0]
-
-
-def test_hosts_too_small_for_the_pod_get_no_query(cluster):
-    node(cluster, "n1")
-    node(cluster, "small", rows=SINGLE[0])
-    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="9"))["queries"]]
-    assert queries
-    assert all("CUSTOM_SMT_2" in query for query in queries)
-    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="8"))["queries"]]
-    assert any("CUSTOM_SMT_1" in query for query in queries)
-    assert any("PCPU" in query for query in queries)
+    node(cluster, "small", rows=SINGLE)
+    large = [
+        pod_manifest(cpu=cpus, spec={"preferredCPUBindPolicy": policy}, numa=numa)
+        for cpus in ("17", "100000", "1e30")
+        for policy in ("FullPCPUs", "SpreadByPCPUs")
+        for numa in (None, {"numaTopologyPolicy": "BestEffort"})
+    ]
+    lacking = pod_manifest(requests={"example.com/dongle": "1"})
+    why = [(lacking, "CUSTOM_EXAMPLE_COM_DONGLE")]
+    for pod, words in [*why, *((each, "are more than the 16 of the largest host") for each in large)]:
+        body = translated(cluster, pod)
+        assert body["queries"] == []
+        assert words in body["not_expressed"][0]
+    refused = cluster.post(f"{CLUSTER}/pods/translation", pod_manifest(cpu="1500m"))
+    assert refused.status_code == 400
+    assert "must be integer" in detail(refused)

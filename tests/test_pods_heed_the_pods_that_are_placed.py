@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from placement.app import build
-from placement.storage.database import Database
 from tests.client import Client
-from tests.conftest import compatible
+from tests.conftest import application_on
 from tests.kubernetes import node_manifests
 from tests.pod_rules import REASONS, ruled_pod
-from tests.server import database_url
 
 pytestmark = pytest.mark.one_database
 
@@ -40,13 +37,11 @@ def put(api: Client, pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Client]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        api = Client(build(database, compatible()).test_client())
+    with application_on("sqlite") as application:
+        api = Client(application.test_client())
         assert api.put(CLUSTER).status_code == 201
         import_nodes(api, GIVEN["nodes"])
         yield api
-        database.dispose()
 
 
 @pytest.fixture

@@ -54,10 +54,8 @@ def test_a_pod_that_replaces_one_that_was_cut_gets_no_more_than_there_is(cluster
 
 
 def test_placing_gives_threads_back_to_the_pod_they_belong_to(cluster: Client, database: Database):
-    tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
-    core = next(
-        core["uuid"] for numa in tree["children"] for core in numa["children"] if "core-0-0" in core["name"]
-    )
+    numa, _ = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]["children"]
+    core = numa["children"][0]["uuid"]
     assert cluster.claim({core: {"PCPU": 1}}, FOREIGN).status_code == 204
     running = pod_manifest(node="n1", uid=UID, status={"cpuset": "0-3"})
     assert cluster.put(f"{PODS}/cut", running).status_code == 201

@@ -27,11 +27,7 @@ pytestmark = pytest.mark.one_database
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = ("GET", "/api/v1/pods")
 # More CPUs than any of the nodes has, so that their pods are asked about on each of them.
-URGENT = {
-    **pod_manifest("32", uid="uid-urgent", phase="Pending"),
-    "apiVersion": "v1",
-    "kind": "Pod",
-}
+URGENT = pod_manifest("32", uid="uid-urgent", phase="Pending")
 
 
 @pytest.fixture

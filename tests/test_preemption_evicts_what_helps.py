@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client import Client
-from tests.kubernetes import NUMA_POLICY, RESERVATION, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import NUMA_POLICY, NUMA_SPEC, RESERVATION, STATUS, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 # The least priority of pods that may have CPUs of their own.
@@ -51,9 +51,7 @@ def preempt(
     pod = pod_manifest(cpu, uid="uid-urgent", priority=_PROD + priority, phase="Pending", **spec)
     pod["metadata"].update(name="urgent", namespace="default")
     if numa:
-        pod["metadata"]["annotations"]["scheduling.koordinator.sh/numa-topology-spec"] = (
-            f'{{"numaTopologyPolicy":"{numa}"}}'
-        )
+        pod["metadata"]["annotations"][NUMA_SPEC] = f'{{"numaTopologyPolicy":"{numa}"}}'
     nodes = {"n": []} if proposed is None else proposed
     member, shown = "NodeNameToMetaVictims", lambda uid: {"UID": uid}
     if whole:
@@ -72,26 +70,24 @@ def preempt(
     return {node: [pod["UID"] for pod in victims["Pods"]] for node, victims in found.items()}
 
 
-def full_node(cluster: Client, **options: Any) -> list[str]:
-    add_node(cluster, **options)
-    return [running(cluster, f"low-{n}", f"{4 * n}-{4 * n + 3}", priority=n) for n in range(4)]
+def full_node(cluster: Client, *priorities: int, name: str = "n") -> list[str]:
+    """A node that pods of 4 CPUs fill, each of which is more important than the one before."""
+    add_node(cluster, name)
+    return [
+        running(cluster, f"{name}-{n}", f"{4 * n}-{4 * n + 3}", priority, name)
+        for n, priority in enumerate(priorities or range(4))
+    ]
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_the_scheduler_proposes_is_taken_where_it_is_enough(cluster, whole):
+def test_what_the_scheduler_proposes_is_taken_where_it_is_enough_else_the_least_important(cluster):
     pods = full_node(cluster)
-    assert preempt(cluster, proposed={"n": [pods[2]]}, violations=1, whole=whole) == {"n": [pods[2]]}
-
-
-def test_the_least_important_goes_where_nothing_is_proposed(cluster):
-    pods = full_node(cluster)
+    for whole in (False, True):
+        assert preempt(cluster, proposed={"n": [pods[2]]}, violations=1, whole=whole) == {"n": [pods[2]]}
     assert preempt(cluster) == {"n": [pods[0]]}
-
-
-def test_of_pods_that_are_as_important_the_youngest_goes(cluster):
-    add_node(cluster)
-    pods = [running(cluster, f"low-{n}", f"{4 * n}-{4 * n + 3}") for n in range(4)]
-    assert preempt(cluster) == {"n": [pods[3]]}
+    # Of pods that are as important the youngest goes.
+    alike = full_node(cluster, 0, 0, 0, 0, name="alike")
+    assert preempt(cluster, proposed={"alike": []}) == {"alike": [alike[3]]}
+    assert preempt(cluster, proposed={"n": [pods[0]]}, preemptionPolicy="Never") == {}
 
 
 def test_more_go_where_the_scheduler_counts_cpus_that_nobody_may_have(cluster):
@@ -121,10 +117,8 @@ def test_victims_that_may_be_proposed_for_more_than_resources_go_in_any_case(clu
     running(cluster, "important-0", "0-3", priority=500)
     running(cluster, "important-1", "8-11", priority=500)
     low = running(cluster, "low-0", "4-5")
-    port = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
     holder = running(cluster, "holder", "12-14", priority=1)
-    pod = pod_manifest("4")["spec"]["containers"][0]
-    container = {**pod, **port["containers"][0]}
+    container = {**pod_manifest("4")["spec"]["containers"][0], "ports": [{"hostPort": 80}]}
     found = preempt(cluster, "4", {"n": [holder]}, numa="SingleNUMANode", containers=[container])
     assert found == {"n": [holder]}
     tiny = running(cluster, "tiny", "15-15", priority=2)
@@ -134,30 +128,24 @@ def test_victims_that_may_be_proposed_for_more_than_resources_go_in_any_case(clu
 
 
 def test_only_less_important_pods_go(cluster):
-    add_node(cluster)
-    pods = [running(cluster, f"pod-{n}", f"{4 * n}-{4 * n + 3}", priority=100) for n in range(4)]
+    pods = full_node(cluster, 100, 100, 100, 100)
     assert preempt(cluster) == {}
     assert preempt(cluster, proposed={"n": [pods[0]]}) == {}
     assert preempt(cluster, priority=101, proposed={"n": [pods[0]]}) == {"n": [pods[0]]}
 
 
 def test_nodes_where_nothing_helps_are_left_out(cluster):
-    full_node(cluster)
+    least, *_ = full_node(cluster)
     add_node(cluster, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(2)))
     add_node(cluster, "cordoned", spec={"unschedulable": True})
     add_node(cluster, "idle")
     nodes: dict[str, list[str]] = {"n": [], "small": [], "cordoned": [], "idle": [], "unknown": []}
-    assert preempt(cluster, proposed=nodes) == {"n": ["uid-low-0"]}
-
-
-def test_a_pod_that_evicts_nobody_gets_nobody(cluster):
-    full_node(cluster)
-    assert preempt(cluster, proposed={"n": ["uid-low-0"]}, preemptionPolicy="Never") == {}
+    assert preempt(cluster, proposed=nodes) == {"n": [least]}
 
 
 def test_victims_that_only_the_scheduler_knows_stay_victims(cluster):
-    full_node(cluster)
-    assert preempt(cluster, proposed={"n": ["uid-stranger"]}) == {"n": ["uid-stranger", "uid-low-0"]}
+    least, *_ = full_node(cluster)
+    assert preempt(cluster, proposed={"n": ["uid-stranger"]}) == {"n": ["uid-stranger", least]}
     add_node(cluster, "idle")
     assert preempt(cluster, proposed={"idle": ["uid-stranger"]}) == {"idle": ["uid-stranger"]}
 
@@ -169,20 +157,14 @@ def test_a_host_that_aligns_everybody_is_asked_in_its_own_way(cluster):
     assert preempt(cluster, "4") == {"n": ["uid-a"]}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_bodies_that_are_none_are_refused(cluster):
+    meta = [[], {"n": 1}, *({"n": {"Pods": pods}} for pods in (1, [1], [{"UID": 1}]))]
+    pods = [{"spec": 1}, {"spec": {"containers": [{"name": 1}]}, "status": 1}]
+    for body in (
         {},
         {"Pod": {}},
-        {"Pod": {}, "NodeNameToMetaVictims": []},
-        {"Pod": {}, "NodeNameToMetaVictims": {"n": 1}},
-        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": 1}}},
-        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": [1]}}},
-        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 1}]}}},
         {"Pod": {}, "NodeNameToVictims": {"n": {"Pods": [{"metadata": {}}]}}},
-        {"Pod": {"spec": 1}, "NodeNameToMetaVictims": {}},
-        {"Pod": {"spec": {"containers": [{"name": 1}]}, "status": 1}, "NodeNameToMetaVictims": {}},
-    ],
-)
-def test_bodies_that_are_none_are_refused(cluster, body):
-    assert cluster.post(f"{CLUSTER}/extender/preempt", body).status_code == 400
+        *({"Pod": {}, "NodeNameToMetaVictims": each} for each in meta),
+        *({"Pod": pod, "NodeNameToMetaVictims": {}} for pod in pods),
+    ):
+        assert cluster.post(f"{CLUSTER}/extender/preempt", body).status_code == 400, body

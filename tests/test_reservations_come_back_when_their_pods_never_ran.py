@@ -64,9 +64,11 @@ def cluster(database: Database, kubernetes: Refusing) -> Iterator[Client]:
     application.extensions["placement_use_cases"].close()
 
 
+BINDING = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}
+
+
 def bind(api: Client) -> None:
-    body = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}
-    answer = api.post(f"{CLUSTER}/extender/bind", body).json
+    answer = api.post(f"{CLUSTER}/extender/bind", BINDING).json
     assert "admission webhook denied" in answer["Error"]
     assert api.get(f"{PODS}/web-0").status_code == 404
 
@@ -87,21 +89,23 @@ def test_a_refused_binding_gives_the_reservation_back(cluster: Client, database:
     assert cluster.put(f"{PODS}/other", pod_manifest("14")).status_code == 409
     kept = cluster.put(f"{PODS}/web-1", pod_manifest("4", labels=WEB)).json
     assert kept["cpuset"] == "0-3"
+    # A pod that is deleted by its owner has used it.
+    assert cluster.delete(f"{PODS}/web-1").status_code == 204
     assert shown(cluster)["phase"] == "Succeeded"
 
 
-def test_its_room_may_be_another_pods_by_then(cluster: Client, kubernetes: Refusing, database: Database):
+def test_what_became_of_it_or_its_room_meanwhile_stands(
+    cluster: Client, kubernetes: Refusing, database: Database
+):
     kubernetes.meanwhile = lambda: cluster.put(f"{PODS}/other", pod_manifest("12"))
     bind(cluster)
     assert cluster.get(f"{PODS}/other").json["cpuset"] == "4-15"
     assert (shown(cluster)["phase"], shown(cluster)["node"]) == ("Succeeded", None)
     check(database, "edge")
-
-
-def test_what_became_of_the_reservation_meanwhile_stands(
-    cluster: Client, kubernetes: Refusing, database: Database
-):
     path = f"{CLUSTER}/reservations/kept"
+    assert cluster.delete(f"{PODS}/other").status_code == 204
+    assert cluster.delete(path).status_code == 204
+    assert cluster.put(path, reservation("kept", template=pod_manifest("8"))).status_code == 201
     kubernetes.meanwhile = lambda: cluster.delete(path)
     bind(cluster)
     assert cluster.get(path).status_code == 404
@@ -116,17 +120,10 @@ def test_a_pod_that_was_reported_has_used_it(cluster: Client, kubernetes: Refusi
 
     # What is reported is no claim of the attempt any more, so another caller releases it.
     kubernetes.meanwhile = reported
-    body = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}
-    cluster.post(f"{CLUSTER}/extender/bind", body)
+    cluster.post(f"{CLUSTER}/extender/bind", BINDING)
     assert cluster.delete(f"{PODS}/web-0").status_code == 204
     assert shown(cluster)["phase"] == "Succeeded"
     check(database, "edge")
-
-
-def test_a_pod_that_is_deleted_by_its_owner_has_used_it(cluster: Client):
-    assert cluster.put(f"{PODS}/web-1", pod_manifest("4", labels=WEB)).status_code == 201
-    assert cluster.delete(f"{PODS}/web-1").status_code == 204
-    assert shown(cluster)["phase"] == "Succeeded"
 
 
 def test_a_claim_that_is_given_back_unless_it_was_renewed_gives_the_reservation_back(

@@ -1,4 +1,4 @@
-"""Tables are as wide as the terminal, and no name or UUID in them is cut or broken."""
+"""What people read fits their terminal: no name or UUID is cut, alike ones are folded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from argparse import Namespace
 
 import pytest
 
+from placement.client.client import Client, ServiceError
+from placement.client.commands.allocation import _dedicated_cpus
+from placement.client.display import folded
 from placement.client.formats import WrappedTable, Yaml, amounts, lines
 
 UUID = "08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf"
@@ -50,11 +53,11 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int, ca
 
 
 def test_the_least_important_columns_go_first(capsys):
-    header = written(80, first=("UUID", "Text")).splitlines()[1]
-    assert [name.strip() for name in header.strip("|").split("|")] == ["#", "Name", "Text", "Amounts"]
-    assert capsys.readouterr().err == "Left out: UUID; --wide shows all, -c COLUMN chooses.\n"
-    header = written(50, first=("UUID", "Text")).splitlines()[1]
-    assert [name.strip() for name in header.strip("|").split("|")] == ["#", "Name", "Amounts"]
+    for width, names in ((80, ["#", "Name", "Text", "Amounts"]), (50, ["#", "Name", "Amounts"])):
+        header = written(width, first=("UUID", "Text")).splitlines()[1]
+        assert [name.strip() for name in header.strip("|").split("|")] == names
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "Left out: UUID; --wide shows all, -c COLUMN chooses."
 
 
 @pytest.mark.parametrize("how", [{"columns": ("UUID",)}, {"wide": True}])
@@ -71,6 +74,34 @@ def test_details_keep_their_words_whole():
     )
     assert f" {UUID} " in out.getvalue()
     assert max(map(len, out.getvalue().splitlines())) <= 50
+
+
+def test_cores_are_folded_and_hosts_are_not():
+    """Providers whose names differ in a number, and that hold the same, are one entry for people."""
+    held = [
+        *((f"edge/edge-0{number}", {"CUSTOM_PODS": 1}) for number in (1, 2)),
+        *((f"edge/edge-01/core-0-{number}", {"PCPU": 2}) for number in (1, 2, 3, 7)),
+        ("edge/edge-01/core-0-4", {"PCPU": 1}),
+        ("edge/edge-01/core-1-4", {"PCPU": 2}),
+    ]
+    cores = [("edge/edge-01/core-0-[1-3,7]", {"PCPU": 2}, 4), *((*each, 1) for each in held[-2:])]
+    assert list(folded(held)) == [*((*each, 1) for each in held[:2]), *cores]
+
+
+@pytest.mark.parametrize("status", [403, 404, None, 401, 500, 503])
+def test_dedicated_cpus_are_left_out_where_a_service_lacks_the_path_or_the_right(monkeypatch, status):
+    """Other failures are told."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ServiceError("refused", status)
+
+    monkeypatch.setattr(Client, "get", refuse)
+    client = Client("http://127.0.0.1:1", "token")
+    if status in (403, 404):
+        assert _dedicated_cpus(client, "consumer") is None
+    else:
+        with pytest.raises(ServiceError):
+            _dedicated_cpus(client, "consumer")
 
 
 def test_yaml_repeats_what_occurs_twice():

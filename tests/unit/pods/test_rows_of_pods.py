@@ -3,46 +3,26 @@
 import datetime
 from dataclasses import replace
 
-import pytest
-
 from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding
 from placement.pods.model import RecordedPod
-from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
+from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, status_of
 from placement.pods.statements.pods import StoredPod
 from placement.storage.records import PodRow
 
 UID = "7b1f2c9e-0000-4000-8000-000000000001"
 THEN = datetime.datetime(2024, 5, 6, 7, 8, 9)
+PLACED = {"node": "n1", "resource_provider": "root", "qos": "LSR", "kubernetes_qos": "Guaranteed"}
 ANSWER = PodAnswer(
-    namespace="default",
-    name="p",
-    uid=UID,
-    consumer_uuid=UID,
-    node="n1",
-    resource_provider="root",
-    qos="LSR",
-    kubernetes_qos="Guaranteed",
-    phase="Running",
-    scheduled=True,
-    cpuset="0-3",
-    annotations={"a": "b"},
-    containers=("main", "side"),
-    lifts_cfs_quota=True,
-    score=50,
-    warnings=("careful",),
+    *("default", "p", UID, UID),
+    **PLACED,
+    **{"phase": "Running", "scheduled": True, "cpuset": "0-3", "annotations": {"a": "b"}},
+    **{"containers": ("main", "side"), "lifts_cfs_quota": True, "score": 50, "warnings": ("careful",)},
     changed_at=THEN.isoformat(),
 )
-RECORD = RecordedPod(
-    "default",
-    "p",
-    UID,
-    UID,
-    "LSE",
-    {"cpu": 4000},
-    Holding(frozenset(range(4)), ExclusiveLevel.PCPU_LEVEL, NumaAmounts({0: {"cpu": 4000}}), False),
-)
+HELD = Holding(frozenset(range(4)), ExclusiveLevel.PCPU_LEVEL, NumaAmounts({0: {"cpu": 4000}}), False)
+RECORD = RecordedPod("default", "p", UID, UID, "LSE", {"cpu": 4000}, HELD)
 
 
 def stored(status, node_id=5):
@@ -53,33 +33,19 @@ def row(status):
     return PodRow(7, 1, "default", "p", UID, status)
 
 
-def test_what_is_told_of_a_pod_is_read_as_it_was_written():
+def test_what_is_told_of_a_pod_and_what_it_holds_is_read_as_it_was_written():
     assert answer_of(stored(status_of(ANSWER, None))) == ANSWER
     bare = PodAnswer("default", "p", UID, UID, "n1", "root", changed_at=THEN.isoformat())
     assert status_of(bare, None)["told"] == {}
     assert answer_of(stored(status_of(bare, None))) == bare
+    assert record_of(row(status_of(ANSWER, RECORD))) == RECORD
 
 
-def test_what_a_pod_holds_is_read_as_it_was_written():
-    status = status_of(ANSWER, RECORD)
-    assert record_of(row(status)) == RECORD
-
-
-def test_names_of_a_newer_release_are_kept():
-    before = {"devices": [1], "told": {"fine_print": "x", "phase": "Pending"}, "qos": "LS"}
-    status = status_of(ANSWER, None, before)
-    assert (status["devices"], status["told"]["fine_print"]) == ([1], "x")
-    assert (status["told"]["phase"], status["qos"]) == ("Running", "LSR")
-
-
-@pytest.mark.parametrize("status", [None, [], {}, {"told": 5}])
-def test_a_row_that_says_nothing_is_told_as_unreadable(status):
-    answer = answer_of(stored(status))
-    assert (answer.name, answer.node) == ("p", "n1")
-    assert answer.unreadable == ("the stored row of this pod cannot be read",)
-
-
-def test_of_a_damaged_row_the_rest_is_told():
+def test_of_a_damaged_row_what_can_be_read_is_told():
+    for nothing in (None, [], {}, {"told": 5}):
+        answer = answer_of(stored(nothing))
+        assert (answer.name, answer.node) == ("p", "n1")
+        assert answer.unreadable == ("the stored row of this pod cannot be read",)
     status = status_of(ANSWER, None)
     status["told"] |= {"containers": 5, "score": "x"}
     answer = answer_of(stored(status))
@@ -98,15 +64,3 @@ def test_a_claim_is_what_was_placed_here_and_is_on_a_node():
     assert is_claim(stored(placed))
     assert not is_claim(stored(placed, node_id=None))
     assert not is_claim(stored(reported))
-
-
-@pytest.mark.parametrize(
-    "record", [None, {}, {"consumer": UID, "cpus": "many"}, {"consumer": UID, "level": "new"}, 5]
-)
-def test_a_record_that_cannot_be_read_is_rescued(record):
-    damaged = row({"record": record, "qos": "LSR"})
-    assert record_of(damaged) is None
-    found = rescued(damaged, {"cpu": 2000}, frozenset({1, 2}))
-    assert (found.consumer, found.qos, found.requests) == (UID, "LSR", {"cpu": 2000})
-    assert found.holding.cpus == {1, 2}
-    assert found.unreadable

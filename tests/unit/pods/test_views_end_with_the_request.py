@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +11,6 @@ from placement.engine.domain.errors import NotFound, Unavailable
 from placement.pods.cache import ClusterCache
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import database_url
-
-
-@pytest.fixture
-def postgresql() -> Iterator[Database]:
-    with database_url("postgresql") as url:
-        database = Database(url)
-        yield database
-        database.dispose()
 
 
 def outcome(cluster_cache: ClusterCache, seconds: float) -> type[Exception] | None:
@@ -41,14 +31,15 @@ def waiting(database: Database) -> bool:
         return bool(connection.exec_driver_sql(statement).scalar_one())
 
 
-def test_a_view_that_somebody_loads_is_not_waited_for(postgresql: Database):
-    cluster_cache = ClusterCache(postgresql)
+@pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
+def test_a_view_that_somebody_loads_is_not_waited_for(database: Database):
+    cluster_cache = ClusterCache(database)
     found: list[type[Exception] | None] = []
-    with postgresql.write() as holder:
+    with database.write() as holder:
         holder.connection.exec_driver_sql("LOCK TABLE clusters")
         first = threading.Thread(target=lambda: found.append(outcome(cluster_cache, PATIENCE_SECONDS)))
         first.start()
-        eventually(True, lambda: waiting(postgresql))
+        eventually(True, lambda: waiting(database))
         second = threading.Thread(target=lambda: found.append(outcome(cluster_cache, 0.2)))
         second.start()
         second.join(5)

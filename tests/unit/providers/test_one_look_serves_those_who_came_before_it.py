@@ -11,20 +11,12 @@ import pytest
 from placement.providers.view import ForestKeeper
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS
-from tests.server import database_url
 
 
-@pytest.fixture
-def keeper() -> Iterator[ForestKeeper]:
-    with database_url("sqlite") as url:
-        database = Database(url)
-        keeper = ForestKeeper(database)
-        yield keeper
-        keeper.close()
-        database.dispose()
-
-
-def test_who_comes_during_a_look_is_not_served_by_it(keeper: ForestKeeper, monkeypatch: pytest.MonkeyPatch):
+def test_who_comes_during_a_look_is_not_served_by_it(
+    embedded_database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    keeper = ForestKeeper(embedded_database)
     look, alone = keeper._catch_up, keeper.alone
     looks: list[str] = []
     begun, came, ended = threading.Event(), threading.Event(), threading.Event()
@@ -57,3 +49,4 @@ def test_who_comes_during_a_look_is_not_served_by_it(keeper: ForestKeeper, monke
     for thread in threads:
         thread.join(PATIENCE_SECONDS)
     assert looks == ["first", "second"]
+    keeper.close()

@@ -1,15 +1,12 @@
 """A setting that nobody would look at is refused by the name of its file, with what was probably meant."""
 
+from pathlib import Path
+
 import pytest
 
 from placement.engine.domain.errors import PlacementError
 from placement.server import settings
-from placement.server.settings import (
-    DIRECTORY_VARIABLE,
-    FILE_VARIABLE,
-    configuration_files,
-    refuse_unknown,
-)
+from placement.server.settings import DIRECTORY_VARIABLE, FILE_VARIABLE, configuration_files, refuse_unknown
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +42,7 @@ def test_a_file_named_in_the_environment_comes_before_the_standard_one(monkeypat
     ("text", "said"),
     [
         (
-            "[api]\nauth_stratgy = token\n",
+            "[api]\nauth_stratgy =\n",
             "there is no option auth_stratgy in [api]; did you mean auth_strategy?",
         ),
         ("[api]\nzebra = 1\n", "there is no option zebra in [api]"),
@@ -62,14 +59,9 @@ def test_a_slip_in_a_file_is_named(file, text, said):
         refuse_unknown([path], [])
     assert str(refused.value).startswith(path)
     assert said in " ".join(str(refused.value).split())
-
-
-def test_files_in_a_directory_count_as_well(file, tmp_path):
-    inside = tmp_path / "conf.d"
-    inside.mkdir()
-    (inside / "50.conf").write_text("[api]\nzebra = 1\n")
-    with pytest.raises(PlacementError, match=r"50\.conf: there is no option zebra"):
-        refuse_unknown([], [str(inside)])
+    # Files in a directory count as well.
+    with pytest.raises(PlacementError, match=r"placement\.conf: "):
+        refuse_unknown([], [str(Path(path).parent)])
 
 
 def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):
@@ -79,8 +71,6 @@ def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, 
     assert (loaded.api.auth_strategy, loaded.api.request_timeout) == ("token", 9)
     assert settings.is_set(loaded, "api", "auth_strategy")
     assert not settings.is_set(loaded, "api", "tokens_file")
-
-
-def test_a_value_that_an_option_cannot_have_is_refused(file):
+    # A value that an option cannot have is refused.
     with pytest.raises(PlacementError, match="auth_strategy"):
         settings.load([file("[api]\nauth_strategy = everybody\n")])

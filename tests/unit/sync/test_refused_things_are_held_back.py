@@ -22,9 +22,7 @@ def test_pauses_double_up_to_a_bound_and_begin_again():
         assert bound / 2 <= pause.after_failure() <= bound
     pause.after_success()
     assert pause.after_failure() <= 0.5
-
-
-def test_many_callers_do_not_come_back_together():
+    # Many callers do not come back together.
     assert len({Pause().after_failure() for _ in range(50)}) > 10
 
 

@@ -56,46 +56,31 @@ def test_only_vcpus_and_memory_are_a_must():
     ]
 
 
-@pytest.mark.parametrize("document", [None, [], "x", 1])
-def test_a_request_is_an_object(document):
-    assert problems(document)[0] == ("flavor_invalid", "request: must be an object")
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "code"),
-    [
-        ("flavor", [], "flavor_invalid"),
-        ("image", [], "image_invalid"),
-        ("options", "", "options_invalid"),
-        ("flavor", {**FLAVOR, "vcpu": 1}, "flavor_invalid"),
-        ("options", {"fast": True}, "options_invalid"),
-        ("flavour", {}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "vcpus": 0}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "vcpus": True}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "vcpus": "2"}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "vcpus": 2.0}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "vcpus": 10**9}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "memory_mb": -1}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "memory_mb": 10**5000}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "swap_mb": None}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "extra_specs": None}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "extra_specs": {"hw:numa_nodes": 2}}, "flavor_invalid"),
-        ("flavor", {**FLAVOR, "extra_specs": {"trait:\ud800": "required"}}, "flavor_invalid"),
-        ("image", {"hw_cpu_policy": ["dedicated"]}, "image_invalid"),
-        ("image", {1: "x"}, "image_invalid"),
-        ("options", {"limit": 0}, "options_invalid"),
-        ("options", {"strict": "yes"}, "options_invalid"),
-        ("options", {"numa": "round"}, "options_invalid"),
-        ("options", {"numa": {}}, "options_invalid"),
-        ("options", {"device_cells": []}, "options_invalid"),
-        ("options", {"device_cells": {1: 0}}, "options_invalid"),
-        ("options", {"device_cells": {"_a": "0"}}, "options_invalid"),
+WRONG = {
+    "flavor": [
+        *([], {**FLAVOR, "vcpu": 1}),
+        *({**FLAVOR, "vcpus": vcpus} for vcpus in (0, True, "2", 2.0, 10**9)),
+        *({**FLAVOR, "memory_mb": memory} for memory in (-1, 10**5000)),
+        *({**FLAVOR, name: None} for name in ("swap_mb", "extra_specs")),
+        {**FLAVOR, "extra_specs": {"trait:\ud800": "required"}},
     ],
-)
-def test_odd_input_is_refused_with_a_clear_code(part, value, code):
-    assert problems({"flavor": FLAVOR, part: value})[0][0] == code
+    "image": [[], {"hw_cpu_policy": ["dedicated"]}, {1: "x"}],
+    "options": [
+        *("", {"fast": True}, {"limit": 0}, {"strict": "yes"}, {"numa": "round"}, {"numa": {}}),
+        *({"device_cells": cells} for cells in ([], {1: 0}, {"_a": "0"})),
+    ],
+}
 
 
-def test_the_message_about_an_odd_extra_spec_names_it():
+@pytest.mark.parametrize("part", WRONG)
+def test_odd_input_is_refused_with_a_clear_code(part):
+    for value in WRONG[part]:
+        assert problems({"flavor": FLAVOR, part: value})[0][0] == f"{part}_invalid", value
+
+
+def test_a_request_is_an_object_with_known_members_and_an_odd_extra_spec_is_named():
+    for document in (None, [], "x", 1):
+        assert problems(document)[0] == ("flavor_invalid", "request: must be an object")
+    assert problems({"flavor": FLAVOR, "flavour": {}})[0][0] == "flavor_invalid"
     document = {"flavor": {**FLAVOR, "extra_specs": {"hw:numa_nodes": 2}}}
     assert problems(document) == [("flavor_invalid", "hw:numa_nodes: must be text")]

@@ -1,11 +1,8 @@
 import pytest
 
-from placement.flavors.nova import (
-    Flavor,
-    FlavorRefused,
-    flavor_from_openstack_json,
-    image_from_openstack_json,
-)
+from placement.flavors.nova import Flavor, FlavorRefused
+from placement.flavors.nova import flavor_from_openstack_json as flavor_of
+from placement.flavors.nova import image_from_openstack_json as image_of
 
 SHOWN = {
     "OS-FLV-DISABLED:disabled": False,
@@ -25,60 +22,34 @@ SHOWN = {
 FLAVOR = Flavor(8, 2048, 10, 5, 512, {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-3,7"})
 
 
-def test_a_flavor_the_client_printed_is_read():
-    assert flavor_from_openstack_json(SHOWN) == FLAVOR
-
-
-def test_the_text_form_of_older_clients_is_read():
+def test_a_flavor_of_any_client_or_the_compute_api_is_read():
+    assert flavor_of(SHOWN) == FLAVOR
     text = "hw:cpu_dedicated_mask='0-3,7', hw:cpu_policy='mixed'"
-    assert flavor_from_openstack_json({**SHOWN, "properties": text}) == FLAVOR
-
-
-def test_a_flavor_of_the_compute_api_is_read():
+    assert flavor_of({**SHOWN, "properties": text}) == FLAVOR
     answered = {**SHOWN, "extra_specs": SHOWN["properties"]}
     del answered["properties"]
-    assert flavor_from_openstack_json(answered) == FLAVOR
-
-
-def test_no_swap_is_an_empty_text_and_no_properties_are_no_extra_specs():
+    assert flavor_of(answered) == FLAVOR
     bare = {"vcpus": 1, "ram": 64, "disk": 0, "swap": "", "properties": ""}
-    assert flavor_from_openstack_json(bare) == Flavor(1, 64)
-    assert flavor_from_openstack_json({**bare, "properties": None}) == Flavor(1, 64)
+    assert flavor_of(bare) == flavor_of({**bare, "properties": None}) == Flavor(1, 64)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        [],
-        {},
-        {1: 2},
-        {**SHOWN, "vcpus": "8"},
-        {**SHOWN, "vcpus": None},
-        {**SHOWN, "disk": 1.5},
-        {**SHOWN, "ram": True},
-        {**SHOWN, "properties": "hw:cpu_policy=mixed"},
-        {**SHOWN, "properties": ["a"]},
-        {**SHOWN, "properties": {"a": 1}},
-    ],
-)
+ODD = [{"vcpus": "8"}, {"vcpus": None}, {"disk": 1.5}, {"ram": True}]
+ODD += [{"properties": properties} for properties in ("hw:cpu_policy=mixed", ["a"], {"a": 1})]
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {1: 2}, *({**SHOWN, **odd} for odd in ODD)])
 def test_anything_else_is_refused(document):
     with pytest.raises(FlavorRefused) as refused:
-        flavor_from_openstack_json(document)
+        flavor_of(document)
     assert refused.value.problems[0].code == "flavor_invalid"
 
 
-def test_the_texts_among_the_properties_of_an_image_are_read():
+def test_the_texts_among_the_properties_of_an_image_are_read_and_other_images_refused():
     properties = {"hw_cpu_policy": "dedicated", "os_hidden": False, "trait:CUSTOM_A": "required"}
-    assert image_from_openstack_json({"name": "x", "properties": properties}) == {
-        "hw_cpu_policy": "dedicated",
-        "trait:CUSTOM_A": "required",
-    }
-    assert image_from_openstack_json({"name": "x"}) == {}
-
-
-@pytest.mark.parametrize("document", [None, {"properties": "a='b'"}])
-def test_an_image_that_is_no_object_is_refused(document):
-    with pytest.raises(FlavorRefused) as refused:
-        image_from_openstack_json(document)
-    assert refused.value.problems[0].code == "image_invalid"
+    texts = {"hw_cpu_policy": "dedicated", "trait:CUSTOM_A": "required"}
+    assert image_of({"name": "x", "properties": properties}) == texts
+    assert image_of({"name": "x"}) == {}
+    for document in (None, {"properties": "a='b'"}):
+        with pytest.raises(FlavorRefused) as refused:
+            image_of(document)
+        assert refused.value.problems[0].code == "image_invalid"

@@ -1,18 +1,13 @@
 """Manifests of small hosts, built from the few things a test is about."""
 
-import json
-
 import pytest
 
 from placement.common.manifest import ManifestError
 from placement.pods.koordinator.node import import_node
+from tests.kubernetes import node_manifests
 
 # One socket per NUMA node, two cores each, adjacent siblings: (cpu, core, numa, socket).
 SMALL_HOST = tuple((cpu, cpu // 2, cpu // 4, cpu // 4) for cpu in range(8))
-
-
-def _annotations(values):
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
 
 
 def build_zone(numa, **resources):
@@ -27,46 +22,21 @@ def build_zone(numa, **resources):
 
 
 def build_node(*, labels=None, annotations=None, allocatable=None, architecture="amd64", **metadata):
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": "node-1",
-            "uid": "5f6f8b0e-6c0f-4d7c-9a43-0d4b6d5f2a11",
-            "labels": labels or {},
-            "annotations": _annotations(annotations or {}),
-            **metadata,
-        },
-        "status": {
-            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}
-            if allocatable is None
-            else allocatable,
-            "nodeInfo": {"architecture": architecture},
-        },
-    }
+    node = node_manifests("node-1", annotations=annotations, architecture=architecture)["node"]
+    uid = "5f6f8b0e-6c0f-4d7c-9a43-0d4b6d5f2a11"
+    node["metadata"] |= {"uid": uid, "labels": labels or {}, **metadata}
+    given = {"cpu": "8", "memory": "16Gi", "pods": "110"} if allocatable is None else allocatable
+    node["status"]["allocatable"] = given
+    return node
 
 
 def build_nrt(*, rows=SMALL_HOST, zones=None, annotations=None, policies=None):
-    detail = [{"id": cpu, "core": core, "socket": socket, "node": numa} for cpu, core, numa, socket in rows]
-    if zones is None:
-        zones = [build_zone(0, cpu="4", memory="8Gi"), build_zone(1, cpu="4", memory="8Gi")]
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha1",
-        "kind": "NodeResourceTopology",
-        "metadata": {
-            "name": "node-1",
-            "labels": {"app.kubernetes.io/managed-by": "Koordinator"},
-            "annotations": _annotations(
-                {
-                    "node.koordinator.sh/cpu-topology": {"detail": detail},
-                    "kubelet.koordinator.sh/cpu-manager-policy": {"policy": "none"},
-                    **(annotations or {}),
-                }
-            ),
-        },
-        "topologyPolicies": policies or ["None"],
-        "zones": zones,
-    }
+    manifests = node_manifests("node-1", rows=rows, zones={}, nrt=annotations, policies=policies)
+    report = manifests["nodeResourceTopology"]
+    report["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Koordinator"}
+    small = [build_zone(0, cpu="4", memory="8Gi"), build_zone(1, cpu="4", memory="8Gi")]
+    report["zones"] = small if zones is None else zones
+    return report
 
 
 @pytest.fixture(scope="session")

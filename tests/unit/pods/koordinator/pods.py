@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestReport, Profile
 from placement.engine.numa.amounts import NumaAmounts, summed
-from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpuset import parse_cpu_list
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding, HostLedger, HostTotals
 from placement.pods.cycle import judged as judged_by
@@ -17,25 +17,13 @@ from placement.pods.manifests.pod import read_pod
 from placement.pods.model import SchedulerSettings
 from placement.pods.reading import import_pod
 from placement.pods.rules import HOST
-from placement.pods.rules.numa import allocate_on_host, answer_of
-from placement.pods.rules.rule import Fit, IncomingPod, concerned
+from placement.pods.rules.rule import IncomingPod, concerned
+from tests.kubernetes import KUBELET, QOS, ROWS, pod_manifest
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 
-QOS = "koordinator.sh/qosClass"
-PRIORITY = "koordinator.sh/priority-class"
-SPEC = "scheduling.koordinator.sh/resource-spec"
-NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
-STATUS = "scheduling.koordinator.sh/resource-status"
-BIND = "node.koordinator.sh/cpu-bind-policy"
 STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
-NUMA = "node.koordinator.sh/numa-topology-policy"
-KUBELET = "kubelet.koordinator.sh/cpu-manager-policy"
-RATIO = "node.koordinator.sh/resource-amplification-ratio"
 
 DESIGN, KOORD = SchedulerSettings(), SchedulerSettings(profile=Profile.KOORD_SCHEDULER)
-
-# Two sockets with one NUMA node each, four cores per node, adjacent siblings.
-ROWS = tuple((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16))
 
 
 def container(**resources):
@@ -46,41 +34,20 @@ def container(**resources):
 
 
 def build_pod(
-    *containers,
-    qos=None,
-    priority=None,
-    spec=None,
-    numa=None,
-    labels=None,
-    annotations=None,
-    status=None,
-    **members,
+    *containers, qos=None, priority=None, labels=None, annotations=None, phase=None, qosClass=None, **given
 ):
     """A pod manifest; `spec`, `numa` and `status` are annotations, other members belong to the pod's spec."""
-    written = {SPEC: spec, NUMA_SPEC: numa, STATUS: status, **(annotations or {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "pod-1",
-            "namespace": "default",
-            "uid": "u1",
-            "labels": {
-                key: value for key, value in {QOS: qos, **(labels or {})}.items() if value is not None
-            },
-            "annotations": {
-                key: value if isinstance(value, str) else json.dumps(value)
-                for key, value in written.items()
-                if value is not None
-            },
-        },
-        "spec": {
-            "containers": list(containers) or [container(cpu="4", memory="1Gi")],
-            "priority": priority,
-            **{key: value for key, value in members.items() if key not in ("phase", "qosClass")},
-        },
-        "status": {key: members[key] for key in ("phase", "qosClass") if key in members},
+    pod = pod_manifest(qos=None, priority=priority, uid="u1", phase=phase, **given)
+    metadata, labelled = pod["metadata"], {QOS: qos, **(labels or {})}
+    metadata |= {"name": "pod-1", "namespace": "default"}
+    metadata["labels"] = {key: text for key, text in labelled.items() if text is not None}
+    metadata["annotations"] |= {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in (annotations or {}).items()
     }
+    pod["spec"]["containers"] = list(containers) or [container(cpu="4", memory="1Gi")]
+    pod["status"] |= {"qosClass": qosClass} if qosClass else {}
+    return pod
 
 
 def lsr(*containers, **members):
@@ -96,30 +63,12 @@ def request_of(document, settings=DESIGN):
     return interpret_pod(read(document), settings)
 
 
-def imported_node(
-    *,
-    labels=None,
-    annotations=None,
-    kubelet=None,
-    policies=None,
-    rows=ROWS,
-    zones=None,
-    nrt=None,
-    profile="design",
-):
-    node = build_node(
-        labels=labels,
-        annotations=annotations,
-        allocatable={"cpu": "16", "memory": "32Gi", "pods": "110"},
-    )
+def imported_node(*, kubelet=None, policies=None, rows=ROWS, zones=None, nrt=None, profile="design", **given):
+    node = build_node(allocatable={"cpu": "16", "memory": "32Gi", "pods": "110"}, **given)
     if zones is None:
         zones = [build_zone(numa, cpu="8", memory="16Gi") for numa in sorted({row[2] for row in rows})]
-    topology = build_nrt(
-        rows=rows,
-        zones=zones,
-        annotations={**({KUBELET: kubelet} if kubelet else {}), **(nrt or {})},
-        policies=policies,
-    )
+    annotations = {**({KUBELET: kubelet} if kubelet else {}), **(nrt or {})}
+    topology = build_nrt(rows=rows, zones=zones, annotations=annotations, policies=policies)
     return import_node("c1", node, topology, profile)
 
 
@@ -156,22 +105,9 @@ def judge(pod, place, total):
     return judged_by(concerned(HOST, pod), SimpleNamespace(host=place, totals=total), pod)
 
 
-def fit_host(place, request):
-    """The answer of the CPUs and NUMA nodes of a host."""
-    return answer_of(place, IncomingPod(request)).answer
-
-
 def judged(place, document, settings=DESIGN, **options):
     """The verdict about a pod on an otherwise empty host."""
     return judge(IncomingPod(request_of(document, settings), **options), place, totals())
-
-
-def cpus_of(place, document, settings=DESIGN):
-    """The CPUs that a pod is given on a host where it fits."""
-    request = request_of(document, settings)
-    fit = fit_host(place, request)
-    assert isinstance(fit, Fit), fit
-    return format_cpu_list(allocate_on_host(place, request, fit).status.cpus)
 
 
 def admitted(document, settings=DESIGN):

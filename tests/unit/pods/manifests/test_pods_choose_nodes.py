@@ -54,12 +54,9 @@ def test_taints_keep_pods_off_that_do_not_tolerate_them(toleration, is_tolerated
     assert words == (None if is_tolerated else f"{UNTOLERATED} {{gpu: a100}}")
 
 
-def test_a_taint_that_only_prefers_keeps_nobody_off():
+def test_a_taint_that_only_prefers_keeps_nobody_off_and_a_cordon_only_the_intolerant():
     assert refused({}, taints=[{**GPU, "effect": "PreferNoSchedule"}]) is None
     assert refused({}, taints=[{**GPU, "effect": "NoExecute"}]) == f"{UNTOLERATED} {{gpu: a100}}"
-
-
-def test_a_cordoned_node_takes_who_tolerates_that():
     assert refused({}, unschedulable=True) == UNSCHEDULABLE
     tolerant = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
     assert refused(tolerant, unschedulable=True) is None
@@ -97,9 +94,6 @@ def test_one_term_has_to_hold_and_all_of_it():
     assert refused(affinity(labels(here, elsewhere)), labels=node) == NOT_SELECTED
     assert refused(affinity({}), labels=node) == NOT_SELECTED
     assert refused(affinity(), labels=node) == NOT_SELECTED
-
-
-def test_a_node_is_chosen_by_its_name():
     for name, words in (("node-1", None), ("node-2", NOT_SELECTED)):
         fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
         assert refused(affinity(fields)) == words

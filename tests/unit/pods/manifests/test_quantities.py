@@ -8,67 +8,22 @@ from hypothesis import strategies as st
 
 from placement.common.manifest import QuantityError, parse_quantity
 
+DECIMAL = {f"1{suffix}": 1000**power for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))}
+BINARY = {f"1{suffix}i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
+SMALL = {"500m": Fraction(1, 2), "250u": Fraction(1, 4000), "7n": Fraction(7, 10**9)}
+PLAIN = {"0": 0, "+4": 4, "-2": -2, "5.": 5, ".5": Fraction(1, 2), 20: 20, 0.1: Fraction(1, 10)}
+OTHERS = {"1.5Gi": 3 * 2**29, "1e3": 1000, "1E3": 1000, "12e-1": Fraction(6, 5)}
 
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("0", 0),
-        ("4", 4),
-        ("+4", 4),
-        ("-2", -2),
-        ("500m", Fraction(1, 2)),
-        ("250u", Fraction(1, 4000)),
-        ("7n", Fraction(7, 10**9)),
-        ("1k", 1000),
-        ("2M", 2 * 10**6),
-        ("3G", 3 * 10**9),
-        ("1T", 10**12),
-        ("1P", 10**15),
-        ("1E", 10**18),
-        ("1Ki", 2**10),
-        ("1Mi", 2**20),
-        ("1.5Gi", 3 * 2**29),
-        ("1Ti", 2**40),
-        ("1Pi", 2**50),
-        ("1Ei", 2**60),
-        ("1e3", 1000),
-        ("1E3", 1000),
-        ("12e-1", Fraction(6, 5)),
-        ("5.", 5),
-        (".5", Fraction(1, 2)),
-        (20, 20),
-        (0.1, Fraction(1, 10)),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "amount"), ({**DECIMAL, **BINARY, **SMALL, **PLAIN, **OTHERS}).items())
 def test_every_suffix_exponent_and_plain_number_is_read_exactly(text, amount):
     assert parse_quantity(text) == amount
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        True,
-        [],
-        {},
-        float("nan"),
-        float("inf"),
-        "",
-        " 1",
-        "1 Gi",
-        ".",
-        "-",
-        "1K",
-        "1ki",
-        "1mi",
-        "1e",
-        "1e99999",
-        "1Gi2",
-        "0x1",
-        "\u0664",
-        "9" * 100,
-    ],
-)
+ODD = [None, True, [], {}, float("nan"), float("inf"), "", " 1", "1 Gi", "\u0664", "9" * 100]
+
+
+@pytest.mark.parametrize("value", [*ODD, *[".", "-", "1K", "1ki", "1mi", "1e", "1e99999", "1Gi2", "0x1"]])
 def test_anything_else_is_refused(value):
     with pytest.raises(QuantityError, match="is not a Kubernetes quantity"):
         parse_quantity(value)

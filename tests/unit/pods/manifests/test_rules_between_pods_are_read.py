@@ -22,22 +22,18 @@ def stored(**said: Any) -> PodAffinity:
 
 
 @pytest.mark.parametrize(
-    ("labels", "others"),
+    "others",
     [
-        (WEB, {"namespaceSelector": TEAM}),
-        (WEB, {"namespaceSelector": {"matchLabels": 5}}),
-        (WEB, {"namespaces": "default"}),
-        (WEB, {"matchLabelKeys": "app"}),
-        (None, {"labelSelector": {"matchLabels": "app"}}),
-        (None, {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn"}]}}),
+        *({"namespaceSelector": selector} for selector in (TEAM, {"matchLabels": 5})),
+        {"namespaces": "default"},
+        {"matchLabelKeys": "app"},
+        {"labelSelector": {"matchLabels": "app"}},
+        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn"}]}},
     ],
 )
-def test_a_term_that_cannot_be_read_whole_has_no_effect(labels: Any, others: dict[str, Any]) -> None:
-    found = stored(apart=[["zone", labels, others]], rather_near=[[5, "zone", labels, others]])
+def test_a_term_that_cannot_be_read_whole_or_has_no_weight_has_no_effect(others: dict[str, Any]) -> None:
+    found = stored(apart=[["zone", WEB, others]], rather_near=[[5, "zone", WEB, others]])
     assert found == PodAffinity()
-
-
-def test_a_weight_that_is_out_of_bounds_has_no_effect() -> None:
     assert stored(rather_near=[[101, "zone", WEB], [0, "zone", WEB]]) == PodAffinity()
 
 
@@ -71,7 +67,7 @@ def test_what_is_only_preferred_is_not_required(
     assert (may_require(pod), may_keep_off(pod)) == (requires, keeps_off)
 
 
-@pytest.mark.parametrize("spec", [None, [], {"affinity": "x"}, {"affinity": {"podAntiAffinity": ["x"]}}])
-def test_nothing_is_required_where_nothing_can_be_read(spec: object) -> None:
-    assert not may_require({"spec": spec})
+def test_nothing_is_required_where_nothing_can_be_read() -> None:
+    for spec in (None, [], {"affinity": "x"}, {"affinity": {"podAntiAffinity": ["x"]}}):
+        assert not may_require({"spec": spec})
     assert may_require({"spec": {"topologySpreadConstraints": ["x"]}})

@@ -21,6 +21,7 @@ from placement.pods.model import NodeImport, RecordedPod, SchedulerSettings
 from placement.pods.node_info import Accountant, host_room
 from placement.pods.reading import import_pod
 from placement.pods.rules.rule import PodShape
+from tests.kubernetes import BIND, NUMA_POLICY, RATIO, ROWS
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.koordinator.conftest import build_node, build_nrt, build_zone
 
@@ -109,9 +110,9 @@ ZONES = st.sampled_from(
         [],
     ]
 )
-ROWS = st.sampled_from(
+TOPOLOGIES = st.sampled_from(
     [
-        pods.ROWS,
+        ROWS,
         (),
         tuple((cpu, cpu, cpu // 8, 0) for cpu in range(16)),
         tuple((cpu, cpu // 2, cpu // 4, cpu // 8) for cpu in range(16)),
@@ -138,35 +139,20 @@ POLICIES = st.sampled_from([None, None, None, "SingleNUMANode", "SingleNUMANode"
 LABELS = st.fixed_dictionaries(
     {}, optional={"zone": st.sampled_from(["a", "b"]), "rank": st.sampled_from(["1", "7", "x"])}
 )
-TAINTS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "key": st.sampled_from(["gpu", "old"]),
-            "effect": st.sampled_from(["NoSchedule", "PreferNoSchedule"]),
-        },
-        optional={"value": st.sampled_from(["", "yes"])},
-    ),
-    max_size=1,
-)
+_EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule"])
+_TAINT = {"key": st.sampled_from(["gpu", "old"]), "effect": _EFFECTS}
+TAINTS = st.lists(st.fixed_dictionaries(_TAINT, optional={"value": st.sampled_from(["", "yes"])}), max_size=1)
 RARELY = st.sampled_from([False] * 5 + [True])
-BY_WEIGHT = st.sampled_from(
-    [
-        (Weighted("cpu", 1), Weighted("memory", 1)),
-        (Weighted("cpu", 3), Weighted("memory", 1)),
-        (Weighted("memory", 1),),
-        (Weighted("cpu", 2), Weighted("example.com/nic", 1), Weighted("ephemeral-storage", 1)),
-    ]
-)
-SHAPES = st.sampled_from(
-    [
-        Shape(((0, 0), (100, 100)), LARGE_SCALE),
-        Shape(((0, 100), (40, 0), (100, 60)), LARGE_SCALE),
-    ]
+CPU, MEMORY_TOO = Weighted("cpu", 1), Weighted("memory", 1)
+OTHERS = (Weighted("cpu", 2), Weighted("example.com/nic", 1), Weighted("ephemeral-storage", 1))
+BY_WEIGHT = st.sampled_from([(CPU, MEMORY_TOO), (Weighted("cpu", 3), MEMORY_TOO), (MEMORY_TOO,), OTHERS])
+SHAPES = st.sampled_from([((0, 0), (100, 100)), ((0, 100), (40, 0), (100, 60))]).map(
+    lambda points: Shape(points, LARGE_SCALE)
 )
 STRATEGIES = st.one_of(
     st.builds(Strategy, st.sampled_from(["LeastAllocated", "MostAllocated"]), BY_WEIGHT),
     st.builds(Strategy, st.just("RequestedToCapacityRatio"), BY_WEIGHT, SHAPES),
-    st.just(Strategy("BalancedAllocation", (Weighted("cpu", 1), Weighted("memory", 1)))),
+    st.just(Strategy("BalancedAllocation", (CPU, MEMORY_TOO))),
 )
 WEIGHED = st.builds(replace, STRATEGIES, weight=st.sampled_from([1, 2, 400]))
 SCORINGS = st.builds(Order, st.lists(WEIGHED, min_size=1, max_size=3).map(tuple))
@@ -184,9 +170,9 @@ def settings_of_clusters(draw):
 def nodes(draw, name: str, settings: SchedulerSettings):
     """A node of that name."""
     policy = draw(NODE_POLICIES)
-    labels = draw(LABELS) | ({pods.NUMA: policy} if policy else {})
+    labels = draw(LABELS) | ({NUMA_POLICY: policy} if policy else {})
     bind = draw(st.sampled_from([None, None, None, "FullPCPUsOnly", "SpreadByPCPUs"]))
-    labels |= {pods.BIND: bind} if bind else {}
+    labels |= {BIND: bind} if bind else {}
     strategy = draw(st.sampled_from([None, None, "MostAllocated", "LeastAllocated", "DistributeEvenly"]))
     labels |= {pods.STRATEGY: strategy} if strategy else {}
     allocatable = {
@@ -197,35 +183,35 @@ def nodes(draw, name: str, settings: SchedulerSettings):
     allocatable |= draw(st.sampled_from([{}, {"example.com/gpu": "1"}, {"ephemeral-storage": "100Gi"}]))
     allocatable |= draw(st.sampled_from([{}] * 5 + [{"ephemeral-storage": "2000000000Gi"}]))
     ratio = draw(st.sampled_from([1.0, 1.0, 1.5]))
-    rows = draw(ROWS) if draw(RARELY) else pods.ROWS
+    rows = draw(TOPOLOGIES) if draw(RARELY) else ROWS
     zones = draw(ZONES) if draw(RARELY) else None
     spec = {"taints": draw(TAINTS) if draw(RARELY) else [], "unschedulable": draw(RARELY)}
     recorded = tuple(
         recorded_pod(number, holding, draw(st.integers(1, 6000)))
         for number, holding in enumerate(draw(HOLDINGS))
     )
-    annotations = {pods.RATIO: {"cpu": ratio}}
-    node = built_node(name, settings, labels, annotations, allocatable, spec, rows, zones, recorded)
+    node = built_node(
+        name,
+        settings,
+        labels=labels,
+        annotations={RATIO: {"cpu": ratio}},
+        allocatable=allocatable,
+        spec=spec,
+        rows=rows,
+        zones=zones,
+        recorded=recorded,
+    )
     others = {place: 1 for place in node.offers.inventories if draw(st.integers(0, 9)) == 0}
     host = occupied(node.imported, node.offers, recorded, others, settings)
     return replace(node, others=others, host=host)
 
 
 def built_node(
-    name,
-    settings=pods.DESIGN,
-    labels=None,
-    annotations=None,
-    allocatable=None,
-    spec=None,
-    rows=pods.ROWS,
-    zones=None,
-    recorded=(),
+    name, settings=pods.DESIGN, *, allocatable=None, spec=None, rows=ROWS, zones=None, recorded=(), **given
 ):
     """A node on which nobody but these pods is; without anything said it has 16 CPUs and 32 GiB."""
-    given = allocatable or {"cpu": "16", "memory": "32Gi", "pods": "110"}
-    manifest = build_node(labels=labels, annotations=annotations, allocatable=given)
-    manifest["metadata"]["name"] = name
+    room = allocatable or {"cpu": "16", "memory": "32Gi", "pods": "110"}
+    manifest = build_node(allocatable=room, name=name, **given)
     manifest["spec"] = spec or {}
     if zones is None:
         zones = [build_zone(numa, cpu="8", memory="16Gi") for numa in sorted({row[2] for row in rows})]
@@ -233,16 +219,9 @@ def built_node(
     topology["metadata"]["name"] = name
     imported = import_node("c1", manifest, topology, settings.profile)
     offers = offers_of(imported, f"c1/{name}")
-    return TestNode(
-        name=name,
-        imported=imported,
-        attributes=read_attributes(manifest),
-        offers=offers,
-        host=occupied(imported, offers, recorded, {}, settings),
-        totals=pods.host_totals(imported, [pod.requests for pod in recorded]),
-        pods=recorded,
-        others={},
-    )
+    host = occupied(imported, offers, recorded, {}, settings)
+    totals = pods.host_totals(imported, [pod.requests for pod in recorded])
+    return TestNode(name, imported, read_attributes(manifest), offers, host, totals, recorded, {})
 
 
 def occupied(imported, offers, recorded, others, settings):
@@ -255,6 +234,12 @@ def recorded_pod(number, holding, milli):
     return RecordedPod("default", f"p{number}", f"u{number}", f"consumer-{number}", "LSR", requests, holding)
 
 
+_SPREAD, _ALONE = {"preferredCPUBindPolicy": "SpreadByPCPUs"}, {"preferredCPUExclusivePolicy": "PCPULevel"}
+_REQUIRED = [{"requiredCPUBindPolicy": policy} for policy in ("FullPCPUs", "SpreadByPCPUs")]
+_ON_A_NODE = {"preferredCPUExclusivePolicy": "NUMANodeLevel"}
+SPECS = [None, *_REQUIRED, _SPREAD, {**_SPREAD, **_ALONE}, _ALONE, _ON_A_NODE]
+
+
 @st.composite
 def shapes(draw, settings: SchedulerSettings):
     """A pod that looks for a place."""
@@ -262,19 +247,7 @@ def shapes(draw, settings: SchedulerSettings):
         "numaTopologyPolicy": draw(POLICIES),
         "singleNUMANodeExclusive": draw(st.sampled_from([None, None, "Preferred", "Required"])),
     }
-    spec = draw(
-        st.sampled_from(
-            [
-                None,
-                {"requiredCPUBindPolicy": "FullPCPUs"},
-                {"requiredCPUBindPolicy": "SpreadByPCPUs"},
-                {"preferredCPUBindPolicy": "SpreadByPCPUs"},
-                {"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"},
-                {"preferredCPUExclusivePolicy": "PCPULevel"},
-                {"preferredCPUExclusivePolicy": "NUMANodeLevel"},
-            ]
-        )
-    )
+    spec = draw(st.sampled_from(SPECS))
     asked = {"cpu": str(draw(NEED)), "memory": draw(MEMORY)}
     asked |= draw(st.sampled_from([{}] * 9 + [{"example.com/gpu": "1"}, {"example.com/nic": "2"}]))
     asked |= draw(st.sampled_from([{}] * 6 + [{"ephemeral-storage": "1Gi"}]))
@@ -301,25 +274,20 @@ def _required(*terms):
     return {"nodeAffinity": affinity}
 
 
+def _expression(key, operator, *values):
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
 _EXPRESSIONS = st.sampled_from(
     [
-        {"key": "zone", "operator": "In", "values": ["b", "c"]},
-        {"key": "zone", "operator": "NotIn", "values": ["a"]},
-        {"key": "zone", "operator": "Exists"},
-        {"key": "rank", "operator": "DoesNotExist"},
-        {"key": "rank", "operator": "Gt", "values": ["3"]},
-        {"key": "rank", "operator": "Lt", "values": ["3"]},
+        *(_expression("zone", *rest) for rest in (("In", "b", "c"), ("NotIn", "a"), ("Exists",))),
+        *(_expression("rank", *rest) for rest in (("DoesNotExist",), ("Gt", "3"), ("Lt", "3"))),
     ]
 )
+_TERM = st.fixed_dictionaries({"matchExpressions": st.lists(_EXPRESSIONS, max_size=2)})
 AFFINITIES = st.one_of(
-    st.lists(
-        st.fixed_dictionaries({"matchExpressions": st.lists(_EXPRESSIONS, max_size=2)}),
-        min_size=1,
-        max_size=2,
-    ).map(lambda terms: _required(*terms)),
-    st.just(
-        _required({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]})
-    ),
+    st.lists(_TERM, min_size=1, max_size=2).map(lambda terms: _required(*terms)),
+    st.just(_required({"matchFields": [_expression("metadata.name", "NotIn", "node-1")]})),
 )
 
 

@@ -17,6 +17,7 @@ from placement.pods.ranking import priorities
 from placement.pods.rules import RULES, SELECTION
 from placement.pods.rules.rule import concerned, may_pass
 from placement.pods.snapshot import LabelColumn, LabelKey, NodeColumns
+from tests.kubernetes import NUMA_POLICY
 from tests.unit.pods.koordinator import pods
 from tests.unit.pods.scheduling.clusters import built_node, clusters, nodes, settings_of_clusters, shape_of
 
@@ -83,12 +84,9 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
         assert possible[row]
         assert verdict.score <= highest[row]
         assert verdict.missed >= least[row]
-        if {node.host.numa_policy, shape.request.numa.policy} == {NumaPolicy.NONE} and not _is_vast(node):
+        is_vast = node.totals.allocatable.get("ephemeral-storage", 0) > 2**55
+        if {node.host.numa_policy, shape.request.numa.policy} == {NumaPolicy.NONE} and not is_vast:
             assert verdict.score == highest[row]
-
-
-def _is_vast(node):
-    return node.totals.allocatable.get("ephemeral-storage", 0) > 2**55
 
 
 @settings(max_examples=150)
@@ -104,14 +102,14 @@ def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
             for name in data.draw(st.sets(st.sampled_from(names), max_size=3))
             if name not in gone
         ]
-        before, shown = columns, _shown(columns)
+        before, shown = columns, shown_of(columns)
         columns = columns.updated(fresh, gone)
         present = {name: node for name, node in present.items() if name not in gone}
         present |= {node.name: node for node in fresh}
-        assert _shown(columns) == _shown(columns_of(present.values()))
+        assert shown_of(columns) == shown_of(columns_of(present.values()))
         assert dict(columns.by_name) == present
         assert dict(columns.by_root) == {node.root_id: node for node in present.values()}
-        assert _shown(before) == shown
+        assert shown_of(before) == shown
 
 
 @settings(max_examples=100)
@@ -127,9 +125,9 @@ def test_what_columns_say_depends_neither_on_who_asked_before_nor_on_the_order(d
         snapshots.append((columns.updated(fresh), present | {node.name: node for node in fresh}))
     for columns, present in data.draw(st.permutations(snapshots)):
         some = data.draw(st.sets(st.sampled_from(names)))
-        assert _shown(columns) == _shown(columns_of(present.values()))
+        assert shown_of(columns) == shown_of(columns_of(present.values()))
         among = [node for name, node in present.items() if name in some]
-        assert _shown(columns.among(some)) == _shown(columns_of(among))
+        assert shown_of(columns.among(some)) == shown_of(columns_of(among))
 
 
 def test_nodes_that_change_are_counted_together_when_somebody_asks_or_when_they_are_many(monkeypatch):
@@ -151,21 +149,17 @@ def test_nodes_that_change_are_counted_together_when_somebody_asks_or_when_they_
     assert sorted(counted) == [f"node-{number:03}" for number in range(50)]
 
 
-def _shown(columns):
+def shown_of(columns):
     """Every node with all that its columns say of it."""
     table = columns.table
     guards, kinds = list(table.guards), list(table.kinds)
+    numbers = [column for column in table.columns if column not in (GUARD, KIND)]
+
+    def said(row):
+        return {column: int(table[column][row]) for column in numbers if table[column][row]}
+
     return [
-        (
-            node,
-            guards[table[GUARD][row]],
-            kinds[table[KIND][row]],
-            {
-                column: int(table[column][row])
-                for column in table.columns
-                if column not in (GUARD, KIND) and table[column][row]
-            },
-        )
+        (node, guards[table[GUARD][row]], kinds[table[KIND][row]], said(row))
         for row, node in enumerate(columns.nodes)
     ]
 
@@ -213,21 +207,13 @@ def test_labels_are_followed(count):
     assert not changed.equals("c").any()
 
 
-@pytest.mark.parametrize(("cpu", "fits"), [("8", True), ("9", False)])
+@pytest.mark.parametrize(("labels", "cpus"), [({NUMA_POLICY: "SingleNUMANode"}, 8), ({}, 16)])
 @pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
-def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
-    alone = built_node("node-0", labels={pods.NUMA: "SingleNUMANode"})
-    shape = shape_of(build(pods.container(cpu=cpu, memory="16Gi")))
-    columns = columns_of([alone])
-    assert may_pass(RULES, columns, shape.incoming()).tolist() == [fits]
-    assert looked_at(shape, [alone])["node-0"].fits is fits
-    assert len(list(ShapeRanking(shape).best_first(columns))) == fits
-
-
-@pytest.mark.parametrize(("cpu", "fits"), [("16", True), ("17", False)])
-@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
-def test_a_host_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
-    alone = built_node("node-0")
-    shape = shape_of(build(pods.container(cpu=cpu, memory="32Gi")))
-    assert may_pass(RULES, columns_of([alone]), shape.incoming()).tolist() == [fits]
-    assert looked_at(shape, [alone])["node-0"].fits is fits
+def test_a_numa_node_or_host_is_filled_to_the_last_cpu_and_not_beyond(labels, cpus, build):
+    alone = built_node("node-0", labels=labels)
+    for cpu, fits in ((cpus, True), (cpus + 1, False)):
+        shape = shape_of(build(pods.container(cpu=str(cpu), memory=f"{2 * cpus}Gi")))
+        columns = columns_of([alone])
+        assert may_pass(RULES, columns, shape.incoming()).tolist() == [fits]
+        assert looked_at(shape, [alone])["node-0"].fits is fits
+        assert len(list(ShapeRanking(shape).best_first(columns))) == fits

@@ -6,7 +6,6 @@ from collections import Counter
 from itertools import pairwise
 from math import ceil
 
-import pytest
 from hypothesis import given, settings
 
 from placement.allocations.kubernetes_resources import host_class
@@ -66,19 +65,13 @@ def wanted_of(request, node):
     return wanted
 
 
-EARLY = {
-    ConditionKind.CORDON,
-    ConditionKind.TAINTS,
-    ConditionKind.LABELS,
-    ConditionKind.AFFINITY,
-    ConditionKind.AMOUNT,
-    ConditionKind.NUMA_POLICY,
-}
+EARLY = {*ConditionKind} & {"cordon", "taints", "labels", "affinity", "amount", "numa_policy"}
 
 
 @settings(max_examples=300)
 @given(clusters())
-def test_counts_add_up_and_the_first_empty_stage_exists_if_nothing_fits(cluster):
+def test_counts_add_up_and_each_node_is_counted_where_it_fails_first(cluster):
+    """The first empty stage exists if nothing fits."""
     _, found, shape = cluster
     explanation, refusals = explained(shape, found)
     stages = explanation.stages
@@ -89,16 +82,9 @@ def test_counts_add_up_and_the_first_empty_stage_exists_if_nothing_fits(cluster)
     assert stages[-1].passed == len(found) - len(refusals)
     assert (explanation.first_empty is not None) == (len(refusals) == len(found))
     assert all(sentences(explanation))
-
-
-@settings(max_examples=300)
-@given(clusters())
-def test_each_node_is_counted_where_it_fails_first(cluster):
-    _, found, shape = cluster
-    explanation, refusals = explained(shape, found)
     failed = Counter(first_failed(shape, node) for node in found)
     counted = Counter()
-    for stage in explanation.stages:
+    for stage in stages:
         kind, of = stage.condition.kind, stage.condition.resource_class or ""
         if kind is ConditionKind.LABELS:
             of = stage.condition.required[0][0].split("=")[0]
@@ -150,37 +136,26 @@ def _free(node, name):
     return sum(node.left(place) for place in node.offers.inventories if place.resource_class == name)
 
 
-def cluster_of_three():
-    """Nodes of 16 CPUs of which pods hold none, 4 and 10 thousand millicores."""
-    free = built_node("n1")
-    some = built_node("n2", recorded=(recorded_pod(0, pods.held(), 4000),))
-    most = built_node("n3", recorded=(recorded_pod(0, pods.held(), 10000),))
-    return [free, some, most]
+def of(stage):
+    return stage.condition.kind, stage.condition.resource_class, stage.condition.wanted
 
 
-def told(document, found):
-    return sentences(explained(shape_of(document), found)[0])
-
-
-def test_missing_amounts_are_told_of_the_nearest_first():
-    document = pods.build_pod(pods.container(cpu="20", memory="1Gi"))
-    explanation, _ = explained(shape_of(document), cluster_of_three())
+def test_all_that_nodes_lack_is_told_of_the_nearest_first():
+    used = {"n1": 0, "n2": 4000, "n3": 10000}
+    found = [
+        built_node(name, recorded=(recorded_pod(0, pods.held(), milli),) if milli else ())
+        for name, milli in used.items()
+    ]
+    document = pods.build_pod(pods.container(cpu="20", memory="33Gi"))
+    explanation, _ = explained(shape_of(document), found)
     stage = explanation.stages[explanation.first_empty]
-    assert (stage.condition.resource_class, stage.condition.wanted) == ("CUSTOM_NODE_CPU_MILLI", 20000)
-    assert [(miss.shortages[0].free, miss.shortages[0].missing) for miss in explanation.misses] == [
-        (16000, 4000),
-        (12000, 8000),
-        (6000, 14000),
-    ]
-    assert sentences(explanation)[3:5] == [
-        "20000 CUSTOM_NODE_CPU_MILLI free: 0 of 3 nodes",
-        "c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
-    ]
-
-
-def test_all_that_a_node_lacks_is_told():
-    document = pods.build_pod(pods.container(cpu="17", memory="33Gi"))
-    assert "c1/n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in told(document, [built_node("n1")])
+    assert of(stage) == (ConditionKind.AMOUNT, "CUSTOM_NODE_CPU_MILLI", 20000)
+    shortages = [miss.shortages[0] for miss in explanation.misses]
+    assert [(each.free, each.missing) for each in shortages] == [(16000, 4000), (12000, 8000), (6000, 14000)]
+    told = sentences(explanation)
+    assert told[3] == "20000 CUSTOM_NODE_CPU_MILLI free: 0 of 3 nodes"
+    assert told[4].startswith("c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free")
+    assert any("c1/n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in each for each in told)
 
 
 def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
@@ -207,34 +182,11 @@ def test_free_cpus_are_counted_under_the_bind_policy():
     assert miss.words == refusals["n1"].reasons
 
 
-@pytest.mark.parametrize(
-    ("node", "pod", "kind", "lacking", "unwanted"),
-    [
-        (
-            {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}},
-            {},
-            ConditionKind.TAINTS,
-            (),
-            ("gpu=yes:NoSchedule",),
-        ),
-        (
-            {"spec": {"unschedulable": True}},
-            {},
-            ConditionKind.CORDON,
-            (),
-            ("node.kubernetes.io/unschedulable:NoSchedule",),
-        ),
-        ({"labels": {"zone": "b"}}, {"nodeSelector": {"zone": "a"}}, ConditionKind.LABELS, ("zone=a",), ()),
-    ],
-)
-def test_labels_and_taints_are_named(node, pod, kind, lacking, unwanted):
-    explanation, _ = explained(shape_of(pods.build_pod(**pod)), [built_node("n1", **node)])
-    assert explanation.stages[explanation.first_empty].condition.kind is kind
-    (miss,) = explanation.misses
-    assert (miss.lacking, miss.unwanted, miss.shortages) == (lacking, unwanted, ())
-
-
-def test_a_cluster_without_nodes_is_empty_from_the_first_stage():
+def test_cordons_are_named_and_a_cluster_without_nodes_is_empty_from_the_first_stage():
     explanation, _ = explained(shape_of(pods.build_pod()), [])
-    assert explanation.first_empty == 0
-    assert explanation.misses == ()
+    assert (explanation.first_empty, explanation.misses) == (0, ())
+    explanation, _ = explained(shape_of(pods.build_pod()), [built_node("n1", spec={"unschedulable": True})])
+    assert explanation.stages[explanation.first_empty].condition.kind is ConditionKind.CORDON
+    (miss,) = explanation.misses
+    assert miss.unwanted == ("node.kubernetes.io/unschedulable:NoSchedule",)
+    assert (miss.lacking, miss.shortages) == ((), ())

@@ -5,10 +5,10 @@ from placement.engine.numa.host import HostTotals
 from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import IncomingPod
+from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
     KOORD,
-    RATIO,
     build_pod,
     container,
     held,
@@ -19,14 +19,6 @@ from tests.unit.pods.koordinator.pods import (
     request_of,
     totals,
 )
-
-FULL, SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requiredCPUBindPolicy": "SpreadByPCPUs"}
-
-
-def given(place, document, settings):
-    """What a pod is given on a host where it fits."""
-    request = request_of(document, settings)
-    return allocate_on_host(place, request, judged(place, document, settings).answer).status
 
 
 def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
@@ -54,7 +46,9 @@ def test_preferred_exclusivity_lets_idle_numa_nodes_and_hosts_score_higher():
     pod = build_pod(container(cpu="2", memory="1Gi"), qos="LS", numa=numa)
     neighbour = held("0-1")  # bound, but without amounts: the NUMA accounts do not know it
     for settings, numa_node in ((DESIGN, 1), (KOORD, 0)):
-        assert [*given(host(neighbour, settings=settings), pod, settings).amounts] == [numa_node]
+        place = host(neighbour, settings=settings)
+        fit = judged(place, pod, settings).answer
+        assert [*allocate_on_host(place, request_of(pod, settings), fit).status.amounts] == [numa_node]
     both = held("0-1"), held("8-9")
     scores = {
         settings.profile: [

@@ -25,15 +25,12 @@ from tests.unit.pods.scheduling.clusters import built_node
 
 KEYS = ("zone", "rack", naive.HOSTNAME)
 SETTINGS = SchedulerSettings()
+_PLACES = [("a", "1"), ("a", "1"), ("a", "2"), ("b", "3"), ("b", ""), ("c", "4"), ("", "4"), ("", "")]
 _NODES = {
     f"n{number}": {
-        naive.HOSTNAME: f"n{number}",
-        **({"zone": zone} if zone else {}),
-        **({"rack": rack} if rack else {}),
+        key: value for key, value in ((naive.HOSTNAME, f"n{number}"), ("zone", zone), ("rack", rack)) if value
     }
-    for number, (zone, rack) in enumerate(
-        [("a", "1"), ("a", "1"), ("a", "2"), ("b", "3"), ("b", ""), ("c", "4"), ("", "4"), ("", "")]
-    )
+    for number, (zone, rack) in enumerate(_PLACES)
 }
 _TAINTED = ("n1", "n5")
 _TAINT = {"taints": [{"key": "closed", "effect": "NoSchedule"}]}

@@ -14,9 +14,8 @@ from placement.pods.model import SchedulerSettings
 from placement.pods.reading import import_pod
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import Fit, IncomingPod
+from tests.kubernetes import BIND, NUMA_POLICY
 from tests.unit.pods.koordinator.pods import (
-    BIND,
-    NUMA,
     STRATEGY,
     build_pod,
     container,
@@ -26,18 +25,21 @@ from tests.unit.pods.koordinator.pods import (
     totals,
 )
 
-HOSTS = st.fixed_dictionaries(
-    {
-        "labels": st.fixed_dictionaries(
-            {
-                BIND: st.sampled_from(["", "FullPCPUsOnly", "SpreadByPCPUs"]),
-                NUMA: st.sampled_from(["", "None", "BestEffort", "Restricted", "SingleNUMANode"]),
-                STRATEGY: st.sampled_from(["", "MostAllocated", "DistributeEvenly"]),
-            }
-        )
+
+def some_of(**words):
+    """A mapping with one of these words, or none, under each key."""
+    return st.fixed_dictionaries({key: st.sampled_from(["", *text.split()]) for key, text in words.items()})
+
+
+ALIGNED = "BestEffort Restricted SingleNUMANode"
+LABELS = some_of(
+    **{
+        BIND: "FullPCPUsOnly SpreadByPCPUs",
+        NUMA_POLICY: f"None {ALIGNED}",
+        STRATEGY: "MostAllocated DistributeEvenly",
     }
 )
-BIND_POLICIES = st.sampled_from(["", "Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst", "x"])
+BIND_WORDS = "Default FullPCPUs SpreadByPCPUs ConstrainedBurst x"
 SENSIBLE_PODS = st.builds(
     lambda cpu, memory, qos, spec, numa, hint: build_pod(
         container(cpu=str(cpu), memory=f"{memory}Gi"),
@@ -51,19 +53,12 @@ SENSIBLE_PODS = st.builds(
     st.integers(1, 17),
     st.integers(0, 33),
     st.sampled_from(["LSE", "LSR", "LS", None]),
-    st.fixed_dictionaries(
-        {
-            "requiredCPUBindPolicy": BIND_POLICIES,
-            "preferredCPUBindPolicy": BIND_POLICIES,
-            "preferredCPUExclusivePolicy": st.sampled_from(["", "PCPULevel", "NUMANodeLevel"]),
-        }
+    some_of(
+        requiredCPUBindPolicy=BIND_WORDS,
+        preferredCPUBindPolicy=BIND_WORDS,
+        preferredCPUExclusivePolicy="PCPULevel NUMANodeLevel",
     ),
-    st.fixed_dictionaries(
-        {
-            "numaTopologyPolicy": st.sampled_from(["", "BestEffort", "Restricted", "SingleNUMANode"]),
-            "singleNUMANodeExclusive": st.sampled_from(["", "Preferred", "Required"]),
-        }
-    ),
+    some_of(numaTopologyPolicy=ALIGNED, singleNUMANodeExclusive="Preferred Required"),
     st.sampled_from([False, False, False, True]),
 )
 NEIGHBOURS = st.lists(
@@ -85,15 +80,15 @@ def gives_no_cpus(document) -> bool:
 
 
 @settings(max_examples=250)
-@given(SENSIBLE_PODS, HOSTS, NEIGHBOURS, st.sampled_from(Profile))
-def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, neighbours, profile):
+@given(SENSIBLE_PODS, LABELS, NEIGHBOURS, st.sampled_from(Profile))
+def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, labels, neighbours, profile):
     chosen = SchedulerSettings(profile)
     if profile is Profile.DESIGN and gives_no_cpus(document):
         with pytest.raises(ManifestError, match="the CPU bind policy of LS"):
             import_pod(document, chosen)
         return
     pod = import_pod(document, chosen)
-    place = host(*neighbours, settings=chosen, **node)
+    place = host(*neighbours, settings=chosen, labels=labels)
     result = judge(IncomingPod(pod.request), place, totals())
     assert all(remarks_on(place, pod.request))
     if not isinstance(result.answer, Fit):
@@ -102,7 +97,7 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
     assert 0 <= result.score <= 100
     allocation = allocate_on_host(place, pod.request, result.answer)
     given_cpus = allocation.status.cpus
-    bound = pod.request.bound or (bool(node["labels"][BIND]) and profile is Profile.KOORD_SCHEDULER)
+    bound = pod.request.bound or (bool(labels[BIND]) and profile is Profile.KOORD_SCHEDULER)
     assert len(given_cpus) == (pod.request.need if bound else 0)
     assert not given_cpus & frozenset[int]().union(*(neighbour.cpus for neighbour in neighbours))
     for resource in ("cpu", "memory"):

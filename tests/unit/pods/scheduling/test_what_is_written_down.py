@@ -10,10 +10,10 @@ from placement.pods.koordinator.pod import read_pod_record
 from placement.pods.model import KubeletPolicy, QosClass, ResourceStatus
 from placement.pods.reading import import_running_pod
 from placement.pods.rules.numa import PodAllocation
+from tests.kubernetes import RATIO
 from tests.unit.pods.koordinator.conftest import build_zone
 from tests.unit.pods.koordinator.pods import (
     DESIGN,
-    RATIO,
     build_pod,
     container,
     held,
@@ -28,16 +28,9 @@ NONE = KubeletPolicy("none")
 
 def test_empty_members_are_left_out_and_numa_nodes_are_sorted():
     amounts = NumaAmounts({3: {"cpu": 1000}, 1: {"memory": 7}})
-    assert status_document(ResourceStatus(amounts=amounts)) == {
-        "numaNodeResources": [
-            {"node": 1, "resources": {"memory": "7"}},
-            {"node": 3, "resources": {"cpu": "1"}},
-        ]
-    }
+    sorted_ = [{"node": 1, "resources": {"memory": "7"}}, {"node": 3, "resources": {"cpu": "1"}}]
+    assert status_document(ResourceStatus(amounts=amounts)) == {"numaNodeResources": sorted_}
     assert status_document(ResourceStatus()) == {}
-
-
-# -- reading it back
 
 
 def record(document):
@@ -48,13 +41,8 @@ RUNNING = {"nodeName": "node-1", "phase": "Running"}
 
 
 def test_a_running_pod_holds_what_its_annotations_say():
-    status = {
-        "cpuset": "0-3,8",
-        "numaNodeResources": [
-            {"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}},
-            {"node": 1, "resources": {"cpu": 1}},
-        ],
-    }
+    numa = [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}, {"node": 1, "resources": {"cpu": 1}}]
+    status = {"cpuset": "0-3,8", "numaNodeResources": numa}
     spec = {"preferredCPUExclusivePolicy": "PCPULevel"}
     holding = record(lsr(qos="LSE", status=status, spec=spec, **RUNNING)).holding
     assert holding.cpus == {0, 1, 2, 3, 8}
@@ -69,30 +57,21 @@ def test_what_is_read_back_is_what_was_recorded(qos):
     assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING)).holding == allocation.holding(qos)
 
 
-@pytest.mark.parametrize(
-    "members",
-    [{}, {"nodeName": ""}, {"nodeName": "n", "phase": "Succeeded"}, {"nodeName": "n", "phase": "Failed"}],
-)
-def test_pods_without_host_and_ended_ones_hold_nothing(members):
-    nothing = record(lsr(status={"cpuset": "0-3"}, **members))
-    assert nothing.holding is None
-    assert nothing.unreadable == ()
-    broken = record(lsr(status="{", **members))
-    assert broken.unreadable == ()
-
-
-def test_pods_that_were_given_nothing_hold_nothing():
+def test_pods_without_host_ended_ones_and_those_that_were_given_nothing_hold_nothing():
+    ended = ({"nodeName": "n", "phase": phase} for phase in ("Succeeded", "Failed"))
+    for members in ({}, {"nodeName": ""}, *ended):
+        nothing = record(lsr(status={"cpuset": "0-3"}, **members))
+        assert (nothing.holding, nothing.unreadable) == (None, ())
+        assert record(lsr(status="{", **members)).unreadable == ()
     assert record(build_pod(**RUNNING)).holding is None
     assert record(build_pod(status={"cpuset": ""}, **RUNNING)).holding is None
 
 
-@pytest.mark.parametrize(
-    "status", ["bad-alloc-fmt", '{"cpuset": "a"}', '{"numaNodeResources": [{"node": -1}]}']
-)
-def test_an_unreadable_status_is_a_reason_to_bind_nobody_there(status):
-    unreadable = record(lsr(status=status, **RUNNING))
-    assert unreadable.holding is None
-    assert unreadable.unreadable
+def test_an_unreadable_status_is_a_reason_to_bind_nobody_there():
+    for status in ("bad-alloc-fmt", '{"cpuset": "a"}', '{"numaNodeResources": [{"node": -1}]}'):
+        unreadable = record(lsr(status=status, **RUNNING))
+        assert unreadable.holding is None
+        assert unreadable.unreadable
 
 
 def test_a_spec_that_does_not_parse_costs_the_level_but_not_the_cpus():
@@ -124,16 +103,11 @@ def test_the_capacity_of_numa_nodes_lacks_unallocatable_cpus_before_it_is_amplif
         build_zone(7, memory="5"),
     ]
     node = imported_node(nrt=nrt, annotations=ratios, zones=zones)
-    assert dict(numa_capacity(node)) == {
-        0: {"cpu": 9000, "memory": 6},
-        1: {"cpu": 1500, "memory": 6},
-        7: {"memory": 10},
-    }
+    less = {0: {"cpu": 9000, "memory": 6}, 1: {"cpu": 1500, "memory": 6}, 7: {"memory": 10}}
+    assert dict(numa_capacity(node)) == less
     reported = imported_node(nrt={**nrt, **ratios}, annotations=ratios, zones=zones)
     assert dict(numa_capacity(reported))[0] == {"cpu": 6000, "memory": 3}
-
-
-def test_numa_nodes_never_have_less_than_nothing():
+    # NUMA nodes never have less than nothing.
     nrt = {"node.koordinator.sh/reservation": {"reservedCPUs": "0-7"}}
     node = imported_node(nrt=nrt, zones=[build_zone(0, cpu="4")])
     assert dict(numa_capacity(node)) == {0: {"cpu": 0}}

@@ -42,33 +42,24 @@ def read_offers(cluster):
     return offers, placement
 
 
-def test_there_are_three_clusters_with_all_their_nodes():
+def test_there_are_three_clusters_whose_nodes_load_without_a_warning():
     assert CLUSTERS == ["batch", "cloud", "edge"]
     assert [path.stem for path in NODES] == sorted(PROVIDERS)
-
-
-@pytest.mark.parametrize("path", NODES, ids=lambda path: path.stem)
-def test_every_node_loads_without_a_warning(path):
-    result = read_node(path)
-    assert result.warnings == ()
-    assert result.name == path.stem
-    assert len(result.tree.providers) == PROVIDERS[path.stem]
+    for path in NODES:
+        result = read_node(path)
+        assert (result.warnings, result.name) == ((), path.stem)
+        assert len(result.tree.providers) == PROVIDERS[path.stem]
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_every_cluster_says_what_it_is(cluster):
+def test_every_cluster_says_what_it_is_and_its_nodes_have_shared_storage(cluster):
     described = yaml.safe_load((EXAMPLES / cluster / "cluster.yaml").read_text())
     assert described.keys() == {"name", "profile", "description"}
     assert (described["name"], described["profile"]) == (cluster, "design")
-
-
-@pytest.mark.parametrize("cluster", ["batch", "edge"])
-def test_every_cluster_of_nodes_has_shared_storage(cluster):
-    _, placement = read_offers(cluster)
-    (storage,) = placement["resource_providers"]
-    assert uuid.UUID(storage["uuid"])
-    assert storage["traits"] == ["MISC_SHARES_VIA_AGGREGATE"]
-    assert storage["in_cluster"] is True
+    if cluster != "cloud":
+        (storage,) = read_offers(cluster)[1]["resource_providers"]
+        assert uuid.UUID(storage["uuid"])
+        assert (storage["traits"], storage["in_cluster"]) == (["MISC_SHARES_VIA_AGGREGATE"], True)
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

@@ -72,6 +72,7 @@ POD: dict[str, Any] = {
 
 
 Path = tuple[str | int, ...]
+ABSENT = object()
 
 
 class Watched(dict[str, Any]):
@@ -99,12 +100,16 @@ def watched(value: Any, path: Path, seen: set[Path]) -> Any:
 
 
 def with_member(document: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """The document with another value there."""
+    """The document with another value there, or none."""
     changed = copy.deepcopy(document)
+    *above, key = path
     place: Any = changed
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    for step in above:
+        place = place[step]
+    if value is ABSENT:
+        del place[key]
+    else:
+        place[key] = value
     return changed
 
 
@@ -130,11 +135,6 @@ def agrees(document: dict[str, Any], chosen: SchedulerSettings) -> None:
 
 
 @pytest.mark.parametrize("chosen", CHOSEN, ids=str)
-def test_the_pod_of_these_tests_can_be_read(chosen):
-    import_pod(POD, chosen)
-
-
-@pytest.mark.parametrize("chosen", CHOSEN, ids=str)
 def test_all_that_is_looked_at_decides_which_reading_it_is(chosen):
     seen: set[Path] = set()
     import_pod(watched(POD, (), seen), chosen)
@@ -145,23 +145,12 @@ def test_all_that_is_looked_at_decides_which_reading_it_is(chosen):
         assert what_is_read(with_member(POD, path, "something else")) != known, path
 
 
-@pytest.mark.parametrize("value", [None, True, 1, 1.0, 0, "1", "", "true", "LSE", [], {}], ids=repr)
+@pytest.mark.parametrize("value", [ABSENT, None, True, 1, 1.0, 0, "1", "", "true", "LSE", [], {}])
 def test_pods_that_differ_anywhere_are_read_as_if_none_was_before(value):
     for chosen in CHOSEN:
         reading_of(POD, chosen)
         for path in paths(POD):
             agrees(with_member(POD, path, value), chosen)
-
-
-def test_absent_members_are_not_those_of_another_pod():
-    for path in paths(POD):
-        *above, key = path
-        document = copy.deepcopy(POD)
-        place: Any = document
-        for step in above:
-            place = place[step]
-        del place[key]
-        agrees(document, CHOSEN[0])
 
 
 @settings(max_examples=100)
@@ -179,29 +168,19 @@ def test_a_pod_that_was_changed_anywhere_is_read_anew(data):
     agrees(with_member(POD, path, data.draw(ANYTHING)), CHOSEN[0])
 
 
-def test_pods_of_one_controller_are_read_once():
+def test_pods_of_one_controller_are_read_once_and_refused_without_names():
     first = reading_of(POD, CHOSEN[0])
     for path in (("metadata", "name"), ("metadata", "uid"), ("spec", "volumes", 0, "name")):
         assert reading_of(with_member(POD, path, "another"), CHOSEN[0]) is first
-
-
-def test_pods_without_names_are_refused_whoever_came_before():
-    reading_of(POD, CHOSEN[0])
     with pytest.raises(ManifestError, match="name: is missing"):
         reading_of(with_member(POD, ("metadata", "name"), ""), CHOSEN[0])
 
 
-def test_refusals_are_told_of_each_pod_anew():
+def test_refusals_and_long_manifests_are_read_each_time():
     wrong = with_member(POD, ("spec", "containers", 0, "resources", "requests", "cpu"), "many")
     before = reading._read.cache_info().currsize
     for _ in range(2):
         with pytest.raises(ManifestError, match="'many' is not a Kubernetes quantity"):
             reading_of(wrong, CHOSEN[0])
-    assert reading._read.cache_info().currsize == before
-
-
-def test_long_manifests_are_read_each_time():
-    long = with_member(POD, ("metadata", "annotations", "note"), "x" * 2**15)
-    before = reading._read.cache_info().currsize
-    agrees(long, CHOSEN[0])
+    agrees(with_member(POD, ("metadata", "annotations", "note"), "x" * 2**15), CHOSEN[0])
     assert reading._read.cache_info().currsize == before

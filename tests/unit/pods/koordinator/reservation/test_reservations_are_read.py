@@ -28,6 +28,11 @@ def terms(**spec):
     return import_reservation(reservation(**spec), NOW).terms
 
 
+def selecting(key, operator, *values):
+    expression = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+    return {"labelSelector": {"matchExpressions": [expression]}}
+
+
 @pytest.mark.parametrize(
     ("owner", "matches"),
     [
@@ -39,15 +44,10 @@ def terms(**spec):
         ({"controller": {"kind": "StatefulSet", "namespace": "default"}}, False),
         ({"labelSelector": {"matchLabels": {"app": "web"}}}, True),
         ({"labelSelector": {}}, True),
-        (
-            {
-                "labelSelector": {
-                    "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["back"]}]
-                }
-            },
-            True,
-        ),
-        ({"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}}, False),
+        (selecting("tier", "NotIn", "back"), True),
+        (selecting("app", "Exists"), True),
+        (selecting("tier", "DoesNotExist"), False),
+        ({"object": {"name": "web-0"}, "labelSelector": {"matchLabels": {"app": "web"}}}, True),
         ({"object": {"name": "web-0"}, "labelSelector": {"matchLabels": {"app": "db"}}}, False),
     ],
 )
@@ -58,25 +58,15 @@ def test_an_owner_is_whom_everything_fits(owner, matches):
 
 
 def test_terms_are_stored_and_read_again():
-    found = import_reservation(
-        reservation(
-            labels={ORDER: "7", "pool": "blue"},
-            owners=[
-                {"object": {"name": "a"}},
-                {"controller": {"kind": "Job", "namespace": "shop", "controller": True}},
-                {
-                    "labelSelector": {
-                        "matchLabels": WEB,
-                        "matchExpressions": [{"key": "b", "operator": "Exists"}],
-                    }
-                },
-            ],
-            allocateOnce=False,
-            allocatePolicy="Restricted",
-            unschedulable=True,
-        ),
-        NOW,
-    ).terms
+    controller = {"kind": "Job", "namespace": "shop", "controller": True}
+    labels = {**selecting("b", "Exists")["labelSelector"], "matchLabels": WEB}
+    found = terms(
+        labels={ORDER: "7", "pool": "blue"},
+        owners=[{"object": {"name": "a"}}, {"controller": controller}, {"labelSelector": labels}],
+        allocateOnce=False,
+        allocatePolicy="Restricted",
+        unschedulable=True,
+    )
     assert stored_terms(found.document()) == found
     assert (found.order, found.restricted, found.allocate_once) == (7, True, False)
 
@@ -102,19 +92,17 @@ def test_when_it_expires(spec, after):
 def test_its_time_begins_with_its_creation():
     manifest = reservation(ttl="1h")
     earlier = NOW - datetime.timedelta(minutes=30)
-    assert import_reservation(manifest, NOW).seen_first(
-        earlier
-    ).terms.expires_at == earlier + datetime.timedelta(hours=1)
+    found = import_reservation(manifest, NOW).seen_first(earlier).terms
+    assert found.expires_at == earlier + datetime.timedelta(hours=1)
     manifest["metadata"]["creationTimestamp"] = "2026-05-01T10:00:00Z"
-    assert import_reservation(manifest, NOW).seen_first(earlier).terms.since == datetime.datetime(
-        2026, 5, 1, 10
-    )
+    found = import_reservation(manifest, NOW).seen_first(earlier).terms
+    assert found.since == datetime.datetime(2026, 5, 1, 10)
 
 
-@pytest.mark.parametrize("text", ["", "Default", "Aligned", "Restricted"])
-def test_policies(text):
-    wanted = AllocatePolicy("" if text == "Default" else text)
-    assert terms(allocatePolicy=text).policy is wanted
+def test_policies():
+    for text in ("", "Default", "Aligned", "Restricted"):
+        wanted = AllocatePolicy("" if text == "Default" else text)
+        assert terms(allocatePolicy=text).policy is wanted
 
 
 @pytest.mark.parametrize(
@@ -126,12 +114,9 @@ def test_policies(text):
         ('{"reservationSelector": {"x": "y"}}', "a", {"x": "y"}, True),
         ('{"reservationSelector": {"x": "y"}}', "a", {}, False),
         ('{"requiredDuringSchedulingIgnoredDuringExecution": {}}', "a", {}, False),
+        (None, "a", {}, None),
     ],
 )
 def test_which_reservations_a_pod_accepts(text, name, labels, accepts):
     affinity = read_reservation_affinity(Field("affinity", text, ManifestReport()))
-    assert affinity.accepts(name, labels) is accepts
-
-
-def test_without_the_annotation_any_will_do():
-    assert read_reservation_affinity(Field("affinity", None, ManifestReport())) is None
+    assert (affinity and affinity.accepts(name, labels)) is accepts
