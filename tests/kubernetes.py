@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from tests.client import Client
+
+CLUSTER = "/ext/v1/clusters/edge"
 QOS = "koordinator.sh/qosClass"
 SPEC = "scheduling.koordinator.sh/resource-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -84,6 +88,20 @@ def node_manifests(
             ],
         },
     }
+
+
+def cluster_of(api: Client, *names: str, **given: Any) -> Client:
+    """The cluster edge, with these nodes in it."""
+    assert api.put(CLUSTER).status_code == 201
+    add_nodes(api, *names, **given)
+    return api
+
+
+def add_nodes(api: Client, *names: str, **given: Any) -> None:
+    """Nodes of the cluster edge, or what is new about them."""
+    for name in names:
+        answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
+        assert answer.status_code in (200, 201), answer.text
 
 
 def pod_manifest(

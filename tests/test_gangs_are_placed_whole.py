@@ -20,11 +20,10 @@ from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, node_manifests, pod_manifest
 from tests.pod_invariants import check
 from tests.reservations import WEB, reservation
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 NAME, LEAST, MODE, WAITING, TOGETHER = (
     f"gang.scheduling.koordinator.sh/{key}"
@@ -41,11 +40,7 @@ def cluster(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
     application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
-    api = Client(application.test_client())
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("host-0", "host-1"):
-        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    yield api
+    yield cluster_of(Client(application.test_client()), "host-0", "host-1")
     check(database, "edge")
     application.extensions["placement_use_cases"].close()
 

@@ -24,14 +24,13 @@ from tests.api_server_http import running_api_server, write_kubeconfig
 from tests.certificates import Authority
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import SPEC, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, SPEC, STATUS, cluster_of, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import running_service
 from tests.service import Service
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -48,11 +47,7 @@ def kubeconfig(api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.Monkey
 def cluster(database: Database, kubeconfig: Path) -> Iterator[Client]:
     """Two machines of 16 CPUs; the service may bind."""
     application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
-    api = Client(application.test_client())
-    assert api.put(CLUSTER).status_code == 201
-    for name in ("host-0", "host-1"):
-        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
-    yield api
+    yield cluster_of(Client(application.test_client()), "host-0", "host-1")
     application.extensions["placement_use_cases"].close()
 
 

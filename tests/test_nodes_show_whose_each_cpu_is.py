@@ -6,23 +6,21 @@ import pytest
 
 from placement.engine.numa.cpuset import parse_cpu_list
 from tests.client import Client
-from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, add_nodes, cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    return api
+    return cluster_of(api)
 
 
 def node(api: Client, **given) -> dict:
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", **given)).status_code in (200, 201)
+    add_nodes(api, "n1", **given)
     return shown(api)
 
 

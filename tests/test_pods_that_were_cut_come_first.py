@@ -6,10 +6,9 @@ import pytest
 
 from placement.storage.database import Database
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.pod_invariants import check
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 FOREIGN = "00000000-0000-4000-8000-000000000001"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
@@ -18,9 +17,7 @@ UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """A cluster with a node of 16 CPUs."""
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
-    return api
+    return cluster_of(api, "n1")
 
 
 def shared(cpu: str, **given) -> dict:

@@ -20,11 +20,10 @@ from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = ("GET", "/api/v1/pods")
 # More CPUs than any of the nodes has, so that their pods are asked about on each of them.
 URGENT = pod_manifest("32", uid="uid-urgent", phase="Pending")
@@ -38,11 +37,7 @@ def use_cases(
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
     application = build(database, compatible(), binders=KubeconfigBinders(str(kubeconfig)))
-    api = Client(application.test_client())
-    assert api.put(CLUSTER).status_code == 201
-    for number in range(3):
-        body = node_manifests(f"host-{number}")
-        assert api.put(f"{CLUSTER}/nodes/host-{number}", body).status_code == 201
+    cluster_of(Client(application.test_client()), "host-0", "host-1", "host-2")
     found: UseCases = application.extensions["placement_use_cases"]
     yield found
     request_scope.until(math.inf)

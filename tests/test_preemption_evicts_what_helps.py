@@ -7,21 +7,24 @@ from typing import Any
 import pytest
 
 from tests.client import Client
-from tests.kubernetes import NUMA_POLICY, NUMA_SPEC, RESERVATION, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import (
+    CLUSTER,
+    NUMA_POLICY,
+    NUMA_SPEC,
+    RESERVATION,
+    STATUS,
+    add_nodes,
+    cluster_of,
+    pod_manifest,
+)
 
-CLUSTER = "/ext/v1/clusters/edge"
 # The least priority of pods that may have CPUs of their own.
 _PROD = 9000
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    return api
-
-
-def add_node(cluster: Client, name: str = "n", **options: Any) -> None:
-    assert cluster.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **options)).status_code == 201
+    return cluster_of(api)
 
 
 def running(cluster: Client, name: str, cpus: str, priority: int = 0, node: str = "n", **spec: Any) -> str:
@@ -72,7 +75,7 @@ def preempt(
 
 def full_node(cluster: Client, *priorities: int, name: str = "n") -> list[str]:
     """A node that pods of 4 CPUs fill, each of which is more important than the one before."""
-    add_node(cluster, name)
+    add_nodes(cluster, name)
     return [
         running(cluster, f"{name}-{n}", f"{4 * n}-{4 * n + 3}", priority, name)
         for n, priority in enumerate(priorities or range(4))
@@ -92,7 +95,7 @@ def test_what_the_scheduler_proposes_is_taken_where_it_is_enough_else_the_least_
 
 def test_more_go_where_the_scheduler_counts_cpus_that_nobody_may_have(cluster):
     """It counts 16 CPUs, 4 are reserved: with 12 in use it takes one of 1 CPU for enough."""
-    add_node(cluster, annotations={RESERVATION: {"reservedCPUs": "12-15"}})
+    add_nodes(cluster, "n", annotations={RESERVATION: {"reservedCPUs": "12-15"}})
     big = [running(cluster, f"big-{n}", f"{4 * n}-{4 * n + 3}") for n in range(2)]
     small = [running(cluster, f"small-{n}", f"{8 + n}-{8 + n}", priority=1) for n in range(4)]
     assert preempt(cluster, "4", {"n": []}) == {"n": [big[1]]}
@@ -101,7 +104,7 @@ def test_more_go_where_the_scheduler_counts_cpus_that_nobody_may_have(cluster):
 
 
 def test_pods_of_one_numa_node_go_where_only_alignment_refuses(cluster):
-    add_node(cluster)
+    add_nodes(cluster, "n")
     running(cluster, "important-0", "0-3", priority=500)
     running(cluster, "important-1", "8-11", priority=500)
     low = [running(cluster, "low-0", "4-5"), running(cluster, "low-1", "12-13")]
@@ -113,7 +116,7 @@ def test_pods_of_one_numa_node_go_where_only_alignment_refuses(cluster):
 
 
 def test_victims_that_may_be_proposed_for_more_than_resources_go_in_any_case(cluster):
-    add_node(cluster)
+    add_nodes(cluster, "n")
     running(cluster, "important-0", "0-3", priority=500)
     running(cluster, "important-1", "8-11", priority=500)
     low = running(cluster, "low-0", "4-5")
@@ -136,9 +139,9 @@ def test_only_less_important_pods_go(cluster):
 
 def test_nodes_where_nothing_helps_are_left_out(cluster):
     least, *_ = full_node(cluster)
-    add_node(cluster, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(2)))
-    add_node(cluster, "cordoned", spec={"unschedulable": True})
-    add_node(cluster, "idle")
+    add_nodes(cluster, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(2)))
+    add_nodes(cluster, "cordoned", spec={"unschedulable": True})
+    add_nodes(cluster, "idle")
     nodes: dict[str, list[str]] = {"n": [], "small": [], "cordoned": [], "idle": [], "unknown": []}
     assert preempt(cluster, proposed=nodes) == {"n": [least]}
 
@@ -146,12 +149,12 @@ def test_nodes_where_nothing_helps_are_left_out(cluster):
 def test_victims_that_only_the_scheduler_knows_stay_victims(cluster):
     least, *_ = full_node(cluster)
     assert preempt(cluster, proposed={"n": ["uid-stranger"]}) == {"n": ["uid-stranger", least]}
-    add_node(cluster, "idle")
+    add_nodes(cluster, "idle")
     assert preempt(cluster, proposed={"idle": ["uid-stranger"]}) == {"idle": ["uid-stranger"]}
 
 
 def test_a_host_that_aligns_everybody_is_asked_in_its_own_way(cluster):
-    add_node(cluster, labels={NUMA_POLICY: "SingleNUMANode"})
+    add_nodes(cluster, "n", labels={NUMA_POLICY: "SingleNUMANode"})
     running(cluster, "a", "0-5")
     running(cluster, "b", "8-13", priority=1)
     assert preempt(cluster, "4") == {"n": ["uid-a"]}

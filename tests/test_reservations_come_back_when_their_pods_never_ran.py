@@ -13,11 +13,10 @@ from placement.engine.domain.errors import PlacementError
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 from tests.pod_invariants import check
 from tests.reservations import WEB, reservation
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d01"
 RESERVED = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d02"
@@ -54,9 +53,7 @@ def kubernetes() -> Refusing:
 def cluster(database: Database, kubernetes: Refusing) -> Iterator[Client]:
     """A node of 16 CPUs, of which 8 are reserved."""
     application = build(database, compatible(), binders=kubernetes)
-    api = Client(application.test_client())
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    api = cluster_of(Client(application.test_client()), "n1")
     body = reservation("kept", template=pod_manifest("8"))
     body["metadata"]["uid"] = RESERVED
     assert api.put(f"{CLUSTER}/reservations/kept", body).status_code == 201

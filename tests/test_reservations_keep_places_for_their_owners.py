@@ -10,23 +10,14 @@ import pytest
 
 from placement.pods import placing, reservation_ends
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, add_nodes, cluster_of, pod_manifest
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
-
-CLUSTER = "/ext/v1/clusters/edge"
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
     """A cluster with one node of 16 CPUs."""
-    assert api.put(CLUSTER).status_code == 201
-    add_node(api, "n1")
-    return api
-
-
-def add_node(api: Client, name: str, **options: Any) -> None:
-    answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **options))
-    assert answer.status_code == 201, answer.text
+    return cluster_of(api, "n1")
 
 
 def reserve(api: Client, name: str = "kept", cpu: str = "4", *, status: int = 201, **options: Any) -> Any:
@@ -72,7 +63,7 @@ def test_a_reservation_holds_what_its_pod_would_hold(cluster: Client):
 
 
 def test_pods_that_ignore_reservations_may_ask_about_some_nodes(cluster: Client):
-    add_node(cluster, "n2")
+    add_nodes(cluster, "n2")
     reserve(cluster, cpu="16", template=pod_manifest("16", nodeName="n1"))
     asked = {"pod": pod_manifest("4", labels={IGNORED: "true"}), "nodeNames": ["n1"]}
     answer = cluster.post(f"{CLUSTER}/pods/preview", asked)
@@ -80,8 +71,7 @@ def test_pods_that_ignore_reservations_may_ask_about_some_nodes(cluster: Client)
 
 
 def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client):
-    for name in ("n2", "n3"):
-        add_node(cluster, name)
+    add_nodes(cluster, "n2", "n3")
     node = reserve(cluster, cpu="12")["node"]
     must = {AFFINITY: {"name": "kept"}}
 
@@ -134,7 +124,7 @@ def test_the_same_again_changes_nothing_and_terms_can_be_changed(cluster: Client
 
 def test_reservations_are_listed_in_pages_and_by_node_and_forgotten(cluster: Client):
     path = f"{CLUSTER}/reservations"
-    add_node(cluster, "n2")
+    add_nodes(cluster, "n2")
     for name, node in (("c", "n2"), ("b", "n1"), ("a", "n1")):
         reserve(cluster, name, template=pod_manifest("4", nodeName=node))
     everything = cluster.get(path).json
@@ -159,7 +149,7 @@ def test_reservations_are_listed_in_pages_and_by_node_and_forgotten(cluster: Cli
 
 
 def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeypatch):
-    add_node(cluster, "n2")
+    add_nodes(cluster, "n2")
     for name in ("a", "b", "c"):
         reserve(cluster, name, cpu="8", ttl="1h" if name < "c" else "0")
     now = reservation_ends.utcnow

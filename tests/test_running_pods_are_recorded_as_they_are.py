@@ -5,20 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, cluster_of, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
-    return api
+    return cluster_of(api, "n1")
 
 
 def put(api: Client, name: str, manifest: dict, status: int = 201) -> dict:

@@ -113,8 +113,6 @@ def test_names_stand_for_orders() -> None:
         assert order_of(f" {name} ", "order_by") == order
 
 
-
-
 def test_json_and_its_text_mean_the_same() -> None:
     given = [{"type": "LeastAllocated", "resources": [{"name": "VCPU", "weight": 3}]}]
     order = order_of(given, "scoring")
