@@ -13,11 +13,10 @@ from placement.pods.statements import pods
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client, detail
-from tests.kubernetes import ALLOCS, BIND, KUBELET, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, BIND, CLUSTER, KUBELET, add_nodes, pod_manifest
 from tests.pod_invariants import check, check_image
 from tests.reservations import reservation
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "11111111-0000-4000-8000-000000000001"
 REPORTED = [{"namespace": "kube", "name": "k", "uid": UID, "cpuset": "0-3"}]
@@ -27,11 +26,6 @@ WHOLE_CORES = {"policy": "static", "options": {"full-pcpus-only": "true"}}
 
 def profile(api: Client, name: str) -> None:
     answer = api.put(CLUSTER, {"profile": name})
-    assert answer.status_code in (200, 201), answer.text
-
-
-def import_(api: Client, name: str = "n1", **given) -> None:
-    answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
     assert answer.status_code in (200, 201), answer.text
 
 
@@ -45,8 +39,8 @@ def test_reported_pods_own_their_cpus_under_design_only(
 ):
     second = "koord-scheduler" if first == "design" else "design"
     profile(api, first)
-    import_(api, nrt={ALLOCS: REPORTED})
-    import_(api, "n2")
+    add_nodes(api, "n1", nrt={ALLOCS: REPORTED})
+    add_nodes(api, "n2")
     cluster_cache = application.extensions["placement_use_cases"].cluster_cache
     for now in (first, second, first):
         profile(api, now)
@@ -61,7 +55,7 @@ def test_reported_pods_own_their_cpus_under_design_only(
 
 def test_trees_are_those_of_the_new_profile(api: Client, database: Database):
     profile(api, "design")
-    import_(api, labels={BIND: "SpreadByPCPUs"}, nrt={KUBELET: WHOLE_CORES})
+    add_nodes(api, "n1", labels={BIND: "SpreadByPCPUs"}, nrt={KUBELET: WHOLE_CORES})
     core = api.get(f"{CLUSTER}/nodes/n1").json["tree"]["children"][0]["children"][0]["uuid"]
 
     def step() -> int:
@@ -80,7 +74,7 @@ def test_all_nodes_follow_at_once_or_none(api: Client, database: Database, monke
     profile(api, "design")
     for number in range(1, 4):
         uid = f"11111111-0000-4000-8000-00000000000{number}"
-        import_(api, f"n{number}", nrt={ALLOCS: [{**REPORTED[0], "uid": uid}]})
+        add_nodes(api, f"n{number}", nrt={ALLOCS: [{**REPORTED[0], "uid": uid}]})
     profile(api, "koord-scheduler")
     check(database, "edge")
     with database.read() as connection:
@@ -114,7 +108,7 @@ OTHER_SETTINGS = {
 
 def test_no_setting_but_the_profile_changes_what_is_held(api: Client, application: Flask, database: Database):
     profile(api, "design")
-    import_(api, labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
+    add_nodes(api, "n1", labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
     for name, pod in (
         ("bound", pod_manifest("3")),
         ("aligned", pod_manifest("2", numa={"numaTopologyPolicy": "SingleNUMANode"})),
@@ -133,7 +127,7 @@ def test_no_setting_but_the_profile_changes_what_is_held(api: Client, applicatio
         assert {root_id: state.accounts for root_id, state in states.items()} == before, name
     # Every process hears that a node was read anew: only when that was is new.
     former = cluster_cache.view("edge").by_name["n1"].imported_at
-    import_(api, labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
+    add_nodes(api, "n1", labels={"disk": "ssd"}, nrt={ALLOCS: REPORTED})
     assert cluster_cache.view("edge").by_name["n1"].imported_at > former
     check_image(check(database, "edge"), cluster_cache, "edge")
 
@@ -143,7 +137,7 @@ def test_what_was_decided_under_former_settings_is_decided_again(
 ):
     """The profile changes between the look of whoever releases a pod and its transaction."""
     profile(api, "design")
-    import_(api, nrt={ALLOCS: REPORTED})
+    add_nodes(api, "n1", nrt={ALLOCS: REPORTED})
     assert api.put(f"{PODS}/web", pod_manifest("4")).status_code == 201
     use_cases = application.extensions["placement_use_cases"]
     look, looks = use_cases.cluster_cache.view, []
@@ -167,7 +161,7 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_long(
 ):
     """CPUs have an owner that follows from no pod, as a repair by hand may leave them."""
     profile(api, "design")
-    import_(api)
+    add_nodes(api, "n1")
     other = api.provider("elsewhere", VCPU=4)
     assert api.claim({other: {"VCPU": 1}}, UID).status_code == 204
     with database.write() as transaction:

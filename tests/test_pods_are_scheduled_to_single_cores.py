@@ -8,9 +8,8 @@ import pytest
 import yaml
 
 from tests.client import Client, code, detail
-from tests.kubernetes import node_manifests, pod_manifest
+from tests.kubernetes import CLUSTER, add_nodes, cluster_of, node_manifests, pod_manifest
 
-CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 HOSTNAME = "kubernetes.io/hostname"
@@ -18,14 +17,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @pytest.fixture
 def cluster(api: Client) -> Client:
-    assert api.put(CLUSTER).status_code == 201
-    return api
-
-
-def nodes(api: Client, *names: str, **node) -> None:
-    for name in names:
-        answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **node))
-        assert answer.status_code in (200, 201), answer.text
+    return cluster_of(api)
 
 
 def put(api: Client, name: str, manifest: dict, status: int = 201, namespace: str = "default") -> dict:
@@ -42,7 +34,7 @@ def refused(api: Client, manifest: dict) -> str:
 
 
 def test_a_pod_or_its_node_that_is_sent_again_changes_nothing(cluster):
-    nodes(cluster, "n1", "n2")
+    add_nodes(cluster, "n1", "n2")
     first = put(cluster, "web", pod_manifest(uid=UID))
     before = cluster.get(f"{CLUSTER}/nodes/n1").json
     again = put(cluster, "web", pod_manifest(uid=UID, labels={"app": "other"}), 200)
@@ -54,7 +46,7 @@ def test_a_pod_or_its_node_that_is_sent_again_changes_nothing(cluster):
 
 
 def test_all_violations_of_admission_come_in_one_answer(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     wrong = pod_manifest(cpu="1500m", priority=5500, nodeSelector=[], tolerations=[{"operator": "Like"}])
     answer = cluster.put(f"{PODS}/default/web", wrong)
     assert answer.status_code == 400
@@ -66,11 +58,11 @@ def test_all_violations_of_admission_come_in_one_answer(cluster):
 
 
 def test_nodes_are_filtered_as_kubernetes_does(cluster):
-    nodes(cluster, "cordoned", spec={"unschedulable": True})
-    nodes(cluster, "tainted", spec={"taints": [{"key": "dpu", "value": "x", "effect": "NoSchedule"}]})
-    nodes(cluster, "other", labels={"disk": "hdd"})
-    nodes(cluster, "full", pods="0")
-    nodes(cluster, "small", cpu="2", memory="1Mi")
+    add_nodes(cluster, "cordoned", spec={"unschedulable": True})
+    add_nodes(cluster, "tainted", spec={"taints": [{"key": "dpu", "value": "x", "effect": "NoSchedule"}]})
+    add_nodes(cluster, "other", labels={"disk": "hdd"})
+    add_nodes(cluster, "full", pods="0")
+    add_nodes(cluster, "small", cpu="2", memory="1Mi")
     assert refused(cluster, pod_manifest(nodeSelector={"disk": "ssd"})) == (
         "0/5 nodes are available: 1 node(s) had untolerated taint {dpu: x}, 1 node(s) were unschedulable, "
         "3 node(s) didn't match Pod's node affinity/selector."
@@ -87,7 +79,7 @@ def test_nodes_are_filtered_as_kubernetes_does(cluster):
 
 
 def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     largest = pod_manifest(cpu="10", uid=UID)
     other = UID.replace("6", "7")
     same = [(None, "web"), (UID, "renamed"), (other, "web")]
@@ -102,8 +94,8 @@ def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):
 
 
 def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
-    nodes(cluster, "n1", "n2")
-    nodes(cluster, "n3", cpu="2")
+    add_nodes(cluster, "n1", "n2")
+    add_nodes(cluster, "n3", cpu="2")
     put(cluster, "web", pod_manifest(cpu="4"))
     before = [cluster.get(f"{CLUSTER}/nodes/{name}").json for name in ("n1", "n2", "n3")]
     answer = cluster.post(f"{PODS}/preview", {"pod": pod_manifest(cpu="4"), "limit": 1})
@@ -119,7 +111,7 @@ def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
 
 
 def test_pods_are_listed_by_namespace_node_and_class_in_pages(cluster):
-    nodes(cluster, "n1", "n2")
+    add_nodes(cluster, "n1", "n2")
     put(cluster, "a", pod_manifest(nodeSelector={HOSTNAME: "n1"}))
     put(cluster, "b", pod_manifest(qos="LSE", nodeSelector={HOSTNAME: "n2"}))
     put(cluster, "c", pod_manifest(qos="LS", priority=None), namespace="other")
@@ -140,7 +132,7 @@ def test_pods_are_listed_by_namespace_node_and_class_in_pages(cluster):
 
 
 def test_yaml_is_taken_too(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     text = yaml.safe_dump(pod_manifest()).encode()
     answer = cluster.put(f"{PODS}/default/web", text, Content_Type="application/yaml")
     assert answer.status_code == 201, answer.text
@@ -167,7 +159,7 @@ def test_unknown_clusters_and_pods_are_404(api):
 
 
 def test_what_a_pod_holds_changes_with_the_pod_only(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     pod = put(cluster, "web", pod_manifest())
     uuid = pod["consumer_uuid"]
     before = cluster.get(f"/allocations/{uuid}").json
@@ -177,7 +169,7 @@ def test_what_a_pod_holds_changes_with_the_pod_only(cluster):
 
 
 def test_cores_that_others_use_are_left_alone(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
     first, second, *_ = (core["uuid"] for core in tree["children"][0]["children"])
     assert cluster.claim({first: {"PCPU": 1}, second: {"PCPU": 2}}).status_code == 204
@@ -187,7 +179,7 @@ def test_cores_that_others_use_are_left_alone(cluster):
 
 
 def test_what_no_database_keeps_is_refused(cluster):
-    nodes(cluster, "n1")
+    add_nodes(cluster, "n1")
     for odd, message in (("a\0b", "NUL"), (json.loads("[" * 200 + "]" * 200), "nested")):
         for method, path in (("PUT", "default/web"), ("POST", "preview"), ("POST", "translation")):
             answer = cluster.call(method, f"{PODS}/{path}", pod_manifest(volumes=odd))
@@ -196,7 +188,7 @@ def test_what_no_database_keeps_is_refused(cluster):
 
 
 def test_a_node_whose_inventories_were_edited_is_passed_over(cluster):
-    nodes(cluster, "n1", "n2")
+    add_nodes(cluster, "n1", "n2")
     tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
     for numa in tree["children"]:
         path = f"/resource_providers/{numa['uuid']}/inventories"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client, detail
-from tests.kubernetes import BIND, NUMA_POLICY, RATIO, node_manifests, pod_manifest
+from tests.kubernetes import BIND, CLUSTER, NUMA_POLICY, RATIO, add_nodes, pod_manifest
 
 pytestmark = pytest.mark.one_database
 
-CLUSTER = "/ext/v1/clusters/edge"
 SINGLE = tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8))
 
 
@@ -17,11 +16,6 @@ SINGLE = tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8))
 def cluster(api: Client) -> Client:
     assert api.put(CLUSTER, {"nodeLabels": ["disk"]}).status_code == 201
     return api
-
-
-def node(api: Client, name: str, **given) -> None:
-    answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
-    assert answer.status_code == 201, answer.text
 
 
 def translated(api: Client, manifest: dict) -> dict:
@@ -67,7 +61,7 @@ PODS = [
 @pytest.mark.parametrize("manifest", PODS)
 def test_every_query_is_accepted_and_some_query_finds_where_the_pod_goes(cluster, manifest):
     zones = {numa: {"cpu": "8", "memory": "16Gi", "hugepages-2Mi": "8Mi"} for numa in (0, 1)}
-    node(cluster, "n1", zones=zones, **{"hugepages-2Mi": "16Mi"})
+    add_nodes(cluster, "n1", zones=zones, **{"hugepages-2Mi": "16Mi"})
     queries = queries_of(cluster, manifest)
     assert len(queries) == len(set(queries)) > 0
     answers = [found(cluster, query) for query in queries]
@@ -84,7 +78,7 @@ def test_every_query_is_accepted_and_some_query_finds_where_the_pod_goes(cluster
 
 
 def test_the_best_query_comes_first(cluster):
-    node(cluster, "n1")
+    add_nodes(cluster, "n1")
     queries = queries_of(cluster, pod_manifest(cpu="4"))
     assert [query.count("PCPU:2") for query in queries] == [2, 0]
     assert "group_policy=isolate" in queries[0]
@@ -96,7 +90,7 @@ def test_the_best_query_comes_first(cluster):
 
 
 def test_restricted_asks_for_one_numa_node_then_for_two(cluster):
-    node(cluster, "n1")
+    add_nodes(cluster, "n1")
     manifest = pod_manifest(cpu="12", numa={"numaTopologyPolicy": "Restricted"})
     queries = translated(cluster, manifest)["queries"]
     fits = [bool(found(cluster, entry["query"])) for entry in queries]
@@ -106,8 +100,8 @@ def test_restricted_asks_for_one_numa_node_then_for_two(cluster):
 
 
 def test_hosts_with_other_threads_per_core_get_a_query_of_their_own_if_the_pod_fits_there(cluster):
-    node(cluster, "smt")
-    node(cluster, "plain", rows=SINGLE)
+    add_nodes(cluster, "smt")
+    add_nodes(cluster, "plain", rows=SINGLE)
     queries = queries_of(cluster, pod_manifest(cpu="9"))
     assert queries
     assert all("CUSTOM_SMT_2" in query for query in queries)
@@ -122,8 +116,8 @@ def test_hosts_with_other_threads_per_core_get_a_query_of_their_own_if_the_pod_f
 
 
 def test_policies_and_labels_of_hosts_are_traits(cluster):
-    node(cluster, "spread", labels={BIND: "SpreadByPCPUs", "disk": "ssd"})
-    node(cluster, "aligned", labels={NUMA_POLICY: "SingleNUMANode", "disk": "hdd"})
+    add_nodes(cluster, "spread", labels={BIND: "SpreadByPCPUs", "disk": "ssd"})
+    add_nodes(cluster, "aligned", labels={NUMA_POLICY: "SingleNUMANode", "disk": "hdd"})
     strict = pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"}, nodeSelector={"disk": "hdd"})
     queries = queries_of(cluster, strict)
     assert all("CUSTOM_LABEL_DISK_HDD" in query for query in queries)
@@ -137,8 +131,8 @@ def test_hosts_that_get_their_policy_from_the_cluster_have_no_trait_to_require(a
     settings = {"profile": "design", "defaultNUMATopologyPolicy": "SingleNUMANode", "nodeLabels": ["disk"]}
     assert api.put(CLUSTER, settings).status_code == 201
     zones = {numa: {"cpu": "8", "memory": "16Gi"} for numa in (0, 1)}
-    node(api, "restricted", zones=zones, labels={NUMA_POLICY: "Restricted"})
-    node(api, "default", zones=zones)
+    add_nodes(api, "restricted", zones=zones, labels={NUMA_POLICY: "Restricted"})
+    add_nodes(api, "default", zones=zones)
     manifest = pod_manifest(cpu="4", numa=numa)
     queries = queries_of(api, manifest)
     placed = api.put(f"{CLUSTER}/pods/default/web", manifest).json
@@ -153,7 +147,7 @@ def test_hosts_that_get_their_policy_from_the_cluster_have_no_trait_to_require(a
 
 
 def test_what_queries_cannot_say_is_said_in_words(cluster):
-    node(cluster, "n1", annotations={RATIO: {"cpu": 1.5}}, cpu="24")
+    add_nodes(cluster, "n1", annotations={RATIO: {"cpu": 1.5}}, cpu="24")
     manifest = pod_manifest(
         spec={"preferredCPUExclusivePolicy": "PCPULevel"},
         numa={"numaTopologyPolicy": "Restricted"},
@@ -165,8 +159,8 @@ def test_what_queries_cannot_say_is_said_in_words(cluster):
 
 
 def test_a_pod_that_nothing_could_take_gets_no_query_but_a_reason(cluster):
-    node(cluster, "n1")
-    node(cluster, "small", rows=SINGLE)
+    add_nodes(cluster, "n1")
+    add_nodes(cluster, "small", rows=SINGLE)
     large = [
         pod_manifest(cpu=cpus, spec={"preferredCPUBindPolicy": policy}, numa=numa)
         for cpus in ("17", "100000", "1e30")

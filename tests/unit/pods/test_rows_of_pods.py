@@ -14,12 +14,10 @@ from placement.storage.records import PodRow
 UID = "7b1f2c9e-0000-4000-8000-000000000001"
 THEN = datetime.datetime(2024, 5, 6, 7, 8, 9)
 PLACED = {"node": "n1", "resource_provider": "root", "qos": "LSR", "kubernetes_qos": "Guaranteed"}
+TOLD = {"phase": "Running", "scheduled": True, "cpuset": "0-3", "annotations": {"a": "b"}, "score": 50}
+LISTS = {"containers": ("main", "side"), "warnings": ("careful",)}
 ANSWER = PodAnswer(
-    *("default", "p", UID, UID),
-    **PLACED,
-    **{"phase": "Running", "scheduled": True, "cpuset": "0-3", "annotations": {"a": "b"}},
-    **{"containers": ("main", "side"), "lifts_cfs_quota": True, "score": 50, "warnings": ("careful",)},
-    changed_at=THEN.isoformat(),
+    "default", "p", UID, UID, **PLACED, **TOLD, **LISTS, lifts_cfs_quota=True, changed_at=THEN.isoformat()
 )
 HELD = Holding(frozenset(range(4)), ExclusiveLevel.PCPU_LEVEL, NumaAmounts({0: {"cpu": 4000}}), False)
 RECORD = RecordedPod("default", "p", UID, UID, "LSE", {"cpu": 4000}, HELD)

@@ -58,7 +58,8 @@ def test_only_vcpus_and_memory_are_a_must():
 
 WRONG = {
     "flavor": [
-        *([], {**FLAVOR, "vcpu": 1}),
+        [],
+        {**FLAVOR, "vcpu": 1},
         *({**FLAVOR, "vcpus": vcpus} for vcpus in (0, True, "2", 2.0, 10**9)),
         *({**FLAVOR, "memory_mb": memory} for memory in (-1, 10**5000)),
         *({**FLAVOR, name: None} for name in ("swap_mb", "extra_specs")),
@@ -66,7 +67,9 @@ WRONG = {
     ],
     "image": [[], {"hw_cpu_policy": ["dedicated"]}, {1: "x"}],
     "options": [
-        *("", {"fast": True}, {"limit": 0}, {"strict": "yes"}, {"numa": "round"}, {"numa": {}}),
+        "",
+        *({name: value} for name, value in (("fast", True), ("limit", 0), ("strict", "yes"))),
+        *({"numa": value} for value in ("round", {})),
         *({"device_cells": cells} for cells in ([], {1: 0}, {"_a": "0"})),
     ],
 }
