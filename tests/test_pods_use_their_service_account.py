@@ -58,14 +58,14 @@ def test_the_own_cluster_is_bound_with_the_account_and_others_are_told(inside: C
         binders.of("core")
 
 
-def test_a_kubeconfig_that_is_named_comes_first_and_outside_the_user_s_own(
-    inside: ControlPlane, monkeypatch, tmp_path
-):
+def test_a_kubeconfig_that_is_named_comes_first(inside: ControlPlane, monkeypatch, tmp_path):
     named = write_kubeconfig(tmp_path / "named", ("lab", "http://127.0.0.1:10"))
     assert ApiServer(str(named)).url == "http://127.0.0.1:10"
     monkeypatch.setenv("KUBECONFIG", str(named))
     assert ApiServer().url == "http://127.0.0.1:10"
-    monkeypatch.delenv("KUBECONFIG")
+
+
+def test_outside_it_is_the_user_s_own(inside: ControlPlane, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     assert ApiServer().url == "http://127.0.0.1:9"
 
