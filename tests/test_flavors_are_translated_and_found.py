@@ -32,11 +32,7 @@ MASKED = {
     "vcpus": 8,
     "memory_mb": 512,
     "root_gb": 1,
-    "extra_specs": {
-        "hw:numa_nodes": "2",
-        "hw:cpu_policy": "mixed",
-        "hw:cpu_dedicated_mask": "2-3,5-7",
-    },
+    "extra_specs": {"hw:numa_nodes": "2", "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3,5-7"},
 }
 PINNED = {"vcpus": 2, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 GRANULAR = {"numa": "granular"}

@@ -22,14 +22,8 @@ FOO = "CUSTOM_INTEL_COM_FOO"
 CPU, MEMORY = "CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"
 POD = f"{CPU}:2000,{MEMORY}:256,{FOO}:2"
 # The two nodes of the example in the documentation of kube-scheduler.
-CAPACITY = {
-    "node-1": {CPU: 8000, MEMORY: 1024, FOO: 4},
-    "node-2": {CPU: 8000, MEMORY: 1024, FOO: 8},
-}
-USED = {
-    "node-1": {CPU: 1000, MEMORY: 256, FOO: 1},
-    "node-2": {CPU: 6000, MEMORY: 512, FOO: 2},
-}
+CAPACITY = {"node-1": {CPU: 8000, MEMORY: 1024, FOO: 4}, "node-2": {CPU: 8000, MEMORY: 1024, FOO: 8}}
+USED = {"node-1": {CPU: 1000, MEMORY: 256, FOO: 1}, "node-2": {CPU: 6000, MEMORY: 512, FOO: 2}}
 RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP}
 ORDERS = {
     "pack": "pack",

@@ -432,10 +432,7 @@ def test_rules_between_pods_hold_for_those_that_are_moved(edge):
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "labelSelector": {"matchLabels": {"app": "app-1"}},
-                    "topologyKey": "kubernetes.io/hostname",
-                }
+                {"labelSelector": {"matchLabels": {"app": "app-1"}}, "topologyKey": "kubernetes.io/hostname"}
             ]
         }
     }

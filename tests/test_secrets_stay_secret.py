@@ -118,10 +118,7 @@ def test_credentials_of_kubernetes_are_not_sent_to_where_it_redirects(tmp_path: 
 
 
 def test_a_client_without_redirects_sends_its_token(tmp_path: Path):
-    with (
-        database_url("sqlite") as url,
-        running_service(url, workers=1) as server,
-    ):
+    with database_url("sqlite") as url, running_service(url, workers=1) as server:
         assert Client(server.url, "admin").get("/resource_providers") == {"resource_providers": []}
         with pytest.raises(ServiceError):
             Client(server.url, "nobody").get("/resource_providers")

@@ -32,8 +32,7 @@ def test_nodes_appear_change_and_vanish(around, api_server):
         topology["zones"][0]["resources"][1]["allocatable"] = "1Gi"
         api_server.put(topology)
         eventually(
-            1024,
-            lambda: around.shown("host-0")["tree"]["children"][0]["resources"]["MEMORY_MB"]["total"],
+            1024, lambda: around.shown("host-0")["tree"]["children"][0]["resources"]["MEMORY_MB"]["total"]
         )
         api_server.delete("NodeResourceTopology", "host-0")
         eventually(0, lambda: around.cores("host-0"))
