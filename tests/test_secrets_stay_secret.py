@@ -25,8 +25,6 @@ from tests.patience import eventually
 from tests.server import database_url, running_service
 
 ROOT = Path(__file__).resolve().parents[1]
-PASSWORD = "p@ss:w/rd %41?&#"
-PATIENCE = 60
 
 
 # -- tokens and redirects --------------------------------------------------------------------------------
@@ -37,18 +35,21 @@ class Redirecting:
 
     def __init__(self, code: int, own_name: str = "127.0.0.1") -> None:
         self.seen: list[dict[str, str]] = []
-        self.second = ThreadingHTTPServer(("127.0.0.1", 0), self._noting())
-        target = f"http://{own_name}:{self.second.server_address[1]}/taken"
-        self.first = ThreadingHTTPServer(("127.0.0.1", 0), self._redirecting(code, target))
+        self.second = self._answering(200)
+        self.first = self._answering(code, f"http://{own_name}:{self.second.server_address[1]}/taken")
         self.url = f"http://127.0.0.1:{self.first.server_address[1]}"
 
-    def _noting(self) -> type[BaseHTTPRequestHandler]:
+    def _answering(self, code: int, target: str | None = None) -> ThreadingHTTPServer:
         seen = self.seen
 
-        class Noting(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                seen.append({name.lower(): value for name, value in self.headers.items()})
-                self.send_response(200)
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self.send_response(code)
+                if target is None:
+                    seen.append({name.lower(): value for name, value in self.headers.items()})
+                else:
+                    self.send_header("Location", target)
                 self.send_header("Content-Length", "2")
                 self.end_headers()
                 self.wfile.write(b"{}")
@@ -58,24 +59,7 @@ class Redirecting:
             def log_message(self, format: str, *arguments: object) -> None:
                 pass
 
-        return Noting
-
-    @staticmethod
-    def _redirecting(code: int, target: str) -> type[BaseHTTPRequestHandler]:
-        class Sending(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self.send_response(code)
-                self.send_header("Location", target)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            do_PUT = do_POST = do_DELETE = do_PATCH = do_GET
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        return Sending
+        return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
     @contextmanager
     def running(self) -> Iterator[Redirecting]:
@@ -127,51 +111,18 @@ def test_a_client_without_redirects_sends_its_token(tmp_path: Path):
 # -- passwords of databases ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://u:secret@host/placement", "postgresql://host/placement"),
-        ("postgresql://u@host:5433/placement", "postgresql://host:5433/placement"),
-        ("postgresql://host/p?password=secret", "postgresql://host/p?password=***"),
-        ("postgresql://host/p?a=b&sslpassword=secret&c=d", "postgresql://host/p?a=b&sslpassword=***&c=d"),
-        ("postgresql://host/p?PASSWORD=se%20cret", "postgresql://host/p?PASSWORD=***"),
-        ("postgresql:///p?host=/run/postgresql&user=u", "postgresql:///p?host=/run/postgresql&user=u"),
-        ("sqlite:////var/placement.sqlite", "sqlite:////var/placement.sqlite"),
-    ],
-)
-def test_what_is_printed_of_a_url_has_no_password(url: str, shown: str):
-    assert secrets.shown(url) == shown
-    assert secrets.has_password(url) is ("secret" in url or "cret" in url)
-
-
-@pytest.mark.parametrize("user", ["postgres", "postgres:", None])
-def test_the_password_comes_from_a_file(tmp_path: Path, user: str | None):
-    file = tmp_path / "password"
-    file.write_text(f"{PASSWORD}\n")
-    url = secrets.with_password_of(
-        str(file), f"postgresql://{user}@host/p" if user else "postgresql://host/p"
-    )
-    parsed = sa.make_url(url)
-    named = user.rstrip(":") if user else None
-    assert (parsed.username or None, parsed.password, parsed.host) == (named, PASSWORD, "host")
-
-
-@pytest.mark.parametrize(
-    ("url", "content"),
-    [
-        ("postgresql://u:hunter2@host/p", "x"),
-        ("postgresql://host/p?password=hunter2", "x"),
-        ("postgresql://u@host/p", ""),
-        ("postgresql://u@host/p", None),
-    ],
-)
-def test_a_password_that_cannot_be_meant_is_refused(tmp_path: Path, url: str, content: str | None):
-    file = tmp_path / "password"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(PlacementError, match="password") as refused:
-        secrets.with_password_of(str(file), url)
-    assert "hunter2" not in str(refused.value)
+def test_passwords_are_found_in_urls_and_not_repeated(tmp_path: Path):
+    for url, found in (
+        *(("postgresql://u:secret@host/p", True), ("postgresql://host/p?a=b&sslpassword=x&c=d", True)),
+        *(("postgresql://host/p?PASSWORD=se%20cret", True), ("postgresql:///p?host=/run/postgresql", False)),
+        *(("postgresql://u@host:5433/p", False), ("sqlite:////var/placement.sqlite", False)),
+    ):
+        assert secrets.has_password(url) is found, url
+    (tmp_path / "password").write_text("x")
+    for url in ("postgresql://u:hunter2@host/p", "postgresql://host/p?password=hunter2"):
+        with pytest.raises(PlacementError, match="password") as refused:
+            secrets.with_password_of(str(tmp_path / "password"), url)
+        assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("way", ["file", "pgpass", "environment", "connection"])
@@ -225,10 +176,6 @@ def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path):
 # -- files -----------------------------------------------------------------------------------------------
 
 
-def modes(directory: Path) -> dict[str, int]:
-    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
-
-
 def test_sqlite_files_are_their_owners(tmp_path: Path):
     before = os.umask(0)
     try:
@@ -237,53 +184,32 @@ def test_sqlite_files_are_their_owners(tmp_path: Path):
         database = Database(url)
         with database.write() as transaction:
             transaction.execute(sa.text("CREATE TABLE t (x INTEGER)"))
-            found = modes(tmp_path)
+            found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
         database.dispose()
     finally:
         os.umask(before)
-    assert set(found) == {"placement.sqlite", "placement.sqlite-wal", "placement.sqlite-shm"}
-    assert set(found.values()) == {0o600}
-
-
-def test_files_that_others_may_read_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text("{}")
-    kubeconfig.chmod(0o600)
-    secrets.warn_if_readable(str(kubeconfig), "the credentials")
-    assert caplog.messages == []
-    kubeconfig.chmod(0o644)
-    secrets.warn_if_readable(str(kubeconfig), "the credentials")
-    (warning,) = caplog.messages
-    assert str(kubeconfig) in warning
-    assert "chmod 600" in warning
+    assert found == dict.fromkeys((f"placement.sqlite{end}" for end in ("", "-wal", "-shm")), 0o600)
 
 
 def test_options_with_secrets_are_masked():
-    loaded = settings.load()
-    hidden = {"connection", "slave_connection", "connection_parameters"}
-    assert all(loaded._groups["placement_database"]._opts[name]["opt"].secret for name in hidden)
+    options = settings.load()._groups["placement_database"]._opts
+    for name in ("connection", "slave_connection", "connection_parameters"):
+        assert options[name]["opt"].secret, name
 
 
 # -- what the documentation says -------------------------------------------------------------------------
 
 
-def test_nobody_is_told_to_install_somebody_elses_package():
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "placement").rglob("*.py")]
-    for page in pages:
+def test_documents_have_no_password_and_install_nothing_of_others():
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in [*documents, *(ROOT / "placement").rglob("*.py")]:
         for match in re.finditer(r"pip install\s+[^\n]*", page.read_text()):
             named = re.sub(r"#.*", "", match[0])
-            assert not re.search(r"\binstall\s+(-\S+\s+)*['\"]?placement(\[|['\"\s]|$)", named), (
-                f"{page}: {named}"
-            )
-
-
-def test_no_documented_command_has_a_password():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+            foreign = re.search(r"\binstall\s+(-\S+\s+)*['\"]?placement(\[|['\"\s]|$)", named)
+            assert not foreign, f"{page}: {named}"
+    for page in documents:
         for line in page.read_text().splitlines():
             assert not re.search(r"--database\s+\S+://[^\s/@]*:[^\s/@]+@", line), f"{page}: {line}"
-
-
-def test_there_is_a_licence():
     assert "Apache License" in (ROOT / "LICENSE").read_text()
 
 
