@@ -55,7 +55,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     ) as application:
         client = Client(application.test_client(), token=ADMIN)
         for cluster in ("edge", "other"):
-            assert client.call("PUT", f"/ext/v1/clusters/{cluster}").status_code == 201
+            assert client.put(f"/ext/v1/clusters/{cluster}").status_code == 201
         yield application.test_client()
 
 
@@ -63,6 +63,19 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
 def visitor(guarded: FlaskClient) -> FlaskClient:
     """A browser without cookies."""
     return guarded.application.test_client()
+
+
+@pytest.fixture
+def admin(visitor: FlaskClient) -> FlaskClient:
+    """A browser in which the administrator is signed in."""
+    sign_in(visitor, ADMIN)
+    return visitor
+
+
+@pytest.fixture
+def api(guarded: FlaskClient) -> Client:
+    """Requests of the administrator to the API of the same service."""
+    return Client(guarded.application.test_client(), token=ADMIN)
 
 
 def form_key(client: FlaskClient, path: str = "/ui/sign-in") -> str:
@@ -91,17 +104,14 @@ def test_who_is_not_known_signs_in_and_comes_back(visitor: FlaskClient):
     assert visitor.get("/ui/map?by=cores").status_code == 200
 
 
-def test_the_cookie_is_for_encrypted_connections_only_where_there_are_any(guarded: FlaskClient):
-    client = guarded.application.test_client()
-    answer = client.get("/ui/sign-in", base_url="https://placement.example")
+def test_the_cookie_is_for_encrypted_connections_only_where_there_are_any(visitor: FlaskClient):
+    answer = visitor.get("/ui/sign-in", base_url="https://placement.example")
     assert "Secure" in answer.headers["Set-Cookie"].split("; ")
 
 
-@pytest.mark.parametrize(
-    "back", ["https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "/resource_providers"]
-)
-def test_nobody_is_sent_elsewhere_after_signing_in(visitor: FlaskClient, back: str):
-    assert sign_in(visitor, ADMIN, back=back).location == "/ui/"
+def test_nobody_is_sent_elsewhere_after_signing_in(visitor: FlaskClient):
+    for back in ("https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "/resource_providers"):
+        assert sign_in(visitor.application.test_client(), ADMIN, back=back).location == "/ui/", back
 
 
 def test_a_session_that_ended_says_so(visitor: FlaskClient):
@@ -114,63 +124,43 @@ def test_a_session_that_ended_says_so(visitor: FlaskClient):
     assert visitor.get("/ui/consumers", headers={"X-Requested-With": "placement"}).status_code == 401
 
 
-def test_signing_out_takes_the_token_away(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
-    answer = visitor.post("/ui/sign-out", data={"form_key": form_key(visitor, "/ui/")})
+def test_signing_out_takes_the_token_away(admin: FlaskClient):
+    answer = admin.post("/ui/sign-out", data={"form_key": form_key(admin, "/ui/")})
     assert answer.headers["Set-Cookie"].startswith(f"{COOKIE}=a.")
-    assert visitor.get("/ui/").status_code == 303
+    assert admin.get("/ui/").status_code == 303
 
 
-@pytest.mark.parametrize("path", ["/ui/claims", "/ui/pod-claims", "/ui/sign-out", "/ui/sign-in"])
-def test_forms_without_the_key_of_the_session_do_nothing(visitor: FlaskClient, path: str):
-    sign_in(visitor, ADMIN)
-    stranger = form_key(visitor.application.test_client())
-    for data in ({"other": "1"}, {"form_key": stranger}, {"form_key": "\N{SNOWMAN}"}):
-        answer = visitor.post(path, data=data)
-        assert answer.status_code == 403, path
-        assert "nothing was done" in answer.text
+def test_forms_without_the_key_of_the_session_do_nothing(admin: FlaskClient):
+    stranger = form_key(admin.application.test_client())
+    for path in ("/ui/claims", "/ui/pod-claims", "/ui/sign-out", "/ui/sign-in"):
+        for data in ({"other": "1"}, {"form_key": stranger}, {"form_key": "\N{SNOWMAN}"}):
+            answer = admin.post(path, data=data)
+            assert answer.status_code == 403, path
+            assert "nothing was done" in answer.text
+    assert admin.post("/ui/claims", json={"form_key": form_key(admin, "/ui/why")}).status_code == 415
 
 
-def test_forms_are_forms(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
-    assert visitor.post("/ui/claims", json={"form_key": form_key(visitor, "/ui/why")}).status_code == 415
-
-
-@pytest.mark.parametrize(
-    ("body", "media_type", "has_cookie", "status"),
-    [
-        (b"a=1", "application/x-www-form-urlencoded", False, 403),
-        (b"a=1&" * 100 + b"a=1", "application/x-www-form-urlencoded", True, 400),
-        (b"a=" + b"1" * 2**20, "application/x-www-form-urlencoded", True, 413),
-        (b"\r\n" * 1000, "multipart/form-data; boundary=x", True, 415),
-        (b"{}", "application/json", True, 415),
-    ],
-)
 @pytest.mark.parametrize("path", ["/ui/sign-in", "/ui/sign-out", "/ui/claims"])
-def test_forms_that_do_nothing_are_not_parsed(
-    visitor: FlaskClient,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    body: bytes,
-    media_type: str,
-    has_cookie: bool,
-    status: int,
-):
-    if has_cookie:
-        sign_in(visitor, ADMIN)
-    parsed = []
+def test_forms_that_do_nothing_are_not_parsed(admin: FlaskClient, monkeypatch: pytest.MonkeyPatch, path: str):
+    parsed, form = [], "application/x-www-form-urlencoded"
     monkeypatch.setattr(FormDataParser, "parse", lambda *given, **named: parsed.append(given))
-    answer = visitor.post(path, data=body, content_type=media_type)
+    for body, media_type, status in (
+        (b"a=1&" * 100 + b"a=1", form, 400),
+        (b"a=" + b"1" * 2**20, form, 413),
+        (b"\r\n" * 1000, "multipart/form-data; boundary=x", 415),
+        (b"{}", "application/json", 415),
+    ):
+        assert admin.post(path, data=body, content_type=media_type).status_code == status, media_type
     # Who has no cookie is not signed in, and sent to the page for that before a form is looked at.
-    assert answer.status_code == (303 if path == "/ui/claims" and not has_cookie else status)
+    unknown = admin.application.test_client().post(path, data=b"a=1", content_type=form)
+    assert unknown.status_code == (303 if path == "/ui/claims" else 403)
     assert parsed == []
 
 
-def test_a_form_may_have_the_size_of_a_manifest(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
+def test_a_form_may_have_the_size_of_a_manifest(admin: FlaskClient):
     # Each `#` takes three bytes in a form.
-    data = {"form_key": form_key(visitor, "/ui/"), "cluster": "edge", "pod": "#" * 300_000}
-    assert visitor.post("/ui/pod-claims", data=data).status_code == 400
+    data = {"form_key": form_key(admin, "/ui/"), "cluster": "edge", "pod": "#" * 300_000}
+    assert admin.post("/ui/pod-claims", data=data).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -185,15 +175,14 @@ def test_a_form_may_have_the_size_of_a_manifest(visitor: FlaskClient):
     ],
 )
 def test_what_is_pasted_into_a_form_is_in_no_address(
-    visitor: FlaskClient, caplog: pytest.LogCaptureFixture, page: str, kind: str, fields: dict[str, str]
+    admin: FlaskClient, caplog: pytest.LogCaptureFixture, page: str, kind: str, fields: dict[str, str]
 ):
-    sign_in(visitor, ADMIN)
     goal = {"goal": fields["goal"]} if "goal" in fields else {}
-    empty = visitor.get(f"/ui/{page}", query_string={"kind": kind, **goal}).text
+    empty = admin.get(f"/ui/{page}", query_string={"kind": kind, **goal}).text
     assert f'<form class="ask" action="/ui/{page}" method=post>' in empty
-    data = {"form_key": form_key(visitor, "/ui/"), "kind": kind, "cluster": "edge", **fields}
+    data = {"form_key": form_key(admin, "/ui/"), "kind": kind, "cluster": "edge", **fields}
     with caplog.at_level("INFO"):
-        asked = visitor.post(f"/ui/{page}", data=data)
+        asked = admin.post(f"/ui/{page}", data=data)
         # What the answer offers as JSON and CSV is asked for in the body, too.
         assert asked.status_code == 200, asked.text
         resent = asked.text.partition(f'<form method="post" action="/ui/{page}">')[2].partition("</form>")[0]
@@ -201,43 +190,31 @@ def test_what_is_pasted_into_a_form_is_in_no_address(
         areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n?([^<]*)</textarea>', resent)
         assert {name: unescape(value) for name, value in areas} | {"form_key": data["form_key"]} == data
         for form, media_type in (("json", "application/json"), ("csv", "text/csv")):
-            answer = visitor.post(f"/ui/{page}", data={**data, "format": form})
+            answer = admin.post(f"/ui/{page}", data={**data, "format": form})
             assert (answer.status_code, answer.mimetype) == (200, media_type)
-    assert visitor.post(f"/ui/{page}", data={**data, "form_key": "x"}).status_code == 403
+    assert admin.post(f"/ui/{page}", data={**data, "form_key": "x"}).status_code == 403
     assert f'"POST /ui/{page}"' in caplog.text
     assert "secret" not in caplog.text
 
 
 def test_a_form_of_another_cluster_is_refused(visitor: FlaskClient):
     sign_in(visitor, BOUND)
-    key = form_key(visitor, "/ui/")
+    data = {"form_key": form_key(visitor, "/ui/"), "kind": "pod", "pod": POD}
     for page in ("why", "room", "moves"):
-        for cluster, statuses in (("other", {403}), ("edge", {200})):
-            data = {"form_key": key, "kind": "pod", "cluster": cluster, "pod": POD}
-            answer = visitor.post(f"/ui/{page}", data=data)
-            assert answer.status_code in statuses, (page, cluster)
+        for cluster, status in (("other", 403), ("edge", 200)):
+            answer = visitor.post(f"/ui/{page}", data={**data, "cluster": cluster})
+            assert answer.status_code == status, (page, cluster)
 
 
 def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient):
     sign_in(visitor, NOBODY)
-    for path in (
-        "/ui/",
-        "/ui/map",
-        "/ui/map/data",
-        "/ui/consumers",
-        "/ui/changes",
-        "/ui/refusals",
-        "/ui/search?q=a",
-    ):
-        answer = visitor.get(path)
+    for path in ("", "map", "map/data", "consumers", "changes", "refusals", "search?q=a"):
+        answer = visitor.get(f"/ui/{path}")
         assert answer.status_code == 403, path
         assert "Policy does not allow" in answer.text
         assert "/ui/map" not in answer.text
         assert "/ui/changes" not in answer.text
-    consumer = str(uuid.uuid4())
-    key = FORM_KEY.search(visitor.get("/ui/").text)
-    assert key is not None
-    data = {"form_key": key[1], "consumer_uuid": consumer}
+    data = {"form_key": form_key(visitor, "/ui/"), "consumer_uuid": str(uuid.uuid4())}
     assert visitor.post("/ui/claims", data=data).status_code == 403
 
 
@@ -247,44 +224,30 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
     assert overview.status_code == 200
     assert "/ui/map?cluster=edge" in overview.text
     assert ">other<" not in overview.text
-    names = [group["name"] for group in visitor.get("/ui/?format=json").json["groups"]]
-    assert names == ["edge"]
+    assert [group["name"] for group in visitor.get("/ui/?format=json").json["groups"]] == ["edge"]
     assert visitor.get("/ui/map?cluster=edge").status_code == 200
     assert visitor.get("/ui/pods?cluster=edge").status_code == 200
     assert ">other<" not in visitor.get("/ui/consumers?cluster=edge").text
+    query = "kind=query&query=resources%3DVCPU:1"
+    asked = (f"{query}&cluster=other", f"{query}%26cluster%3Dother&cluster=edge", query)
     for path in (
-        "/ui/map",
-        "/ui/map?cluster=other",
-        "/ui/map/data?cluster=other",
-        "/ui/pods?cluster=other",
-        "/ui/pods/other/a/b",
-        "/ui/nodes/other/a",
-        "/ui/consumers",
-        "/ui/consumers?cluster=other",
-        "/ui/why?kind=query&query=resources%3DVCPU:1&cluster=other",
-        "/ui/why?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
-        "/ui/why?kind=query&query=resources%3DVCPU:1",
-        "/ui/why?kind=flavor&vcpus=1&cluster=other",
-        "/ui/room?kind=query&query=resources%3DVCPU:1&cluster=other",
-        "/ui/room?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
-        "/ui/room?kind=query&query=resources%3DVCPU:1",
-        "/ui/room?kind=flavor&vcpus=1&cluster=other",
-        "/ui/moves",
-        "/ui/moves?goal=free&free=1&cluster=other",
-        "/ui/room?kind=pod&cluster=other&pod=kind:+Pod",
+        *("map", "map?cluster=other", "map/data?cluster=other", "pods?cluster=other", "pods/other/a/b"),
+        *("nodes/other/a", "consumers", "consumers?cluster=other", "moves"),
+        *(f"{page}?{each}" for page in ("why", "room") for each in asked),
+        *(f"{page}?kind=flavor&vcpus=1&cluster=other" for page in ("why", "room")),
+        *("moves?goal=free&free=1&cluster=other", "room?kind=pod&cluster=other&pod=kind:+Pod"),
     ):
-        answer = visitor.get(path)
+        answer = visitor.get(f"/ui/{path}")
         assert answer.status_code in (400, 403), path
         assert b"candidates</h2>" not in answer.data
         assert b"Room for" not in answer.data
     assert visitor.get("/ui/search?q=o&format=json").json == {"q": "o", "found": []}
 
 
-def test_what_would_refuse_a_bound_token_has_no_link(visitor: FlaskClient):
-    api = Client(visitor.application.test_client(), token=ADMIN)
-    assert api.call("PUT", "/ext/v1/clusters/edge/nodes/held", node_manifests("held")).status_code == 201
+def test_what_would_refuse_a_bound_token_has_no_link(visitor: FlaskClient, api: Client):
+    assert api.put("/ext/v1/clusters/edge/nodes/held", node_manifests("held")).status_code == 201
     pod = pod_manifest()
-    assert api.call("PUT", "/ext/v1/clusters/edge/pods/default/held", pod).status_code == 201
+    assert api.put("/ext/v1/clusters/edge/pods/default/held", pod).status_code == 201
     for token, links in ((ADMIN, True), (BOUND, False)):
         browser = visitor.application.test_client()
         sign_in(browser, token)
@@ -297,23 +260,21 @@ def test_what_would_refuse_a_bound_token_has_no_link(visitor: FlaskClient):
         known = browser.get("/ui/names/clusters").json["names"]
         assert known == (["edge", "other"] if links else ["edge"])
     for path in ("pods/default/held", "nodes/held"):
-        assert api.call("DELETE", f"/ext/v1/clusters/edge/{path}").status_code == 204
+        assert api.delete(f"/ext/v1/clusters/edge/{path}").status_code == 204
 
 
-def test_browsers_are_told_what_pages_may_do(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
+def test_browsers_are_told_what_pages_may_do(admin: FlaskClient):
     for path in ("/ui/", "/ui/sign-in", "/ui/no-such-page", "/ui/map/data", "/ui/static/pages.js"):
-        headers = visitor.get(path).headers
+        headers = admin.get(path).headers
         rules = dict(rule.strip().split(" ", 1) for rule in headers["Content-Security-Policy"].split(";"))
         assert set(rules.values()) == {"'self'", "'none'"}
         assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"
         assert headers["X-Content-Type-Options"] == "nosniff"
-    page = visitor.get("/ui/").text
+    page = admin.get("/ui/").text
     assert not re.search(r"<script>|\son[a-z]+=|style=|https?://(?!localhost)", page)
 
 
-def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
+def test_bad_input_is_a_page_that_says_what_to_do(admin: FlaskClient):
     gone = str(uuid.uuid4())
     for path, status, said in (
         (f"/ui/hosts/{gone}", 404, f"No resource provider with uuid {gone} found"),
@@ -352,62 +313,36 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         (f"/ui/hosts/{gone}/drawing", 404, gone),
         ("/ui/?format=song", 400, "format"),
     ):
-        answer = visitor.get(path)
+        answer = admin.get(path)
         assert answer.status_code == status, (path, answer.text)
         assert said in answer.text.replace("&#39;", "'"), path
         assert "<nav aria-label" in answer.text, "a page with the way on"
 
 
-def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
+def test_no_odd_address_makes_a_page_fail(admin: FlaskClient):
     # The same numbers each time: a failure must be found again.
     dice = random.Random(20)
-    pages = [
-        "",
-        *[
-            "map",
-            "map/data",
-            "map/hosts",
-            "hosts",
-            "why",
-            "room",
-            "moves",
-            "consumers",
-            "pods",
-            "changes",
-            "refusals",
-            "search",
-        ],
-        *("room?kind=flavor&vcpus=1", "room?kind=query&query=resources%3DVCPU:1"),
-        *("why?kind=flavor&vcpus=1", "why?kind=pod&cluster=edge", "why?kind=query&query=resources%3DVCPU:1"),
-    ]
+    named = "map map/data map/hosts hosts why room moves consumers pods changes refusals search"
+    pages = ["", *named.split()]
+    pages += [f"{page}?kind=flavor&vcpus=1" for page in ("room", "why")]
+    pages += [f"{page}?kind=query&query=resources%3DVCPU:1" for page in ("room", "why")]
     names = "by class cluster ids page order kind query vcpus ram specs image pod limit order_by project_id "
     names += "consumer_type after marker target q format"
-    for page in pages:
+    for page in (*pages, "why?kind=pod&cluster=edge"):
         for name in names.split():
             for text in dice.sample(ODD_TEXTS, 3):
-                answer = visitor.get(f"/ui/{page}{'&' if '?' in page else '?'}{name}={text}")
+                answer = admin.get(f"/ui/{page}{'&' if '?' in page else '?'}{name}={text}")
                 assert answer.status_code in (200, 303, 400, 404), (page, name, text[:50], answer.text[-500:])
     for place in ("hosts/{}", "nodes/{}/x", "nodes/edge/{}", "consumers/{}", "pods/edge/{}/x", "map/host/{}"):
         for text in ODD_TEXTS:
-            answer = visitor.get(f"/ui/{place.format(text)}")
-            assert answer.status_code in (200, 303, 308, 400, 404, 405), (
-                place,
-                text[:50],
-                answer.text[-500:],
-            )
+            answer = admin.get(f"/ui/{place.format(text)}")
+            seen = (place, text[:50], answer.text[-500:])
+            assert answer.status_code in (200, 303, 308, 400, 404, 405), seen
 
 
-def test_claims_refuse_what_no_page_sends(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
-    who = {
-        "form_key": form_key(visitor, "/ui/why"),
-        "consumer_uuid": str(uuid.uuid4()),
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_type": "INSTANCE",
-    }
-    provider = str(uuid.uuid4())
+def test_claims_refuse_what_no_page_sends(admin: FlaskClient):
+    provider, key = str(uuid.uuid4()), form_key(admin, "/ui/why")
+    who = {"form_key": key, "consumer_uuid": str(uuid.uuid4()), "project_id": "p", "user_id": "u"}
     for changes, said in (
         ({"consumer_uuid": "x"}, "consumer_uuid"),
         ({"project_id": ""}, "project_id"),
@@ -417,60 +352,48 @@ def test_claims_refuse_what_no_page_sends(visitor: FlaskClient):
         ({"allocations": orjson.dumps({provider: {"VCPU": -1}}).decode()}, "allocations"),
         ({"allocations": orjson.dumps({provider: {"VCPU": 1}}).decode()}, provider),
     ):
-        answer = visitor.post("/ui/claims", data={"allocations": "{}", **who, **changes})
+        data = {"allocations": "{}", "consumer_type": "INSTANCE", **who, **changes}
+        answer = admin.post("/ui/claims", data=data)
         assert answer.status_code == 400, changes
         assert said in answer.text
-    unnamed = {"form_key": who["form_key"], "cluster": "edge", "pod": "kind: Pod\napiVersion: v1"}
-    assert "Pod.metadata.name" in visitor.post("/ui/pod-claims", data=unnamed).text
+    unnamed = {"form_key": key, "cluster": "edge", "pod": "kind: Pod\napiVersion: v1"}
+    assert "Pod.metadata.name" in admin.post("/ui/pod-claims", data=unnamed).text
 
 
-def test_lists_are_given_as_json_and_as_csv(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
-    api = Client(visitor.application.test_client(), token=ADMIN)
-    provider = str(uuid.uuid4())
-    assert api.call("POST", "/resource_providers", {"name": "=cmd()", "uuid": provider}).status_code == 200
-    inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8, "reserved": 2}}}
-    assert api.call("PUT", f"/resource_providers/{provider}/inventories", inventories).status_code == 200
-    table = visitor.get("/ui/hosts?by=use&class=VCPU&format=csv")
+def test_lists_are_given_as_json_and_as_csv(admin: FlaskClient, api: Client):
+    provider = api.provider("=cmd()", VCPU={"total": 8, "reserved": 2})
+    table = admin.get("/ui/hosts?by=use&class=VCPU&format=csv")
     assert table.mimetype == "text/csv"
     # A spreadsheet would take it for a formula.
-    assert table.text.splitlines() == [
-        "name,uuid,group,part,whole,percent",
-        f"'=cmd(),{provider},neither,0,6,0",
-    ]
-    listed = visitor.get("/ui/hosts?by=use&class=VCPU&format=json").json
+    row = f"'=cmd(),{provider},neither,0,6,0"
+    assert table.text.splitlines() == ["name,uuid,group,part,whole,percent", row]
+    listed = admin.get("/ui/hosts?by=use&class=VCPU&format=json").json
+    (host,) = listed["hosts"]
     assert listed["count"] == 1
-    assert listed["hosts"][0] | {"name": "=cmd()", "part": 0, "whole": 6, "percent": 0} == listed["hosts"][0]
+    assert host | {"name": "=cmd()", "part": 0, "whole": 6, "percent": 0} == host
     lists = ("", "map", "consumers", "pods", "changes", "refusals", "search?q=cmd")
     for path in (*lists, f"hosts/{provider}", "why?kind=query&query=resources%3DVCPU:1"):
         mark = "&" if "?" in path else "?"
-        assert isinstance(visitor.get(f"/ui/{path}{mark}format=json").json, dict), path
-        listed_as_csv = visitor.get(f"/ui/{path}{mark}format=csv")
-        assert (listed_as_csv.status_code, listed_as_csv.mimetype) == (200, "text/csv"), path
-    assert api.call("DELETE", f"/resource_providers/{provider}").status_code == 204
+        assert isinstance(admin.get(f"/ui/{path}{mark}format=json").json, dict), path
+        as_csv = admin.get(f"/ui/{path}{mark}format=csv")
+        assert (as_csv.status_code, as_csv.mimetype) == (200, "text/csv"), path
+    assert api.delete(f"/resource_providers/{provider}").status_code == 204
 
 
-def test_the_map_tells_each_host_once_in_few_bytes(visitor: FlaskClient):
-    sign_in(visitor, ADMIN)
-    api = Client(visitor.application.test_client(), token=ADMIN)
-    uuids = [str(uuid.uuid4()) for _ in range(3)]
-    for number, each in enumerate(uuids):
-        api.call("POST", "/resource_providers", {"name": f"map-{number}", "uuid": each})
-        body = {"resource_provider_generation": 0, "inventories": {"PCPU": {"total": 4 * (number + 1)}}}
-        api.call("PUT", f"/resource_providers/{each}/inventories", body)
-    claim = Client.allocations({uuids[1]: {"PCPU": 2}}, None, project_id="p", user_id="u")
-    assert api.call("PUT", f"/allocations/{uuid.uuid4()}", claim).status_code == 204
-    body = visitor.get("/ui/map/data?by=use&class=PCPU").data
+def test_the_map_tells_each_host_once_in_few_bytes(admin: FlaskClient, api: Client):
+    uuids = [api.provider(f"map-{number}", PCPU=4 * (number + 1)) for number in range(3)]
+    assert api.claim({uuids[1]: {"PCPU": 2}}).status_code == 204
+    body = admin.get("/ui/map/data?by=use&class=PCPU").data
     (size,) = struct.unpack_from("<I", body)
     head, columns = orjson.loads(body[4 : 4 + size]), body[4 + size :]
     assert (4 + size) % 8 == 0
     assert (head["count"], head["part"], head["whole"]) == (3, 2, 24)
     ids = struct.unpack_from("<3I", columns, head["offsets"]["ids"])
     assert list(columns[head["offsets"]["levels"] :][:3]) == [0, 25, 0]
-    asked = visitor.get(f"/ui/map/hosts?by=use&class=PCPU&ids={','.join(map(str, ids))},4000000").json
+    asked = admin.get(f"/ui/map/hosts?by=use&class=PCPU&ids={','.join(map(str, ids))},4000000").json
     assert [host["name"] for host in asked["hosts"]] == ["map-0", "map-1", "map-2"]
     assert asked["hosts"][1]["text"] == "2 of 8 CPU"
-    assert visitor.get(f"/ui/map/host/{ids[2]}").location == f"/ui/hosts/{uuids[2]}"
+    assert admin.get(f"/ui/map/host/{ids[2]}").location == f"/ui/hosts/{uuids[2]}"
 
 
 @pytest.fixture
@@ -534,13 +457,14 @@ def test_people_sign_in_through_keystone_with_a_token_or_a_password(
     with_keystone: tuple[IdentityService, Flask],
 ):
     _, application = with_keystone
-    by_token, by_password = application.test_client(), application.test_client()
-    assert sign_in(by_token, "no-such-token").status_code == 401
-    assert sign_in(by_token, "token-of-ann").status_code == 303
-    assert by_token.get("/ui/").status_code == 200
     who = {"user": "ann", "project": "platform"}
-    wrong = sign_in(by_password, "", **who, password="wrong")
-    assert wrong.status_code == 401
-    assert "Keystone does not know this user with this password in this project." in wrong.text
-    assert sign_in(by_password, "", **who, password="secret").status_code == 303
-    assert by_password.get("/ui/").status_code == 200
+    unknown = "Keystone does not know this user with this password in this project."
+    for wrong, right, told in (
+        ({"token": "no-such-token"}, {"token": "token-of-ann"}, ""),
+        ({"token": "", **who, "password": "wrong"}, {"token": "", **who, "password": "secret"}, unknown),
+    ):
+        client = application.test_client()
+        refused = sign_in(client, **wrong)
+        assert (refused.status_code, told in refused.text) == (401, True)
+        assert sign_in(client, **right).status_code == 303
+        assert client.get("/ui/").status_code == 200
