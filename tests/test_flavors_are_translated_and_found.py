@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
 
@@ -20,20 +19,15 @@ CASES = Path(__file__).parent / "data" / "flavor.json"
 TRANSLATION = "/ext/v1/flavors/translation"
 CANDIDATES = "/ext/v1/flavors/candidates"
 
+
 # 8 CPUs on 2 guest nodes, 3 of them shared: dealt in turn they are VVPP and VPPP.
-DEALT = {
-    "vcpus": 8,
-    "memory_mb": 512,
-    "root_gb": 1,
-    "extra_specs": {"hw:numa_nodes": "2", "resources:VCPU": "3", "resources:PCPU": "5"},
-}
+_EIGHT = {"vcpus": 8, "memory_mb": 512, "root_gb": 1}
+DEALT = {**_EIGHT, "extra_specs": {"hw:numa_nodes": "2", "resources:VCPU": "3", "resources:PCPU": "5"}}
 # The same split, said by a policy and a mask.
-MASKED = {
-    "vcpus": 8,
-    "memory_mb": 512,
-    "root_gb": 1,
-    "extra_specs": {"hw:numa_nodes": "2", "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3,5-7"},
-}
+_MASK = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3,5-7"}
+MASKED = {**_EIGHT, "extra_specs": {"hw:numa_nodes": "2", **_MASK}}
+
+
 PINNED = {"vcpus": 2, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}}
 GRANULAR = {"numa": "granular"}
 
@@ -55,8 +49,42 @@ def find(api: Client, flavor: dict[str, Any], **parts: Any) -> dict[str, Any]:
     return answer.json
 
 
-def claim_of(request: dict[str, Any]) -> dict[str, Any]:
-    return {**Client.allocations({}), "allocations": request["allocations"]}
+@pytest.mark.parametrize("flavor", [DEALT, MASKED], ids=["amounts", "mask"])
+def test_a_mixed_instance_holds_both_kinds_of_cpu_and_no_second_one_fits(api, flavor):
+    host, first, second = numa_host(api, "host")
+    found = find(api, flavor, options=GRANULAR)
+    assert found["query_used"] == "querystring"
+    # Either guest node on either host node.
+    one, other = found["candidates"]["allocation_requests"]
+    chosen = one if one["mappings"]["_numa0"] == [first] else other
+    held = {name: each["resources"] for name, each in chosen["allocations"].items()}
+    consumer, loser = str(uuid.uuid4()), str(uuid.uuid4())
+    assert api.claim(held, consumer).status_code == 204
+    assert api.used_by(consumer) == {
+        host: {"DISK_GB": 1},
+        first: {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 256},
+        second: {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256},
+    }
+    refused = api.claim(held, loser)
+    assert refused.status_code == 409
+    assert f"'PCPU' on resource provider '{second}" in detail(refused)
+    assert "3 more with 3 of 4 used" in detail(refused)
+    assert api.used_by(loser) == {}
+    assert find(api, flavor, options=GRANULAR)["candidates"]["allocation_requests"] == []
+
+
+def test_the_query_string_is_searched_as_anybody_would_search_it(api):
+    for name in ("one", "two"):
+        numa_host(api, name)
+    found = find(api, DEALT, options=GRANULAR)
+    ordinary = api.get(f"/allocation_candidates?{found['translation']['querystring']}")
+    assert found["candidates"] == ordinary.json
+    assert len(found["candidates"]["allocation_requests"]) == 4
+    # A limit is a part of the query.
+    found = find(api, DEALT, options=GRANULAR, limit=1)
+    assert "limit=1" in found["translation"]["querystring"]
+    assert len(found["candidates"]["allocation_requests"]) == 1
+    assert find(api, DEALT, options={**GRANULAR, "limit": 1})["candidates"] == found["candidates"]
 
 
 def test_every_case_passes_over_http() -> None:
@@ -67,82 +95,10 @@ def test_every_case_passes_over_http() -> None:
     assert len(outcomes) == len(document["cases"])
 
 
-def test_a_translation_tells_query_cells_dedicated_cpus_and_warnings(api):
+def test_a_translation_tells_warnings(api):
     specs = {**DEALT["extra_specs"], "resources:NET_EGRESS_BYTES_SEC": "5"}
     answer = api.post(TRANSLATION, {"flavor": {**DEALT, "extra_specs": specs}, "options": GRANULAR})
-    assert answer.status_code == 200
-    body = answer.json
-    assert parse_qsl(body["querystring"]) == [
-        ("group_policy", "isolate"),
-        ("required_numa0", "HW_NUMA_ROOT"),
-        ("required_numa1", "HW_NUMA_ROOT"),
-        ("resources", "DISK_GB:1"),
-        ("resources_numa0", "MEMORY_MB:256,PCPU:2,VCPU:2"),
-        ("resources_numa1", "MEMORY_MB:256,PCPU:3,VCPU:1"),
-    ]
-    assert body["groups"]["_numa1"]["resources"] == {"MEMORY_MB": 256, "PCPU": 3, "VCPU": 1}
-    assert [(cell["cpuset"], cell["pcpuset"]) for cell in body["cells"]] == [
-        ([0, 1], [2, 3]),
-        ([4], [5, 6, 7]),
-    ]
-    assert body["dedicated_cpus"] == "2-3,5-7"
-    assert body["warnings"] == ["resource_class_ignored"]
-
-
-@pytest.mark.parametrize("flavor", [DEALT, MASKED], ids=["amounts", "mask"])
-def test_a_mixed_instance_holds_both_kinds_of_cpu_on_the_right_numa_nodes(api, flavor):
-    host, first, second = numa_host(api, "host")
-    found = find(api, flavor, options=GRANULAR)
-    assert found["query_used"] == "querystring"
-    requests = found["candidates"]["allocation_requests"]
-    # Either guest node on either host node.
-    assert len(requests) == 2
-    chosen = next(request for request in requests if request["mappings"]["_numa0"] == [first])
-    consumer = str(uuid.uuid4())
-    assert api.put(f"/allocations/{consumer}", claim_of(chosen)).status_code == 204
-    held = api.get(f"/allocations/{consumer}").json["allocations"]
-    assert {provider: entry["resources"] for provider, entry in held.items()} == {
-        host: {"DISK_GB": 1},
-        first: {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 256},
-        second: {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256},
-    }
-    assert api.used(first) == {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 256}
-    assert api.used(second) == {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256}
-
-
-def test_a_second_mixed_instance_that_no_longer_fits_is_refused_with_the_reason(api):
-    _, _first, second = numa_host(api, "host")
-    (request, *_) = [
-        request
-        for request in find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"]
-        if request["mappings"]["_numa1"] == [second]
-    ]
-    assert api.put(f"/allocations/{uuid.uuid4()}", claim_of(request)).status_code == 204
-    loser = str(uuid.uuid4())
-    refused = api.put(f"/allocations/{loser}", claim_of(request))
-    assert refused.status_code == 409
-    assert f"'PCPU' on resource provider '{second}" in detail(refused)
-    assert "3 more with 3 of 4 used" in detail(refused)
-    assert api.get(f"/allocations/{loser}").json["allocations"] == {}
-    assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []
-
-
-def test_the_query_string_is_searched_as_anybody_would_search_it(api):
-    numa_host(api, "one")
-    numa_host(api, "two")
-    found = find(api, DEALT, options=GRANULAR)
-    ordinary = api.get(f"/allocation_candidates?{found['translation']['querystring']}")
-    assert found["candidates"] == ordinary.json
-    assert len(found["candidates"]["allocation_requests"]) == 4
-
-
-def test_a_limit_is_part_of_the_query(api):
-    numa_host(api, "one")
-    found = find(api, DEALT, options=GRANULAR, limit=1)
-    assert "limit=1" in found["translation"]["querystring"]
-    assert len(found["candidates"]["allocation_requests"]) == 1
-    again = find(api, DEALT, options={**GRANULAR, "limit": 1})
-    assert again["candidates"] == found["candidates"]
+    assert (answer.status_code, answer.json["warnings"]) == (200, ["resource_class_ignored"])
 
 
 def test_one_cluster_is_searched_whatever_the_groups_are(api):
@@ -173,24 +129,9 @@ def test_the_fallback_is_searched_where_nobody_reports_dedicated_cpus(api):
     assert find(api, PINNED, options=options)["query_used"] == "querystring"
 
 
-def test_a_class_that_no_host_offers_is_found_nowhere(api):
-    host = api.provider("pinned-only", DISK_GB=10)
-    for number in range(2):
-        node = api.provider(f"pinned-only-{number}", host, PCPU=8, MEMORY_MB=1024)
-        api.carry(node, "HW_NUMA_ROOT")
-    assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []
-
-
 def claimed(api: Client, consumer: str, flavor: dict[str, Any], status: int = 201, **parts: Any) -> Any:
-    body = {
-        "consumer_uuid": consumer,
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_type": "INSTANCE",
-        "flavor": flavor,
-        **parts,
-    }
-    answer = api.post("/ext/v1/claims", body)
+    owner = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    answer = api.post("/ext/v1/claims", {**owner, "flavor": flavor, **parts})
     assert answer.status_code == status, answer.text
     return answer.json
 
@@ -200,58 +141,40 @@ def kept_cpus(api: Client, consumer: str) -> Any:
     return next(each for each in listed if each["consumer_uuid"] == consumer).get("dedicated_cpus")
 
 
-def test_dedicated_cpus_are_kept_with_a_consumer_that_was_claimed_by_its_flavor(api):
-    api.provider("host", VCPU=8, PCPU=8, MEMORY_MB=4096, DISK_GB=10)
+def test_dedicated_cpus_are_kept_with_a_consumer_until_something_else_is_claimed(api):
+    host = api.provider("host", VCPU=8, PCPU=8, MEMORY_MB=4096, DISK_GB=10)
     consumer = str(uuid.uuid4())
     assert claimed(api, consumer, DEALT)["dedicated_cpus"] == "2-3,5-7"
     assert kept_cpus(api, consumer) == "2-3,5-7"
     again = claimed(api, consumer, DEALT, 200)
     assert (again["dedicated_cpus"], again["consumer_generation"]) == ("2-3,5-7", 1)
     assert kept_cpus(api, consumer) == "2-3,5-7"
-
-
-def test_dedicated_cpus_are_forgotten_when_something_else_is_claimed(api):
-    host = api.provider("host", VCPU=8, PCPU=8, MEMORY_MB=4096, DISK_GB=10)
-    consumer = str(uuid.uuid4())
-    claimed(api, consumer, PINNED)
-    assert kept_cpus(api, consumer) == "0-1"
-    body = Client.allocations({host: {"PCPU": 3}}, 1, project_id="p", user_id="u")
-    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    assert api.claim({host: {"PCPU": 3}}, consumer, 1, project_id="p", user_id="u").status_code == 204
     assert kept_cpus(api, consumer) is None
 
 
-def test_a_claim_for_a_flavor_takes_the_fallback_where_the_flavor_allows_it(api):
+def test_a_claim_takes_the_fallback_and_keeps_the_cpus_of_the_flavor_that_was_claimed_last(api):
     api.provider("old", VCPU=8, MEMORY_MB=4096, DISK_GB=10)
     api.carry(api.provider("smt", VCPU=8, MEMORY_MB=4096, DISK_GB=10), "HW_CPU_HYPERTHREADING")
-    consumer = str(uuid.uuid4())
-    found = claimed(api, consumer, PINNED, options={"pcpu_fallback": True})
-    (held,) = found["allocations"].values()
+    consumer, options = str(uuid.uuid4()), {"pcpu_fallback": True}
+    (held,) = claimed(api, consumer, PINNED, options=options)["allocations"].values()
     assert held["resources"]["VCPU"] == 2
-    assert claimed(api, consumer, PINNED, 200, options={"pcpu_fallback": True})["dedicated_cpus"] == "0-1"
-
-
-def test_dedicated_cpus_are_those_of_the_flavor_that_was_claimed_last(api):
-    api.provider("old", VCPU=8, MEMORY_MB=4096, DISK_GB=10)
-    consumer = str(uuid.uuid4())
-    claimed(api, consumer, PINNED, options={"pcpu_fallback": True})
+    assert claimed(api, consumer, PINNED, 200, options=options)["dedicated_cpus"] == "0-1"
     assert kept_cpus(api, consumer) == "0-1"
-    shared = {**PINNED, "extra_specs": {}}
-    assert claimed(api, consumer, shared, 200)["dedicated_cpus"] == ""
+    assert claimed(api, consumer, {**PINNED, "extra_specs": {}}, 200)["dedicated_cpus"] == ""
     assert kept_cpus(api, consumer) is None
 
 
 def test_claims_for_flavors_that_are_wrong_name_the_field(api):
     consumer = str(uuid.uuid4())
-    for part in ({"limit": 1}, {"explain": True}):
-        refusal = claimed(api, consumer, PINNED, 400, **part)
-        assert "limit and explain make no sense in a claim" in detail_of(refusal)
-    assert "query: a claim is for a query or for a flavor" in detail_of(
-        claimed(api, consumer, PINNED, 400, query="resources=VCPU:1")
-    )
-    assert "consumer_uuid" in detail_of(claimed(api, "x", PINNED, 400))
+    for name, parts, said in (
+        *(
+            (consumer, part, "limit and explain make no sense in a claim")
+            for part in ({"limit": 1}, {"explain": True})
+        ),
+        (consumer, {"query": "resources=VCPU:1"}, "query: a claim is for a query or for a flavor"),
+        ("x", {}, "consumer_uuid"),
+    ):
+        assert said in claimed(api, name, PINNED, 400, **parts)["errors"][0]["detail"]
     claimed(api, consumer, {"vcpus": 0}, 400)
     claimed(api, consumer, PINNED, 409)
-
-
-def detail_of(body: dict[str, Any]) -> str:
-    return body["errors"][0]["detail"]

@@ -86,85 +86,57 @@ def cells(held: Held) -> dict[str, Mapping[str, int]]:
     return {name: amounts for name, amounts in sorted(held.items()) if name in ("numa-0", "numa-1")}
 
 
-@pytest.mark.parametrize("vcpus", [2, 3, 4, 8, 16])
-def test_dedicated_cpus_come_from_one_numa_node_beside_the_memory(host: Cloud, vcpus: int) -> None:
-    found = host.find(vcpus, DEDICATED)
-    assert len(found) == 2
+@pytest.mark.parametrize(
+    ("vcpus", "specs", "shared"),
+    [
+        *((vcpus, DEDICATED, 0) for vcpus in (3, 16)),
+        (4, {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3"}, 2),
+        (8, {"resources:VCPU": "4", "resources:PCPU": "4"}, 4),
+    ],
+)
+def test_cpus_come_from_one_numa_node_beside_the_memory(
+    host: Cloud, vcpus: int, specs: Mapping[str, str], shared: int
+) -> None:
+    found = host.find(vcpus, specs)
+    beside = {"VCPU": shared, "MEMORY_MB": 1024} if shared else {"MEMORY_MB": 1024}
     for each in found:
         ((numa, given),) = cores(each).items()
-        assert given == [1] * (vcpus % 2) + [2] * (vcpus // 2)
-        assert cells(each) == {numa: {"MEMORY_MB": 1024}}
-        assert each["host"] == {"DISK_GB": 1}
-    assert {next(iter(cores(each))) for each in found} == {"numa-0", "numa-1"}
-    answer = claim(host.api, flavor(vcpus, DEDICATED))
+        assert given == [1] * (vcpus % 2) + [2] * ((vcpus - shared) // 2)
+        assert (cells(each), each["host"]) == ({numa: beside}, {"DISK_GB": 1})
+    assert sorted(next(iter(cores(each))) for each in found) == ["numa-0", "numa-1"]
+    answer = claim(host.api, flavor(vcpus, specs))
     assert answer.status_code == 201, answer.text
     assert host.named(answer.json["allocations"]) in found
 
 
-@pytest.mark.parametrize("dedicated", [2, 4])
-def test_mixed_guests_hold_both_kinds_of_cpu_beside_their_memory(host: Cloud, dedicated: int) -> None:
-    mask = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": f"{dedicated}-{2 * dedicated - 1}"}
-    for specs in (mask, {"resources:VCPU": str(dedicated), "resources:PCPU": str(dedicated)}):
-        found = host.find(2 * dedicated, specs)
-        assert len(found) == 2
-        for each in found:
-            ((numa, given),) = cores(each).items()
-            assert given == [2] * (dedicated // 2)
-            assert cells(each) == {numa: {"VCPU": dedicated, "MEMORY_MB": 1024}}
-        answer = claim(host.api, flavor(2 * dedicated, specs))
-        assert answer.status_code == 201, answer.text
-        assert host.named(answer.json["allocations"]) in found
-
-
 def test_two_guest_cells_are_on_numa_nodes_of_their_own(host: Cloud) -> None:
-    for each in host.find(8, {**DEDICATED, **TWO_CELLS}):
+    two = {**DEDICATED, **TWO_CELLS}
+    for each in host.find(8, two):
         assert cores(each) == {"numa-0": [2, 2], "numa-1": [2, 2]}
         assert cells(each) == {"numa-0": {"MEMORY_MB": 512}, "numa-1": {"MEMORY_MB": 512}}
-    assert len(host.find(16, {**DEDICATED, **TWO_CELLS})) == 2
-    host.use("numa-1-core-0")
-    assert len(host.find(16, {**DEDICATED, **TWO_CELLS})) == 2
-    host.use(*(f"numa-1-core-{core}" for core in range(CORES)), amount=1)
-    # Node 0 could give all twelve, but not to two cells.
-    assert host.find(16, {**DEDICATED, **TWO_CELLS}) == []
-    assert len(host.find(12, DEDICATED)) == 1
-
-
-def test_mixed_guests_of_two_cells_are_dealt_over_two_nodes(host: Cloud) -> None:
-    specs = {**TWO_CELLS, "resources:VCPU": "3", "resources:PCPU": "5"}
-    for each in host.find(8, specs):
+    for each in host.find(8, {**TWO_CELLS, "resources:VCPU": "3", "resources:PCPU": "5"}):
         assert sorted(sum(given) for given in cores(each).values()) == [2, 3]
         assert sorted(amounts["VCPU"] for amounts in cells(each).values()) == [1, 2]
     # As it is without dedicated CPUs: each cell asks for its shared ones beside its memory.
     for each in host.find(8, TWO_CELLS):
         assert cells(each) == {name: {"VCPU": 4, "MEMORY_MB": 512} for name in ("numa-0", "numa-1")}
+    assert len(host.find(16, two)) == 2
+    host.use("numa-1-core-0")
+    assert len(host.find(16, two)) == 2
+    host.use(*(f"numa-1-core-{core}" for core in range(CORES)), amount=1)
+    # Node 0 could give all twelve, but not to two cells.
+    assert host.find(16, two) == []
+    assert len(host.find(12, DEDICATED)) == 1
 
 
-@pytest.mark.parametrize(
-    ("policy", "vcpus", "given"),
-    [
-        ("prefer", 3, [1, 2]),
-        ("prefer", 4, [2, 2]),
-        ("require", 4, [2, 2]),
-        ("require", 3, None),
-        ("isolate", 4, [2, 2, 2, 2]),
-        ("isolate", 3, [2, 2, 2]),
-        ("isolate", 9, None),
-    ],
-)
-def test_thread_policies_choose_the_cores(
-    host: Cloud, policy: str, vcpus: int, given: list[int] | None
-) -> None:
-    # Nova looks for the siblings by a trait of the host; here the cores tell.
-    found = host.find(vcpus, {**DEDICATED, "hw:cpu_thread_policy": policy})
-    assert [list(cores(each).values()) for each in found] == ([] if given is None else [[given]] * 2)
-
-
-def test_required_siblings_are_free_ones(host: Cloud) -> None:
-    host.use(*(f"numa-{numa}-core-{core}" for numa in (0, 1) for core in range(CORES - 1)))
-    specs = {**DEDICATED, "hw:cpu_thread_policy": "require"}
-    assert [list(cores(each).values()) for each in host.find(2, specs)] == [[[2]], [[2]]]
-    assert host.find(4, specs) == []
-    assert len(host.find(4, DEDICATED)) == 2
+def test_thread_policies_choose_the_cores(host: Cloud) -> None:
+    """Nova looks for the siblings by a trait of the host; here the cores tell."""
+    for policy, vcpus, given in (
+        *(("prefer", 3, [1, 2]), ("prefer", 4, [2, 2]), ("require", 4, [2, 2]), ("require", 3, None)),
+        *(("isolate", 4, [2, 2, 2, 2]), ("isolate", 3, [2, 2, 2]), ("isolate", 9, None)),
+    ):
+        found = host.find(vcpus, {**DEDICATED, "hw:cpu_thread_policy": policy})
+        assert [list(cores(each).values()) for each in found] == ([] if given is None else [[given]] * 2)
 
 
 @pytest.mark.parametrize(
@@ -176,20 +148,16 @@ def test_the_emulator_has_a_cpu_of_its_own_beside_the_first_cell(
     specs = {**DEDICATED, "hw:emulator_threads_policy": "isolate"}
     if policy is not None:
         specs["hw:cpu_thread_policy"] = policy
-    found = host.find(4, specs)
-    assert [list(cores(each).values()) for each in found] == [[given]] * 2
+    assert [list(cores(each).values()) for each in host.find(4, specs)] == [[given]] * 2
     answer = claim(host.api, flavor(4, specs))
     assert answer.status_code == 201, answer.text
     two = find(host.api, flavor(4, {**specs, **TWO_CELLS}))["candidates"]["allocation_requests"]
-    for each in two:
-        given_by_node = cores(host.named(each["allocations"]))
-        (first,) = {host.names[key][:6] for key in each["mappings"]["_numa0"]}
-        extra = 2 if policy == "isolate" else 1
-        amount = 4 if policy == "isolate" else 2
-        assert {numa: sum(given) for numa, given in given_by_node.items()} == {
-            numa: amount + (extra if numa == first else 0) for numa in ("numa-0", "numa-1")
-        }
     assert len(two) == 2
+    amount, extra = (4, 2) if policy == "isolate" else (2, 1)
+    for each in two:
+        (first,) = {host.names[key][:6] for key in each["mappings"]["_numa0"]}
+        sums = {numa: sum(given) for numa, given in cores(host.named(each["allocations"])).items()}
+        assert sums == {numa: amount + extra * (numa == first) for numa in ("numa-0", "numa-1")}
 
 
 def test_flat_hosts_are_asked_what_nova_asks_in_the_same_search(host: Cloud) -> None:
@@ -225,24 +193,26 @@ def test_the_translation_says_what_nova_would_send(api: Client) -> None:
     assert before["groups"][""]["resources"] == {"DISK_GB": 1, "MEMORY_MB": 1024, "PCPU": 8}
 
 
-def test_hosts_whose_numa_nodes_give_all_cpus_are_asked_as_ever(api: Client) -> None:
+def test_hosts_without_numa_nodes_or_whose_numa_nodes_give_all_cpus_are_asked_as_ever(api: Client) -> None:
     host = api.provider("host", DISK_GB=10)
     node = api.provider("node", host, PCPU=8, MEMORY_MB=1024)
     (found,) = find(api, flavor(4, DEDICATED))["candidates"]["allocation_requests"]
-    assert found["mappings"] == {"": [host, node]} or sorted(found["mappings"][""]) == sorted([host, node])
+    assert sorted(found["mappings"][""]) == sorted([host, node])
+    host = api.provider("flat", DISK_GB=10, MEMORY_MB=8192)
+    cores = {api.provider(f"core-{core}", host, PCPU=2) for core in range(4)}
+    (found,) = find(api, flavor(8, DEDICATED, 2048))["candidates"]["allocation_requests"]
+    assert found["allocations"].keys() == {host, *cores}
 
 
 def test_cpus_of_one_cell_never_come_from_several_numa_nodes(api: Client) -> None:
     """The host gives the memory of both NUMA nodes, so one provider has to give all CPUs, as nova asks."""
     host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
-    cores = {}
-    for numa in ("numa-0", "numa-1"):
-        node = api.provider(numa, host, VCPU=8)
+    nodes = [api.provider(numa, host, VCPU=8) for numa in ("numa-0", "numa-1")]
+    for node in nodes:
         api.carry(node, "HW_NUMA_ROOT")
-        for core in range(2):
-            cores[api.provider(f"{numa}-core-{core}", node, PCPU=2)] = numa
+    cores = [api.provider(f"{node}-core-{core}", node, PCPU=2) for node in nodes for core in range(2)]
     found = find(api, flavor(2, DEDICATED))["candidates"]["allocation_requests"]
-    assert [cores.keys() & each["allocations"].keys() for each in found] == [{core} for core in cores]
+    assert [{*cores} & each["allocations"].keys() for each in found] == [{core} for core in cores]
     for vcpus in (4, 6, 8):
         assert find(api, flavor(vcpus, DEDICATED))["candidates"]["allocation_requests"] == []
         assert claim(api, flavor(vcpus, DEDICATED)).status_code == 409
@@ -253,32 +223,22 @@ def test_numa_nodes_are_no_cores_where_the_host_gives_the_memory(api: Client) ->
     nodes = [api.provider(f"numa-{numa}", host, PCPU=8) for numa in (0, 1)]
     for node in nodes:
         api.carry(node, "HW_NUMA_ROOT")
-    isolated = {**DEDICATED, "hw:cpu_thread_policy": "isolate"}
-    for specs in (DEDICATED, isolated):
+    for specs in (DEDICATED, {**DEDICATED, "hw:cpu_thread_policy": "isolate"}):
         found = find(api, flavor(2, specs))["candidates"]["allocation_requests"]
         given = [each["allocations"][node]["resources"] for node, each in zip(nodes, found, strict=True)]
         assert given == [{"PCPU": 2}] * 2
     assert find(api, flavor(16, DEDICATED))["candidates"]["allocation_requests"] == []
 
 
-def test_a_host_without_numa_nodes_gives_memory_and_cores(api: Client) -> None:
-    host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
-    cores = {api.provider(f"core-{core}", host, PCPU=2) for core in range(4)}
-    (found,) = find(api, flavor(8, DEDICATED))["candidates"]["allocation_requests"]
-    assert found["allocations"].keys() == {host, *cores}
-
-
 def test_traits_of_the_flavor_count_where_the_disk_is_or_at_the_host(host: Cloud) -> None:
-    specs = {**DEDICATED, "trait:CUSTOM_FAST": "required"}
+    def found(wanted: str) -> list[int]:
+        specs = {**DEDICATED, "trait:CUSTOM_FAST": wanted}
+        return [len(host.find(4, specs, options={"boot_from_volume": boots})) for boots in (False, True)]
+
     host.api.put("/traits/CUSTOM_FAST")
-    assert host.find(4, specs) == []
-    assert host.find(4, specs, options={"boot_from_volume": True}) == []
+    assert found("required") == [0, 0]
     host.api.carry(host.uuids["host"], "CUSTOM_FAST")
-    assert len(host.find(4, specs)) == 2
-    assert len(host.find(4, specs, options={"boot_from_volume": True})) == 2
-    forbidden = {**DEDICATED, "trait:CUSTOM_FAST": "forbidden"}
-    assert host.find(4, forbidden) == []
-    assert host.find(4, forbidden, options={"boot_from_volume": True}) == []
+    assert (found("required"), found("forbidden")) == ([2, 2], [0, 0])
 
 
 def test_devices_are_found_below_the_cell_they_are_tied_to(host: Cloud) -> None:
