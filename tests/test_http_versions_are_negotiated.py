@@ -37,23 +37,18 @@ def test_version_document_needs_no_token(embedded: Client):
     }
 
 
-def test_version_document_ignores_query_and_accept(embedded: Client):
+def test_version_document_ignores_query_and_accept_and_answers_the_empty_path(embedded: Client):
     assert embedded.get("/?what=ever", Accept="text/plain").json["versions"]
-
-
-def test_version_document_answers_the_empty_path_below_a_prefix(embedded: Client):
-    answer = embedded.http.get(
-        "", base_url="http://localhost/placement/", environ_overrides={"PATH_INFO": ""}
-    )
+    mounted = {"base_url": "http://localhost/placement/", "environ_overrides": {"PATH_INFO": ""}}
+    answer = embedded.http.get("", **mounted)
     assert answer.status_code == 200
     assert answer.json["versions"][0]["links"] == [{"rel": "self", "href": ""}]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-def test_version_document_has_only_get_even_without_a_token(embedded: Client, method: str):
-    answer = embedded.as_(None).call(method, "/")
-    assert answer.status_code == 405
-    assert answer.headers["Allow"] == "GET"
+def test_version_document_has_only_get_even_without_a_token(embedded: Client):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"):
+        answer = embedded.as_(None).call(method, "/")
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET"), method
 
 
 @pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
@@ -90,58 +85,40 @@ def test_version_is_agreed_on(embedded: Client, header: str | None, agreed: str)
     assert "openstack-api-version" in answer.headers["Vary"].lower()
 
 
-def test_repeated_headers_count_like_one(embedded: Client):
+def test_repeated_headers_count_like_one_and_others_not_at_all(embedded: Client):
     sent = [("X-Auth-Token", "admin"), (HEADER, "placement 1.4"), (HEADER, "placement 1.6")]
     assert embedded.http.get("/resource_providers", headers=sent).headers[HEADER] == "placement 1.6"
+    # Any blank stands before the version.
+    assert asking(embedded, "placement\t1.5", "/").headers[HEADER] == "placement 1.5"
+    for old in ("OpenStack-Placement-API-Version", "X-OpenStack-Placement-API-Version"):
+        assert asking(embedded, None, "/", **{old: "1.5"}).headers[HEADER] == "placement 1.0"
 
 
-def test_any_blank_stands_before_the_version(embedded: Client):
-    assert asking(embedded, None, "/", **{HEADER: "placement\t1.5"}).headers[HEADER] == "placement 1.5"
+def test_version_that_cannot_be_read_is_400(embedded: Client):
+    for sent in ("pony.horse", "1.2.3", "1", "LATEST", "1.5 foo", "1.x", "１.5"):
+        version = {"HTTP_OPENSTACK_API_VERSION": f"placement {sent}"}
+        answer = embedded.http.get("/", headers={"X-Auth-Token": "admin"}, environ_overrides=version)
+        assert answer.status_code == 400, sent
+        assert f"invalid version string: {sent}" in detail(answer)
+        assert HEADER not in answer.headers
+        assert "code" not in answer.json["errors"][0]
 
 
-@pytest.mark.parametrize("old", ["OpenStack-Placement-API-Version", "X-OpenStack-Placement-API-Version"])
-def test_legacy_headers_are_not_recognised(embedded: Client, old: str):
-    assert asking(embedded, None, "/", **{old: "1.5"}).headers[HEADER] == "placement 1.0"
-
-
-@pytest.mark.parametrize("sent", ["pony.horse", "1.2.3", "1", "LATEST", "1.5 foo", "1.x", "１.5"])
-def test_version_that_cannot_be_read_is_400(embedded: Client, sent: str):
-    answer = embedded.http.get(
-        "/",
-        headers={"X-Auth-Token": "admin"},
-        environ_overrides={"HTTP_OPENSTACK_API_VERSION": f"placement {sent}"},
-    )
-    assert answer.status_code == 400
-    assert f"invalid version string: {sent}" in detail(answer)
-    assert HEADER not in answer.headers
-    assert "code" not in answer.json["errors"][0]
-
-
-@pytest.mark.parametrize("sent", ["0.5", "0.9", "1.40", "2.0", "-1.1", "1.99999999999999999999"])
-def test_version_that_nobody_speaks_is_406_and_tells_the_range(embedded: Client, sent: str):
-    answer = asking(embedded, f"placement {sent}")
-    assert answer.status_code == 406
-    assert f"Unacceptable version header: {sent}" in detail(answer)
-    (error,) = answer.json["errors"]
-    assert (error["min_version"], error["max_version"]) == ("1.0", "1.39")
-    assert error["title"] == "Not Acceptable"
-    assert "code" not in error
-    assert HEADER not in answer.headers
-
-
-def test_unacceptable_version_is_html_for_who_wants_html(embedded: Client):
-    answer = asking(embedded, "placement 0.5", Accept="text/html")
-    assert answer.status_code == 406
-    assert answer.mimetype == "text/html"
-    assert "Unacceptable version header: 0.5" in answer.text
-
-
-def test_who_is_unknown_hears_that_before_the_version(embedded: Client):
-    assert embedded.as_(None).at("0.5").get("/resource_providers").status_code == 401
-
-
-def test_version_of_the_document_is_checked_too(embedded: Client):
+def test_version_that_nobody_speaks_is_406_and_tells_the_range(embedded: Client):
+    for sent in ("0.5", "0.9", "1.40", "2.0", "-1.1", "1.99999999999999999999"):
+        answer = asking(embedded, f"placement {sent}")
+        assert answer.status_code == 406, sent
+        assert f"Unacceptable version header: {sent}" in detail(answer)
+        (error,) = answer.json["errors"]
+        assert (error["min_version"], error["max_version"]) == ("1.0", "1.39")
+        assert (error["title"], "code" in error) == ("Not Acceptable", False)
+        assert HEADER not in answer.headers
+    # Of the document, too, but who is unknown hears that before the version of anything else.
     assert embedded.as_(None).at("1.40").get("/").status_code == 406
+    assert embedded.as_(None).at("0.5").get("/resource_providers").status_code == 401
+    answer = asking(embedded, "placement 0.5", Accept="text/html")
+    assert (answer.status_code, answer.mimetype) == (406, "text/html")
+    assert "Unacceptable version header: 0.5" in answer.text
 
 
 CACHED = [
@@ -149,19 +126,13 @@ CACHED = [
     "GET /allocations/junk",
     "GET /usages?project_id=project",
     "GET /allocation_candidates?resources=VCPU:1",
-    "GET /resource_classes",
-    "GET /resource_classes/VCPU",
-    "GET /resource_providers",
-    "GET /resource_providers?name=nobody",
-    "GET /resource_providers/{provider}/aggregates",
-    "GET /resource_providers/{provider}/allocations",
-    "GET /resource_providers/{provider}/inventories",
-    "GET /resource_providers/{provider}/inventories/VCPU",
-    "GET /resource_providers/{provider}/traits",
-    "GET /resource_providers/{provider}/usages",
-    "GET /traits",
-    "GET /traits?name=in:",
-    "GET /traits/HW_CPU_X86_VMX",
+    *(f"GET /resource_classes{path}" for path in ("", "/VCPU")),
+    *(f"GET /resource_providers{path}" for path in ("", "?name=nobody")),
+    *(
+        f"GET /resource_providers/{{provider}}/{part}"
+        for part in ("aggregates", "allocations", "inventories", "inventories/VCPU", "traits", "usages")
+    ),
+    *(f"GET /traits{path}" for path in ("", "?name=in:", "/HW_CPU_X86_VMX")),
     "PUT /traits/CUSTOM_CACHED",
     'PUT /resource_providers/{provider} {"name": "renamed-%s"}',
     "PUT /resource_providers/{provider}/aggregates []",
