@@ -32,72 +32,32 @@ def hosts(api: Client) -> list[str]:
 AGGREGATE = str(uuid.uuid4())
 SAME = [
     ({"groups": {"": {"resources": {"VCPU": 1}}}}, {"resources": "VCPU:1"}),
-    (
-        {
-            "groups": {"": {"resources": {"VCPU": 5, "MEMORY_MB": 512}, "required": ["HW_CPU_X86_AVX"]}},
-            "limit": 1,
-        },
-        {"resources": "VCPU:5,MEMORY_MB:512", "required": "HW_CPU_X86_AVX", "limit": 1},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 1}, "required": [["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"]]}}},
-        {"resources": "VCPU:1", "required": "in:HW_CPU_X86_AVX,HW_CPU_X86_AVX2"},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 1}, "forbidden": ["HW_CPU_X86_AVX"]}}},
-        {"resources": "VCPU:1", "required": "!HW_CPU_X86_AVX"},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 1}, "member_of": [AGGREGATE]}}},
-        {"resources": "VCPU:1", "member_of": AGGREGATE},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 1}, "forbidden_aggregates": [AGGREGATE]}}},
-        {"resources": "VCPU:1", "member_of": f"!{AGGREGATE}"},
-    ),
-    (
-        {
-            "groups": {
-                "_a": {"resources": {"SRIOV_NET_VF": 2}},
-                "_b": {"resources": {"SRIOV_NET_VF": 3}},
-                "_host": {"required": ["HW_CPU_X86_AVX"]},
-            },
-            "group_policy": "isolate",
-            "same_subtree": [["_host", "_a", "_b"]],
-        },
-        {
-            "resources_a": "SRIOV_NET_VF:2",
-            "resources_b": "SRIOV_NET_VF:3",
-            "required_host": "HW_CPU_X86_AVX",
-            "group_policy": "isolate",
-            "same_subtree": "_host,_a,_b",
-        },
-    ),
-    (
-        {
-            "groups": {"": {"resources": {"VCPU": 1}}},
-            "root_required": ["HW_CPU_X86_AVX"],
-            "root_forbidden": ["HW_CPU_X86_AVX2"],
-        },
-        {"resources": "VCPU:1", "root_required": "HW_CPU_X86_AVX,!HW_CPU_X86_AVX2"},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 1}}}, "order_by": {"type": "MostAllocated"}},
-        {"resources": "VCPU:1", "order_by": '{"type": "MostAllocated"}'},
-    ),
-    (
-        {"groups": {"": {"resources": {"VCPU": 9}}}, "prefer": ["!HW_CPU_X86_AVX:3"], "explain": True},
-        {"resources": "VCPU:9", "prefer": "!HW_CPU_X86_AVX:3", "explain": 1},
-    ),
-    (
-        {
-            "groups": {
-                "_v": {"resources": {"SRIOV_NET_VF": 6}, "split": ["SRIOV_NET_VF"], "split_rule": "spread"}
-            }
-        },
-        {"resources_v": "SRIOV_NET_VF:6", "split_v": "SRIOV_NET_VF", "split_rule_v": "spread"},
-    ),
-]
+    ({"groups": {"": {"resources": {"VCPU": 5, "MEMORY_MB": 512}, "required": ["HW_CPU_X86_AVX"]}},
+        "limit": 1}, {"resources": "VCPU:5,MEMORY_MB:512", "required": "HW_CPU_X86_AVX", "limit": 1}),
+    ({"groups": {"": {"resources": {"VCPU": 1}, "required": [["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"]]}}},
+        {"resources": "VCPU:1", "required": "in:HW_CPU_X86_AVX,HW_CPU_X86_AVX2"}),
+    ({"groups": {"": {"resources": {"VCPU": 1}, "forbidden": ["HW_CPU_X86_AVX"]}}},
+        {"resources": "VCPU:1", "required": "!HW_CPU_X86_AVX"}),
+    ({"groups": {"": {"resources": {"VCPU": 1}, "member_of": [AGGREGATE]}}},
+        {"resources": "VCPU:1", "member_of": AGGREGATE}),
+    ({"groups": {"": {"resources": {"VCPU": 1}, "forbidden_aggregates": [AGGREGATE]}}},
+        {"resources": "VCPU:1", "member_of": f"!{AGGREGATE}"}),
+    ({"groups": {"_a": {"resources": {"SRIOV_NET_VF": 2}}, "_b": {"resources": {"SRIOV_NET_VF": 3}},
+        "_host": {"required": ["HW_CPU_X86_AVX"]}}, "group_policy": "isolate",
+        "same_subtree": [["_host", "_a", "_b"]]}, {"resources_a": "SRIOV_NET_VF:2",
+        "resources_b": "SRIOV_NET_VF:3", "required_host": "HW_CPU_X86_AVX", "group_policy": "isolate",
+        "same_subtree": "_host,_a,_b"}),
+    ({"groups": {"": {"resources": {"VCPU": 1}}}, "root_required": ["HW_CPU_X86_AVX"],
+        "root_forbidden": ["HW_CPU_X86_AVX2"]}, {"resources": "VCPU:1",
+        "root_required": "HW_CPU_X86_AVX,!HW_CPU_X86_AVX2"}),
+    ({"groups": {"": {"resources": {"VCPU": 1}}}, "order_by": {"type": "MostAllocated"}},
+        {"resources": "VCPU:1", "order_by": '{"type": "MostAllocated"}'}),
+    ({"groups": {"": {"resources": {"VCPU": 9}}}, "prefer": ["!HW_CPU_X86_AVX:3"], "explain": True},
+        {"resources": "VCPU:9", "prefer": "!HW_CPU_X86_AVX:3", "explain": 1}),
+    ({"groups": {"_v": {"resources": {"SRIOV_NET_VF": 6}, "split": ["SRIOV_NET_VF"],
+        "split_rule": "spread"}}}, {"resources_v": "SRIOV_NET_VF:6", "split_v": "SRIOV_NET_VF",
+        "split_rule_v": "spread"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "query"), SAME)

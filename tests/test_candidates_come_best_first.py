@@ -12,7 +12,6 @@ from placement.allocations import candidate_query, candidates
 from placement.allocations.candidates import SearchSettings
 from placement.allocations.orders import order_of
 from placement.app import build
-from placement.engine.scoring.order import NAMED
 from placement.http import operations
 from tests.client import Client, detail
 from tests.conftest import compatible
@@ -97,22 +96,18 @@ def test_order_by(api, hosts, order_by, expected):
 
 def test_each_element_tells_its_score_and_what_it_is_made_of(api, hosts):
     first = search(api, order_by=RATIO, limit=1).json["allocation_requests"][0]
-    assert {key: first[key] for key in ("score", "max_score", "score_parts")} == {
+    resources = {
+        "VCPU": {"utilization": 87, "score": 8, "weight": 1},
+        "MEMORY_MB": {"utilization": 10, "score": 1, "weight": 1},
+    }
+    part = {
+        "type": "RequestedToCapacityRatio",
+        "weight": 1,
         "score": 5,
         "max_score": 10,
-        "score_parts": [
-            {
-                "type": "RequestedToCapacityRatio",
-                "weight": 1,
-                "score": 5,
-                "max_score": 10,
-                "resources": {
-                    "VCPU": {"utilization": 87, "score": 8, "weight": 1},
-                    "MEMORY_MB": {"utilization": 10, "score": 1, "weight": 1},
-                },
-            }
-        ],
+        "resources": resources,
     }
+    assert (first["score"], first["max_score"], first["score_parts"]) == (5, 10, [part])
     assert "score" not in search(api).json["allocation_requests"][0]
 
 
@@ -180,39 +175,19 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
     assert len(found["allocation_requests"]) == 1
     assert found["explanation"]["first_empty"] is None
     explanation = search(api, "VCPU:8", explain=1).json["explanation"]
+    counted = {"counted": "providers", "came": 3, "providers": 0, "trees": 0}
     assert explanation["stages"][0] == {
-        "group": "",
-        "condition": "8 VCPU free",
-        "kind": "amount",
-        "resource_class": "VCPU",
-        "wanted": 8,
-        "counted": "providers",
-        "came": 3,
-        "providers": 0,
-        "trees": 0,
+        **{"group": "", "condition": "8 VCPU free", "kind": "amount", "resource_class": "VCPU", "wanted": 8},
+        **counted,
         "sentence": "8 VCPU free: 0 of 3 providers, in 0 trees",
     }
     assert explanation["first_empty"] == 0
-    assert explanation["nearest"][0] == {
-        "resource_provider": {"uuid": hosts["empty"], "name": "empty"},
-        "resource_class": "VCPU",
-        "wanted": 8,
-        "missing": 2,
-        "free": 6,
-        "shortages": [
-            {
-                "reason": "amount",
-                "groups": [""],
-                "resource_provider": {"uuid": hosts["empty"], "name": "empty"},
-                "resource_class": "VCPU",
-                "wanted": 8,
-                "free": 6,
-                "missing": 2,
-            }
-        ],
-        "sentences": ["empty lacks 2 VCPU: it has 6 free"],
-    }
-    assert explanation["sentences"][1] == "empty lacks 2 VCPU: it has 6 free"
+    empty = {"resource_provider": {"uuid": hosts["empty"], "name": "empty"}}
+    lacking = {**empty, "resource_class": "VCPU", "wanted": 8, "missing": 2, "free": 6}
+    sentence = "empty lacks 2 VCPU: it has 6 free"
+    shortages = [{"reason": "amount", "groups": [""], **lacking}]
+    assert explanation["nearest"][0] == {**lacking, "shortages": shortages, "sentences": [sentence]}
+    assert explanation["sentences"][1] == sentence
     assert "explanation" not in search(api, "VCPU:8").json
 
 
@@ -230,41 +205,23 @@ SHARED = {"resources1": "VCPU:4", "resources2": "VCPU:4", "resources3": "VCPU:4"
 def test_what_is_missing_across_groups_is_told_in_figures_and_words(api, nodes):
     explanation = search(api, "MEMORY_MB:1", explain=1, **SHARED).json["explanation"]
     (nearest,) = explanation["nearest"]
+    sentence = "node-1 lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"
+    lacking = {"resource_class": "VCPU", "wanted": 8, "free": 5, "missing": 3}
+    node = {"resource_provider": {"uuid": nodes["node-1"], "name": "node-1"}}
     assert nearest == {
         "resource_provider": {"uuid": nodes["host"], "name": "host"},
-        "shortages": [
-            {
-                "reason": "amount",
-                "groups": ["2", "3"],
-                "resource_provider": {"uuid": nodes["node-1"], "name": "node-1"},
-                "resource_class": "VCPU",
-                "wanted": 8,
-                "free": 5,
-                "missing": 3,
-            }
-        ],
-        "sentences": ["node-1 lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"],
+        "shortages": [{"reason": "amount", "groups": ["2", "3"], **node, **lacking}],
+        "sentences": [sentence],
     }
-    assert explanation["sentences"][-1] == nearest["sentences"][0]
-
-
-def test_a_tree_without_somebody_for_a_group_is_told_with_what_it_lacks(api, nodes):
+    assert explanation["sentences"][-1] == sentence
+    # A tree where nobody serves a group is told with what it lacks.
     other = {"resources1": "VCPU:5", "resources2": "DISK_GB:1", "group_policy": "none"}
-    explanation = search(api, "MEMORY_MB:1", explain=1, **other).json["explanation"]
-    assert [miss["lacking_groups"] for miss in explanation["nearest"]] == [["2"], ["", "1"]]
-    assert explanation["nearest"][0]["shortages"] == [
-        {
-            "reason": "nobody",
-            "groups": ["2"],
-            "resource_class": "DISK_GB",
-            "wanted": 1,
-            "free": 0,
-            "missing": 1,
-        }
-    ]
-    assert explanation["nearest"][0]["sentences"] == [
-        "the tree of host lacks 1 DISK_GB for group 2: no suitable provider offers any"
-    ]
+    first, second = search(api, "MEMORY_MB:1", explain=1, **other).json["explanation"]["nearest"]
+    assert (first["lacking_groups"], second["lacking_groups"]) == (["2"], ["", "1"])
+    lacking = {"resource_class": "DISK_GB", "wanted": 1, "free": 0, "missing": 1}
+    assert first["shortages"] == [{"reason": "nobody", "groups": ["2"], **lacking}]
+    sentence = "the tree of host lacks 1 DISK_GB for group 2: no suitable provider offers any"
+    assert first["sentences"] == [sentence]
 
 
 def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
@@ -278,28 +235,19 @@ def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
     assert search(api, "VCPU:7", explain=1).json["explanation"]["nearest"][0]["missing"] == 1
 
 
-def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The lines of the search; other loggers may be at any level."""
-    return [record.getMessage() for record in caplog.records if record.name == candidates.__name__]
-
-
-def test_the_line_in_the_log_tells_what_is_missing_across_groups(api, nodes, caplog):
-    with caplog.at_level("INFO", logger="placement.allocations.candidates"):
+def test_a_search_that_finds_nothing_leaves_one_line(api, nodes, caplog):
+    with caplog.at_level("INFO", logger=candidates.__name__):
         search(api, "MEMORY_MB:1", **SHARED)
-    (line,) = lines_of(caplog)
-    assert line == (
-        "no candidates: trees that serve all groups side by side (sums, group_policy, same_subtree): "
-        f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"
-    )
-
-
-def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
-    with caplog.at_level("INFO", logger="placement.allocations.candidates"):
         search(api, "VCPU:8")
         search(api, "VCPU:1")
-    (line,) = lines_of(caplog)
-    assert line.startswith("no candidates: 8 VCPU free: 0 of 3 providers, in 0 trees; ")
-    assert line.endswith(" lacks 2 VCPU: it has 6 free")
+    # Other loggers may be at any level.
+    lines = [record.getMessage() for record in caplog.records if record.name == candidates.__name__]
+    assert lines == [
+        "no candidates: trees that serve all groups side by side (sums, group_policy, same_subtree): "
+        f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free",
+        f"no candidates: 8 VCPU free: 0 of 2 providers, in 0 trees; {nodes['node-1']} lacks 3 VCPU: "
+        "it has 5 free",
+    ]
 
 
 def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
@@ -317,7 +265,3 @@ def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     assert order(ordered.get("/allocation_candidates?resources=VCPU:1&limit=1"), hosts) == ["full"]
     assert order(search(ordered, order_by="none"), hosts) == ["full", "empty", "half"]
     ordered_application.extensions["placement_use_cases"].close()
-
-
-def test_every_name_is_an_order():
-    assert {name: order_of(name, "order_by") for name in NAMED} == dict(NAMED)

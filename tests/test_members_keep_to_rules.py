@@ -161,18 +161,8 @@ def test_others_count_in_rules(api: Client):
     first = api.post(PATH, wish(2, APART))
     named = {**APART, "consumers": consumers(first)}
     assert {*places(first), *places(api.post(PATH, wish(2, named, atomic=True)))} == {*four}
-    assert (
-        api.post(
-            PATH,
-            wish(
-                1,
-                {**named, "consumers": consumers(first)[:1]},
-                {**SAME, "consumers": consumers(first)[:1]},
-                atomic=True,
-            ),
-        ).status_code
-        == 409
-    )
+    one = {"consumers": consumers(first)[:1]}
+    assert api.post(PATH, wish(1, {**named, **one}, {**SAME, **one}, atomic=True)).status_code == 409
 
 
 def test_a_group_grows(api: Client):
@@ -238,10 +228,8 @@ def test_nothing_is_written_in_a_dry_run(api: Client):
     elsewhere = places(api.post(PATH, wish(4, APART, dry_run=True, world=world)))
     assert elsewhere[0] == two[1]
     assert [each is None for each in elsewhere] == [False, False, False, True]
-    assert (
-        api.post(PATH, wish(2, APART, dry_run=True, atomic=True, world={"without": two[:1]})).status_code
-        == 409
-    )
+    alone = wish(2, APART, dry_run=True, atomic=True, world={"without": two[:1]})
+    assert api.post(PATH, alone).status_code == 409
     assert [api.used(host) for host in two] == [{"VCPU": 0}] * 2
 
 
@@ -293,3 +281,22 @@ def test_rules_name_a_bounded_number_of_consumers(api: Client):
     answer = api.post(PATH, wish(1, *many))
     assert answer.status_code == 400
     assert "rules: name 12000 consumers" in detail(answer)
+
+
+def test_a_member_has_a_cluster_options_and_an_image_of_its_own(api: Client):
+    api.provider("shared-cpus", VCPU=8, MEMORY_MB=1024)
+    modest = {"count": 1, "options": {"pcpu_fallback": True}}
+    answer = api.post(PATH, wish([modest, {"count": 1}], query=None, flavor=FLAVOR))
+    assert [each["status"] for each in answer.json["members"]] == [201, 409]
+    flavor_hosts(api, 1)
+    assert api.put("/ext/v1/clusters/mine", {}).status_code in (200, 201)
+    answer = api.post(PATH, wish([{"count": 1, "cluster": "mine"}, {"count": 1}], query=None, flavor=FLAVOR))
+    assert [each["status"] for each in answer.json["members"]] == [409, 201]
+
+
+def test_errors_of_a_server_group_name_it(api: Client):
+    flavor_hosts(api, 1)
+    group = {"id": str(uuid.uuid4()), "policy": "anti-affinity"}
+    answer = api.post(PATH, wish(2, query=None, flavor=FLAVOR, server_group=group))
+    error = answer.json["members"][1]["error"]["detail"]
+    assert "server_group (at most 1 per host) leaves out 1 of them" in error

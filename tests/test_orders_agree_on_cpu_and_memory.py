@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -73,14 +72,6 @@ def nodes(api: Client) -> dict[str, str]:
     return {hosts[name]: name for name in CAPACITY}
 
 
-@pytest.fixture
-def ordered(connection_url: str, nodes: dict[str, str]) -> Iterator[Client]:
-    """The service on that database, with an order of its own."""
-    settings = SearchSettings(order=order_of("pack", "[scoring] order_by"))
-    with application_at(connection_url, settings) as application:
-        yield Client(application.test_client())
-
-
 def found(answer: Any, nodes: dict[str, str]) -> dict[str, dict[str, Any]]:
     """The score of each node with its parts, best first."""
     elements = answer.json["allocation_requests"]
@@ -118,16 +109,20 @@ def test_every_order_scores_nodes_by_what_pods_consume(api, nodes, given, profil
         assert_by_nodes(search(api, f"{FOO}:2", cluster="edge"), nodes, given, {FOO: 2})
 
 
+def test_the_order_of_the_service_scores_nodes_by_what_pods_consume(
+    connection_url: str, nodes: dict[str, str]
+):
+    settings = SearchSettings(order=order_of("pack", "[scoring] order_by"))
+    with application_at(connection_url, settings) as application:
+        ordered, request = Client(application.test_client()), {CPU: 2000, MEMORY: 256, FOO: 2}
+        assert_by_nodes(search(ordered, POD, cluster="edge"), nodes, "pack", request)
+        assert_by_nodes(search(ordered, POD), nodes, "pack", request)
+        assert_by_nodes(search(ordered, f"{FOO}:2", cluster="edge"), nodes, "pack", {FOO: 2})
+
+
 def test_the_policy_gives_candidates_of_the_example_5_and_7(api, nodes):
     scored = found(search(api, POD, cluster="edge", order_by=ORDERS["policy"]), nodes)
     assert {name: each["score"] for name, each in scored.items()} == {"node-2": 7, "node-1": 5}
-
-
-def test_the_order_of_the_service_scores_nodes_by_what_pods_consume(ordered, nodes):
-    request = {CPU: 2000, MEMORY: 256, FOO: 2}
-    assert_by_nodes(search(ordered, POD, cluster="edge"), nodes, "pack", request)
-    assert_by_nodes(search(ordered, POD), nodes, "pack", request)
-    assert_by_nodes(search(ordered, f"{FOO}:2", cluster="edge"), nodes, "pack", {FOO: 2})
 
 
 @pytest.mark.parametrize(
