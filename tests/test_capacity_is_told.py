@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import uuid
@@ -65,19 +66,16 @@ def total(api: Client, kind: dict[str, Any], **parts: Any) -> int:
 
 def claims(api: Client, **wanted: Any) -> int:
     """How many claims succeed one after another."""
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
     count = 0
-    while True:
-        claimant = {
-            "consumer_uuid": str(uuid.uuid4()),
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_type": "INSTANCE",
-        }
-        answer = api.post("/ext/v1/claims", {**claimant, **wanted})
+    while (
+        answer := api.post("/ext/v1/claims", {"consumer_uuid": str(uuid.uuid4()), **owner, **wanted})
+    ).json:
         if answer.status_code != 201:
             assert answer.status_code == 409, answer.text
-            return count
+            break
         count += 1
+    return count
 
 
 def test_a_query_is_counted_by_aggregate_and_host(api, hosts):
@@ -130,7 +128,7 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
         ("c", None),
     ]
     assert [host["like"] for host in found["hosts"] if not host["name"]] == [hosts["c"]] * 2
-    assert total(api, SMALL) == 7
+    assert total(api, SMALL) == total(api, {"querystring": QUERY}) == 7
 
 
 @pytest.fixture
@@ -216,6 +214,12 @@ def test_sharing_providers_give_what_they_have_once(api):
     assert found["total"]["classes"]["DISK_GB"] == {"free": 50, "wanted": 10, "stranded": 50}
 
 
+def placed(api: Client, pod: dict[str, Any]) -> int:
+    """How many pods like this one are placed one after another."""
+    numbers = itertools.count()
+    return next(n for n in numbers if api.put(f"{EDGE}/pods/default/p-{n}", pod).status_code != 201)
+
+
 def test_pods_are_counted_as_they_are_placed(api):
     assert api.put(EDGE).status_code == 201
     for name in ("n1", "n2"):
@@ -227,11 +231,7 @@ def test_pods_are_counted_as_they_are_placed(api):
     assert [host["runs_out_first"] for host in found["hosts"]] == ["CUSTOM_NODE_CPU_MILLI"] * 2
     assert total(api, plain, cluster="edge", world={"without": ["n2"]}) == 5
     bound = {"pod": pod_manifest("6", "1Gi", qos="LSR")}
-    counted = total(api, bound, cluster="edge")
-    placed = 0
-    while api.put(f"{EDGE}/pods/default/p-{placed}", bound["pod"]).status_code == 201:
-        placed += 1
-    assert counted == placed == 4
+    assert total(api, bound, cluster="edge") == placed(api, bound["pod"]) == 4
     assert total(api, bound, cluster="edge") == 0
 
 
@@ -240,10 +240,6 @@ def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
     for world in ({"without": ["a"]}, {"more": [{"like": "a", "count": 1}]}):
         body = {"kinds": {"it": SMALL}, "cluster": "edge", "world": world}
         assert "there is no host 'a' here" in detail(api.post(CAPACITY, body))
-
-
-def test_a_querystring_says_what_a_query_does(api, hosts):
-    assert total(api, {"querystring": QUERY}) == total(api, SMALL) == 7
 
 
 def test_watched_kinds_are_figures_beside_requests(hosts, application):
@@ -274,15 +270,10 @@ def test_cpus_beside_given_ones_count_for_the_pods_that_follow(api, policy, cpus
     assert api.put(EDGE).status_code == 201
     labels = {"node.koordinator.sh/cpu-bind-policy": policy}
     assert api.put(f"{EDGE}/nodes/n1", node_manifests("n1", labels=labels)).status_code == 201
-    kind = {"pod": pod_manifest(cpus, "1Gi", qos="LSR")}
-    asked = {"kinds": {"it": kind}, "cluster": "edge"}
-    total = api.post("/ext/v1/capacity", asked).json["kinds"]["it"]["total"]
-    placed = 0
-    while api.put(f"{EDGE}/pods/default/p-{placed}", kind["pod"]).status_code == 201:
-        placed += 1
-    assert total["lower"] <= placed <= total["upper"]
-    assert total["exact"] == (total["lower"] == total["upper"])
-    assert placed > 0
+    pod = pod_manifest(cpus, "1Gi", qos="LSR")
+    room = asked(api, {"pod": pod}, cluster="edge")["total"]
+    assert room["exact"] == (room["lower"] == room["upper"])
+    assert max(1, room["lower"]) <= placed(api, pod) <= room["upper"]
 
 
 @pytest.mark.parametrize("line", ["small", "small resource=VCPU:1", "small {", 'x {"pod": {"kind": "Pod"}}x'])

@@ -23,25 +23,21 @@ def planned(api: Client, goal: dict[str, Any], **parts: Any) -> Any:
     return answer.json
 
 
+OWNER = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+
+
 def claimed(api: Client, query: str, **more: str) -> str:
     """A new consumer that holds what it asks for."""
     consumer = str(uuid.uuid4())
-    claimant = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    answer = api.post("/ext/v1/claims", {**claimant, "query": query, **more})
+    answer = api.post("/ext/v1/claims", {**OWNER, "consumer_uuid": consumer, "query": query, **more})
     assert answer.status_code == 201, answer.text
     return consumer
 
 
-def held(api: Client, consumer: str, provider: str, **amounts: int) -> str:
+def held(api: Client, *providers: str, **amounts: int) -> str:
     """A consumer that was not claimed by a query."""
-    body = {
-        "allocations": {provider: {"resources": amounts}},
-        "project_id": "other",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "VM",
-    }
-    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    consumer, labels = str(uuid.uuid4()), {"project_id": "other", "user_id": "u", "consumer_type": "VM"}
+    assert api.claim(dict.fromkeys(providers, amounts), consumer, **labels).status_code == 204
     return consumer
 
 
@@ -57,12 +53,8 @@ def hosts(api: Client) -> dict[str, str]:
 @pytest.fixture
 def free_to_go(api: Client) -> dict[str, str]:
     """The same with consumers that may be anywhere; the consumer on each host by its name."""
-    uuids = [api.provider(name, VCPU=8) for name in "abc"]
-    placeholders = [held(api, str(uuid.uuid4()), host, VCPU=4) for host in uuids]
-    found = {}
-    for name in "abc":
-        consumer = claimed(api, "resources=VCPU:4")
-        found[name] = consumer
+    placeholders = [held(api, api.provider(name, VCPU=8), VCPU=4) for name in "abc"]
+    found = {name: claimed(api, "resources=VCPU:4") for name in "abc"}
     for consumer in placeholders:
         api.delete(f"/allocations/{consumer}")
     return found
@@ -83,28 +75,18 @@ def test_consumers_go_where_their_own_request_lets_them(api, hosts):
     assert plan["bound"] == {"moves": 1, "by": "search"}
 
 
-def test_nothing_is_written(api, free_to_go):
+def test_what_the_plan_says_of_hosts_is_so_after_it_and_nothing_is_written(api, free_to_go):
     before = {consumer: api.used_by(consumer) for consumer in free_to_go.values()}
     assert planned(api, {"fit": WHOLE})["reached"]
-    assert {consumer: api.used_by(consumer) for consumer in free_to_go.values()} == before
-
-
-def test_what_the_plan_says_of_hosts_is_so_after_it(api, free_to_go):
     plan = planned(api, {"free": 1})
+    assert {consumer: api.used_by(consumer) for consumer in free_to_go.values()} == before
     (move,) = plan["moves"]
-    body = {
-        "allocations": move["to_allocations"],
-        "consumer_generation": move["consumer_generation"],
-        "project_id": move["project_id"],
-        "user_id": move["user_id"],
-        "consumer_type": move["consumer_type"],
-    }
-    assert (
-        api.put(f"/allocations/{move['consumer']}", body, **{"X-Placement-Move": "true"}).status_code == 204
-    )
+    body = {name: move[name] for name in ("consumer_generation", "project_id", "user_id", "consumer_type")}
+    body["allocations"] = move["to_allocations"]
+    made = api.put(f"/allocations/{move['consumer']}", body, **{"X-Placement-Move": "true"})
+    assert made.status_code == 204
     for host in plan["hosts"]:
-        used = api.get(f"/resource_providers/{host['uuid']}/usages").json["usages"]
-        assert {name: use["after"] for name, use in host["classes"].items()} == used
+        assert {name: use["after"] for name, use in host["classes"].items()} == api.used(host["uuid"])
     assert plan["emptied"] == [move["from_host"]]
     # The request was kept through the move.
     assert planned(api, {"empty": [move["to_host"]]})["moves"][0]["kind"] == "query"
@@ -117,17 +99,16 @@ def test_a_request_is_made_to_fit_several_times(api, free_to_go):
     assert len(plan["placements"]) == 1
 
 
-@pytest.mark.parametrize("by", ["project_id", "consumer_type", "never", "moves"])
-def test_limits_hold(api, by, free_to_go):
-    limits: dict[str, Any] = {"at_most": [{by: "p", "moves": 0}]}
-    if by == "consumer_type":
-        limits = {"at_most": [{by: "INSTANCE", "moves": 0}]}
-    elif by == "never":
-        limits = {"never": list(free_to_go.values())}
-    elif by == "moves":
-        limits = {"moves": 0}
-    plan = planned(api, {"fit": WHOLE}, limits=limits)
-    assert (plan["reached"], plan["moves"]) == (False, [])
+def test_limits_hold(api, free_to_go):
+    for limits in (
+        *(
+            {"at_most": [{by: name, "moves": 0}]}
+            for by, name in (("project_id", "p"), ("consumer_type", "INSTANCE"))
+        ),
+        *({"never": list(free_to_go.values())}, {"moves": 0}),
+    ):
+        plan = planned(api, {"fit": WHOLE}, limits=limits)
+        assert (plan["reached"], plan["moves"]) == (False, []), limits
     assert planned(api, {"fit": WHOLE}, limits={"at_most": [{"project_id": "q", "moves": 0}]})["reached"]
 
 
@@ -142,33 +123,25 @@ def test_what_was_not_claimed_here_keeps_amounts_and_traits(api):
     first, second = (api.provider(name, VCPU=8) for name in ("red-1", "red-2"))
     for host in (first, second):
         api.carry(host, "CUSTOM_RED")
-    consumer = held(api, str(uuid.uuid4()), first, VCPU=3)
+    consumer = held(api, first, VCPU=3)
     (move,) = planned(api, {"empty": ["red-1"]})["moves"]
     assert (move["consumer"], move["kind"]) == (consumer, "guessed")
     assert move["to_allocations"] == {second: {"resources": {"VCPU": 3}}}
 
 
-def test_a_request_is_no_guide_for_other_amounts(api):
+@pytest.mark.parametrize(("amount", "headers"), [(2, {"X-Placement-Move": "true"}), (4, {})])
+def test_a_request_is_no_guide_for_other_amounts_and_forgotten_when_something_else_is_put(
+    api, amount, headers
+):
     for name in ("a", "b"):
         api.provider(name, VCPU=8)
     consumer = claimed(api, "resources=VCPU:4")
     (host,) = api.used_by(consumer)
-    body = Client.allocations({host: {"VCPU": 2}}, 1, project_id="p", user_id="u")
-    # As if it had been moved, so that the request is kept.
-    assert api.put(f"/allocations/{consumer}", body, **{"X-Placement-Move": "true"}).status_code == 204
+    body = Client.allocations({host: {"VCPU": amount}}, 1, project_id="p", user_id="u")
+    # With the header it is as if it had been moved, so that the request is kept.
+    assert api.put(f"/allocations/{consumer}", body, **headers).status_code == 204
     (move,) = planned(api, {"empty": [host]})["moves"]
-    assert (move["kind"], list(move["to_allocations"].values())) == ("guessed", [{"resources": {"VCPU": 2}}])
-
-
-def test_a_request_is_forgotten_when_something_else_is_put(api):
-    for name in ("a", "b"):
-        api.provider(name, VCPU=8)
-    consumer = claimed(api, "resources=VCPU:4")
-    (host,) = api.used_by(consumer)
-    body = Client.allocations({host: {"VCPU": 4}}, 1, project_id="p", user_id="u")
-    assert api.put(f"/allocations/{consumer}", body).status_code == 204
-    (move,) = planned(api, {"empty": [host]})["moves"]
-    assert move["kind"] == "guessed"
+    assert (move["kind"], *move["to_allocations"].values()) == ("guessed", {"resources": {"VCPU": amount}})
 
 
 def test_less_is_stranded_afterwards(api, free_to_go):
@@ -178,46 +151,27 @@ def test_less_is_stranded_afterwards(api, free_to_go):
     assert plan["bound"] == {"moves": 1, "by": "sums"}
 
 
-def test_moves_are_checked_one_after_the_other(api, free_to_go):
-    plan = planned(api, {"free": 1})
-    (move,) = plan["moves"]
-    check = f"{PLANS}/check"
-    assert api.post(check, {"moves": plan["moves"]}).json == {
-        "valid": True,
-        "moves": [{"consumer": move["consumer"], "state": "possible", "why": ""}],
-    }
-    claimed(api, f"resources=VCPU:4&in_tree={move['to_host']}")
-    (state,) = api.post(check, {"moves": plan["moves"]}).json["moves"]
-    assert state["state"] == "impossible"
-    assert state["why"] == f"4 VCPU of provider {move['to_host']} are not free"
-    stale = [{**move, "consumer_generation": 7}]
-    (state,) = api.post(check, {"moves": stale}).json["moves"]
-    assert state["why"] == "has generation 1 by now, not 7"
-    (state,) = api.post(check, {"moves": [{**move, "to_allocations": move["from_allocations"]}]}).json[
-        "moves"
-    ]
-    assert state["state"] == "done"
-
-
 def state_of(api: Client, moves: list[dict[str, Any]], **parts: Any) -> list[tuple[str, str]]:
     answer = api.post(f"{PLANS}/check", {"moves": moves, **parts})
     assert answer.status_code == 200, answer.text
-    return [(each["state"], each["why"]) for each in answer.json["moves"]]
+    states = [(each["state"], each["why"]) for each in answer.json["moves"]]
+    assert [each["consumer"] for each in answer.json["moves"]] == [move["consumer"] for move in moves]
+    assert answer.json["valid"] is all(state != "impossible" for state, _ in states)
+    return states
 
 
-def test_a_consumer_is_checked_to_move_once(api, free_to_go):
+def test_moves_are_checked_one_after_the_other(api, free_to_go):
     (move,) = planned(api, {"free": 1})["moves"]
-    back = {
-        **move,
-        "consumer_generation": 2,
-        "from_allocations": move["to_allocations"],
-        "to_allocations": move["from_allocations"],
-    }
-    assert state_of(api, [move, move, back]) == [
-        ("possible", ""),
-        ("done", ""),
-        ("impossible", "was moved already"),
-    ]
+    there, here = move["to_allocations"], move["from_allocations"]
+    back = {**move, "consumer_generation": 2, "from_allocations": there, "to_allocations": here}
+    moved = ("impossible", "was moved already")
+    assert state_of(api, [move, move, back]) == [("possible", ""), ("done", ""), moved]
+    claimed(api, f"resources=VCPU:4&in_tree={move['to_host']}")
+    full = f"4 VCPU of provider {move['to_host']} are not free"
+    assert state_of(api, [move]) == [("impossible", full)]
+    stale = {**move, "consumer_generation": 7}
+    assert state_of(api, [stale]) == [("impossible", "has generation 1 by now, not 7")]
+    assert state_of(api, [{**move, "to_allocations": here}])[0][0] == "done"
 
 
 def test_a_place_has_to_be_a_candidate_still(api):
@@ -235,25 +189,19 @@ def test_a_place_has_to_be_a_candidate_still(api):
 
 
 def test_moves_out_of_a_cluster_are_impossible(api):
-    assert api.put("/ext/v1/clusters/edge", {}).status_code == 201
-    inside = api.provider("inside", MEMORY_MB=8192)
-    aggregates = {
-        "resource_provider_generation": api.generation(inside),
-        "aggregates": [api.get(EDGE).json["aggregate"]],
-    }
-    assert api.put(f"/resource_providers/{inside}/aggregates", aggregates).status_code == 200
-    consumer = held(api, str(uuid.uuid4()), inside, MEMORY_MB=1024)
-    outside = api.provider("outside", MEMORY_MB=8192)
+    assert api.put(EDGE, {}).status_code == 201
+    inside, outside = (api.provider(name, MEMORY_MB=8192) for name in ("inside", "outside"))
+    api.join(inside, api.get(EDGE).json["aggregate"])
     move = {
-        "consumer": consumer,
-        "consumer_generation": 1,
-        "project_id": "other",
-        "user_id": "u",
-        "consumer_type": "VM",
-        "kind": "guessed",
-        "by": "rewriting",
-        "from_host": inside,
-        "to_host": outside,
+        **{"consumer": held(api, inside, MEMORY_MB=1024), "consumer_generation": 1},
+        **{
+            "project_id": "other",
+            "user_id": "u",
+            "consumer_type": "VM",
+            "kind": "guessed",
+            "by": "rewriting",
+        },
+        **{"from_host": inside, "to_host": outside},
         "from_allocations": {inside: {"resources": {"MEMORY_MB": 1024}}},
         "to_allocations": {outside: {"resources": {"MEMORY_MB": 1024}}},
     }
@@ -283,50 +231,35 @@ def test_only_hosts_of_a_cluster_take_part(api):
 
 def test_a_host_is_not_empty_while_somebody_holds_some_of_it(api):
     hosts = sorted(api.provider(name, VCPU=8) for name in "abc")
-    consumer = str(uuid.uuid4())
-    body = {
-        "allocations": {host: {"resources": {"VCPU": 2}} for host in hosts[:2]},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "VM",
-    }
-    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    held(api, *hosts[:2], VCPU=2)
     plan = planned(api, {"empty": hosts[:2]})
     assert plan["emptied"] == []
-    assert [(each["host"], each["why"]) for each in plan["left"]] == [
-        (host, "holds something of several hosts") for host in hosts[:2]
-    ]
-
-
-def test_what_hosts_share_is_no_host_to_be_emptied(api):
+    why = "holds something of several hosts"
+    assert [(each["host"], each["why"]) for each in plan["left"]] == [(host, why) for host in hosts[:2]]
     api.carry(api.provider("pool", DISK_GB=100), "MISC_SHARES_VIA_AGGREGATE")
     answer = api.post(PLANS, {"goal": {"empty": ["pool"]}})
-    assert (answer.status_code, detail(answer)) == (
-        400,
-        "goal.empty[0]: 'pool' shares what it has with hosts; it is none",
-    )
+    assert answer.status_code == 400
+    assert detail(answer) == "goal.empty[0]: 'pool' shares what it has with hosts; it is none"
 
 
 @pytest.mark.parametrize(
-    ("terms", "why"),
+    ("of_claim", "of_member", "why"),
     [
         (
             {"rules": [{"kind": "at_most", "count": 1, "per": "host"}]},
+            {},
             "was claimed with rules between consumers, which are not kept",
         ),
-        ({"group": "web"}, "is in a group, about which others may have rules"),
+        ({}, {"group": "web"}, "is in a group, about which others may have rules"),
     ],
 )
-def test_who_was_claimed_with_others_stays(api, terms, why):
+def test_who_was_claimed_with_others_stays(api, of_claim, of_member, why):
     for name in "abc":
         api.provider(name, VCPU=8)
     consumers = [str(uuid.uuid4()) for _ in range(2)]
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "query": "resources=VCPU:4"}
-    group = {"group": terms["group"]} if "group" in terms else {}
-    members = [{"consumer_uuid": consumer, **owner, **group} for consumer in consumers]
-    rules = {"rules": terms["rules"]} if "rules" in terms else {}
-    answer = api.post("/ext/v1/claims", {"members": members, **rules})
+    member = {**OWNER, "query": "resources=VCPU:4", **of_member}
+    members = [{**member, "consumer_uuid": consumer} for consumer in consumers]
+    answer = api.post("/ext/v1/claims", {"members": members, **of_claim})
     assert answer.status_code < 300, answer.text
     for consumer in consumers:
         (host,) = api.used_by(consumer)
@@ -337,7 +270,7 @@ def test_who_was_claimed_with_others_stays(api, terms, why):
 def test_a_disabled_host_is_emptied_and_nobody_goes_to_one(api):
     disabled = "COMPUTE_STATUS_DISABLED"
     full, off, on = (api.provider(name, VCPU=8) for name in "abc")
-    consumer = held(api, str(uuid.uuid4()), full, VCPU=3)
+    consumer = held(api, full, VCPU=3)
     for host in (full, off):
         api.carry(host, disabled)
     plan = planned(api, {"empty": [full]})
@@ -374,31 +307,19 @@ def test_pods_are_moved_by_eviction_to_where_the_scheduler_lets_them(edge):
     assert plan["reached"]
     (move,) = plan["moves"]
     assert (move["kind"], move["by"]) == ("pod", "eviction")
-    pod = move["pod"]
-    assert (pod["name"], pod["from_node"], pod["to_node"], pod["cpuset"]) == (
-        "p0",
-        "node-0",
-        "node-2",
-        "8-15",
-    )
-    checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
-    assert checked["valid"]
+    pod = {name: move["pod"][name] for name in ("name", "from_node", "to_node", "cpuset")}
+    assert pod == {"name": "p0", "from_node": "node-0", "to_node": "node-2", "cpuset": "8-15"}
+    assert state_of(edge, [move], cluster="edge")[0][0] == "possible"
     late = pod_manifest("8", node="node-2", status={"cpuset": "8-15"})
     assert edge.put(f"{EDGE}/pods/default/late", late).status_code == 201
-    checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
-    assert not checked["valid"]
-    assert [(each["state"], each["why"]) for each in checked["moves"]] == [
-        ("impossible", "does not fit there any more")
-    ]
+    assert state_of(edge, [move], cluster="edge") == [("impossible", "does not fit there any more")]
 
 
 def test_room_is_made_for_a_pod(edge):
     plan = planned(edge, {"fit": {"pod": pod_manifest("16")}}, cluster="edge")
     (move,) = plan["moves"]
     assert plan["reached"]
-    assert {move["from_host"]} == {
-        uuid_ for uuid_ in (host["uuid"] for host in plan["hosts"]) if uuid_ != move["to_host"]
-    }
+    assert {move["from_host"]} == {host["uuid"] for host in plan["hosts"]} - {move["to_host"]}
     bounded = {"at_most": [{"label": f"app=app-{at}", "moves": 0} for at in range(3)]}
     assert not planned(edge, {"fit": {"pod": pod_manifest("16")}}, cluster="edge", limits=bounded)["reached"]
 
