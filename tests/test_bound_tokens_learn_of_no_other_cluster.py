@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote_plus
 import pytest
 
 from placement.engine.domain import request_scope
-from placement.engine.domain.errors import Forbidden
+from placement.engine.domain.errors import Conflict, Forbidden
 from placement.http import context
 from placement.providers import view
 from tests.reservations import reservation
@@ -411,6 +411,15 @@ def test_callers_who_see_something_else_are_not_served_together(
     for token in (SERVICE, OPERATOR, SERVICE):
         assert whole.api.as_(token).post("/ext/v1/claims", claim).status_code == 409
     assert keys[0] == keys[2] != keys[1]
+
+
+def test_every_reason_against_a_uuid_is_told_as_one():
+    request_scope.see(frozenset(("edge",)))
+    try:
+        told = {str(view.refusal(UNKNOWN, Conflict(reason))) for reason in ("a pod", "of project p")}
+    finally:
+        request_scope.see(request_scope.EVERYTHING)
+    assert told == {str(view.taken(UNKNOWN))}
 
 
 def test_a_consumer_that_holds_something_elsewhere_is_hidden_whatever_else_it_holds(
