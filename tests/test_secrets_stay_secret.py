@@ -111,18 +111,56 @@ def test_a_client_without_redirects_sends_its_token(tmp_path: Path):
 # -- passwords of databases ------------------------------------------------------------------------------
 
 
-def test_passwords_are_found_in_urls_and_not_repeated(tmp_path: Path):
-    for url, found in (
-        *(("postgresql://u:secret@host/p", True), ("postgresql://host/p?a=b&sslpassword=x&c=d", True)),
-        *(("postgresql://host/p?PASSWORD=se%20cret", True), ("postgresql:///p?host=/run/postgresql", False)),
-        *(("postgresql://u@host:5433/p", False), ("sqlite:////var/placement.sqlite", False)),
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@host/placement", "postgresql://host/placement"),
+        ("postgresql://u@host:5433/placement", "postgresql://host:5433/placement"),
+        ("postgresql://host/p?password=secret", "postgresql://host/p?password=***"),
+        ("postgresql://host/p?a=b&sslpassword=secret&c=d", "postgresql://host/p?a=b&sslpassword=***&c=d"),
+        ("postgresql://host/p?PASSWORD=se%20cret", "postgresql://host/p?PASSWORD=***"),
+        ("postgresql:///p?host=/run/postgresql&user=u", "postgresql:///p?host=/run/postgresql&user=u"),
+        ("sqlite:////var/placement.sqlite", "sqlite:////var/placement.sqlite"),
+    ],
+)
+def test_what_is_printed_of_a_url_has_no_password(url: str, shown: str):
+    assert secrets.shown(url) == shown
+    assert secrets.has_password(url) is ("cret" in url)
+
+
+def test_the_password_comes_from_a_file(tmp_path: Path):
+    password, file = "p@ss:w/rd %41?&#", tmp_path / "password"
+    file.write_text(f"{password}\n")
+    for user, named in (("postgres@", "postgres"), ("postgres:@", "postgres"), ("", None)):
+        parsed = sa.make_url(secrets.with_password_of(str(file), f"postgresql://{user}host/p"))
+        assert (parsed.username or None, parsed.password, parsed.host) == (named, password, "host")
+
+
+def test_a_password_that_cannot_be_meant_is_refused(tmp_path: Path):
+    file = tmp_path / "password"
+    for url, content in (
+        ("postgresql://u@host/p", None),
+        ("postgresql://u:hunter2@host/p", "x"),
+        ("postgresql://host/p?password=hunter2", "x"),
+        ("postgresql://u@host/p", ""),
     ):
-        assert secrets.has_password(url) is found, url
-    (tmp_path / "password").write_text("x")
-    for url in ("postgresql://u:hunter2@host/p", "postgresql://host/p?password=hunter2"):
+        if content is not None:
+            file.write_text(content)
         with pytest.raises(PlacementError, match="password") as refused:
-            secrets.with_password_of(str(tmp_path / "password"), url)
+            secrets.with_password_of(str(file), url)
         assert "hunter2" not in str(refused.value)
+
+
+def test_files_that_others_may_read_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    for mode in (0o600, 0o644):
+        assert caplog.messages == []
+        file.chmod(mode)
+        secrets.warn_if_readable(str(file), "the credentials")
+    (warning,) = caplog.messages
+    assert str(file) in warning
+    assert "chmod 600" in warning
 
 
 @pytest.mark.parametrize("way", ["file", "pgpass", "environment", "connection"])
