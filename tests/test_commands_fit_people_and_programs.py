@@ -112,43 +112,30 @@ def test_columns_of_what_is_told_in_lines_are_a_table(piped):
     assert "Dedicated CPUs" in wide.splitlines()[1]
 
 
-@pytest.fixture
-def huge(tmp_path: Path) -> str:
-    """The file of a pod that is too large for any node."""
+def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, tmp_path: Path):
     manifest = yaml.safe_load(POD.read_text())
     for amounts in manifest["spec"]["containers"][0]["resources"].values():
         amounts["cpu"] = "48"
-    file = tmp_path / "huge.yaml"
-    file.write_text(yaml.safe_dump(manifest))
-    return str(file)
-
-
-def test_refusing_nodes_are_grouped_by_reason_with_the_amounts_they_lack(piped, huge):
-    shown = piped("pod", "preview", "edge", huge)
+    huge = tmp_path / "huge.yaml"
+    huge.write_text(yaml.safe_dump(manifest))
+    shown = piped("pod", "preview", "edge", str(huge))
     assert shown.returncode == 1
-    rejected = json.loads(piped("pod", "preview", "edge", huge, "-f", "json").stdout)
-    assert len(rejected) == 8
+    assert len(json.loads(piped("pod", "preview", "edge", str(huge), "-f", "json").stdout)) == 8
     assert shown.stdout.count("Insufficient cpu ") == 1
     assert " edge/edge-01 lacks 8000 CUSTOM_NODE_CPU_MILLI: it has 40000 free " in shown.stdout
     assert " edge/edge-06 lacks 18 PCPU: it has 30 free " in shown.stdout
-    refused = piped("pod", "create", "edge", huge)
+    refused = piped("pod", "create", "edge", str(huge))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "edge/edge-06 lacks 18 PCPU: it has 30 free" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["candidates", "resources=PCPU:64"],
-        ["explain", "resources=PCPU:64"],
-        ["flavor", "candidates", "--vcpus", "9999", "--ram", "1"],
-        ["flavor", "explain", "--vcpus", "9999", "--ram", "1"],
-        ["claim", "resources=PCPU:64"],
-    ],
-    ids=" ".join,
-)
-def test_what_fits_nowhere_ends_with_1(piped, command):
-    assert piped(*command, "-f", "json").returncode == 1
+def test_what_fits_nowhere_ends_with_1(piped):
+    flavor, query = ["--vcpus", "9999", "--ram", "1"], ["resources=PCPU:64"]
+    for command in (
+        *(["candidates", *query], ["explain", *query], ["claim", *query]),
+        *(["flavor", "candidates", *flavor], ["flavor", "explain", *flavor]),
+    ):
+        assert piped(*command, "-f", "json").returncode == 1, command
 
 
 def test_colour_is_for_terminals_where_nobody_objects(demonstration, piped):

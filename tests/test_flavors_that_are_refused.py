@@ -56,26 +56,17 @@ def test_other_media_types_get_all_problems_in_one_text(embedded, endpoint):
     assert "hw:numa_nodes" in page.text
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"null", "flavor_invalid"),
-        (with_specs(hw__cpu_policy="x" * 10_000), "cpu_policy_invalid"),
-        (b"{", "placement.undefined_code"),
-        (b"\xff", "placement.undefined_code"),
-        (b'{"flavor": NaN}', "placement.undefined_code"),
-        (b'{"flavor": "\\ud800"}', "placement.undefined_code"),
-        (b"[" * 100_000, "placement.undefined_code"),
-        (b"", "placement.undefined_code"),
-    ],
-    ids=repr,
-)
-def test_bad_input_is_400_with_a_code(embedded: Client, endpoint, body, code):
-    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
-    answer = embedded.post(endpoint, body, **headers)
-    assert answer.status_code == 400, answer.text
-    assert answer.json["errors"][0]["code"] == code
+def test_bad_input_is_400_with_a_code(embedded: Client, endpoint):
+    answer = embedded.post(endpoint, with_specs(hw__cpu_policy="x" * 10_000))
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (400, "cpu_policy_invalid")
     assert len(answer.data) < 10_000
+    malformed = (b"{", b"\xff", b'{"flavor": NaN}', b'{"flavor": "\\ud800"}', b"[" * 100_000, b"")
+    for body in (b"null", *malformed):
+        answer = embedded.post(endpoint, body, Content_Type="application/json")
+        assert answer.status_code == 400, answer.text
+        code = "flavor_invalid" if body == b"null" else "placement.undefined_code"
+        assert answer.json["errors"][0]["code"] == code
+        assert len(answer.data) < 10_000
 
 
 def test_who_may_not_is_told_the_rule(embedded, endpoint):

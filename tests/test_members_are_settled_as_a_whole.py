@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,23 +44,16 @@ def named(count: int) -> list[dict[str, str]]:
     return [{"consumer_uuid": str(uuid.uuid4())} for _ in range(count)]
 
 
+def put(api: Client, consumer: str, host: str, generation: int | None = None) -> None:
+    """Let a consumer hold one VCPU of a host, by itself."""
+    owner = {"project_id": "p", "user_id": "u"}
+    assert api.claim({host: {"VCPU": 1}}, consumer, generation, **owner).status_code == 204
+
+
 def old_and_new(api: Client) -> None:
     """One host has CPUs to share, the other has two for one guest alone."""
     api.provider("old", VCPU=8, MEMORY_MB=1024)
     api.provider("new", PCPU=2, MEMORY_MB=1024)
-
-
-def before_write(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
-    """Let others do something between the first decision and its write."""
-    real = Claims.replace
-    once = iter([what])
-
-    def replace(self: Claims, claims: Any, **options: Any) -> None:
-        for each in once:
-            each()
-        real(self, claims, **options)
-
-    monkeypatch.setattr(Claims, "replace", replace)
 
 
 def test_members_that_move_are_counted_where_they_are(api: Client, monkeypatch: pytest.MonkeyPatch):
@@ -75,8 +67,7 @@ def test_members_that_move_are_counted_where_they_are(api: Client, monkeypatch: 
 
     def decide(self: GroupPlacer, *arguments: Any) -> Any:
         for _ in moves:
-            moved = {"allocations": {second: {"resources": {"VCPU": 1}}}, **OWNER, "consumer_generation": 1}
-            assert api.put(f"/allocations/{uuid_}", moved).status_code == 204
+            put(api, uuid_, second, 1)
         return real(self, *arguments)
 
     monkeypatch.setattr(GroupPlacer, "decide", decide)
@@ -89,15 +80,17 @@ def test_who_was_deleted_and_claimed_again_is_noticed(api: Client, monkeypatch: 
     """Its generation is that of a new consumer both times."""
     first, second = hosts(api, 2)
     there = named(1)[0]["consumer_uuid"]
-    body = {"allocations": {first: {"resources": {"VCPU": 1}}}, **OWNER, "consumer_generation": None}
-    assert api.put(f"/allocations/{there}", body).status_code == 204
-    elsewhere = {**body, "allocations": {second: {"resources": {"VCPU": 1}}}}
+    put(api, there, first)
+    real, once = Claims.replace, iter("x")
 
-    def again() -> None:
-        assert api.delete(f"/allocations/{there}").status_code == 204
-        assert api.put(f"/allocations/{there}", elsewhere).status_code == 204
+    def replace(self: Claims, claims: Any, **options: Any) -> None:
+        # Others act between the first decision and its write.
+        for _ in once:
+            assert api.delete(f"/allocations/{there}").status_code == 204
+            put(api, there, second)
+        real(self, claims, **options)
 
-    before_write(monkeypatch, again)
+    monkeypatch.setattr(Claims, "replace", replace)
     answer = api.post(PATH, wish([{"count": 1}], {**APART, "consumers": [there]}))
     assert [list(each) for each in held(answer)] == [[first]]
 
@@ -145,13 +138,10 @@ def test_reasons_that_cannot_be_found_in_time_are_no_reason_to_fail(
 
 
 def test_others_that_are_apart_do_not_break_togetherness(api: Client):
-    both = hosts(api, 2)
-    apart = named(2)
-    for host, each in zip(both, apart, strict=True):
-        body = {"allocations": {host: {"resources": {"VCPU": 1}}}, **OWNER, "consumer_generation": None}
-        assert api.put(f"/allocations/{each['consumer_uuid']}", body).status_code == 204
-    rule = {"kind": "together", "consumers": [each["consumer_uuid"] for each in apart]}
-    answer = api.post(PATH, wish([{"count": 2}], rule))
+    apart = [each["consumer_uuid"] for each in named(2)]
+    for host, consumer in zip(hosts(api, 2), apart, strict=True):
+        put(api, consumer, host)
+    answer = api.post(PATH, wish([{"count": 2}], {"kind": "together", "consumers": apart}))
     assert statuses(answer) == [201, 201]
     assert [each["kept"] for each in answer.json["rules"]] == [True]
 
