@@ -68,42 +68,30 @@ def test_json_and_query_string_get_the_same_answer(api: Client, hosts, body: dic
     assert by_url.json["allocation_requests"] or "explain" in query
 
 
-def test_one_tree_can_be_asked_for(api: Client, hosts):
-    body = {"groups": {"": {"resources": {"VCPU": 1}, "in_tree": hosts[2]}}}
-    (found,) = api.post(PATH, body).json["allocation_requests"]
-    assert list(found["allocations"]) == [hosts[2]]
-
-
-def test_many_aggregates_and_groups_fit(api: Client, hosts):
-    aggregates = [str(uuid.uuid4()) for _ in range(499)]
-    body = {"groups": {"": {"resources": {"VCPU": 1}, "member_of": [[*aggregates, AGGREGATE]]}}}
-    (found,) = api.post(PATH, body).json["allocation_requests"]
-    assert list(found["allocations"]) == [hosts[2]]
-
+def test_one_tree_and_many_aggregates_and_groups_can_be_asked_for(api: Client, hosts):
+    aggregates = [*(str(uuid.uuid4()) for _ in range(499)), AGGREGATE]
+    for condition in ({"in_tree": hosts[2]}, {"member_of": [aggregates]}):
+        body = {"groups": {"": {"resources": {"VCPU": 1}, **condition}}}
+        (found,) = api.post(PATH, body).json["allocation_requests"]
+        assert list(found["allocations"]) == [hosts[2]]
     wide = api.provider("wide", DISK_GB=1)
     api.join(wide, AGGREGATE)
     for number in range(64):
         api.provider(f"device-{number}", wide, PGPU=1)
     groups: dict[str, Any] = {f"_{number}": {"resources": {"PGPU": 1}} for number in range(63)}
-    groups[""] = {"resources": {"DISK_GB": 1}, "member_of": [[*aggregates, AGGREGATE]]}
+    groups[""] = {"resources": {"DISK_GB": 1}, "member_of": [aggregates]}
     answer = api.post(PATH, {"groups": groups, "group_policy": "isolate", "limit": 1})
     (found,) = answer.json["allocation_requests"]
-    assert len(found["allocations"]) == 64
-    assert len(found["mappings"]) == 64
+    assert (len(found["allocations"]), len(found["mappings"])) == (64, 64)
 
 
 def test_claims_take_the_same_json(api: Client, hosts):
-    claim = {
-        "consumer_uuid": str(uuid.uuid4()),
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_type": "INSTANCE",
-        "query": {"groups": {"": {"resources": {"VCPU": 1}, "member_of": [AGGREGATE]}}},
-    }
-    answer = api.post("/ext/v1/claims", claim)
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    claim = {"consumer_uuid": str(uuid.uuid4()), **owner}
+    query = {"groups": {"": {"resources": {"VCPU": 1}, "member_of": [AGGREGATE]}}}
+    answer = api.post("/ext/v1/claims", {**claim, "query": query})
     assert answer.status_code == 201, answer.text
     assert list(answer.json["allocations"]) == [hosts[2]]
     broken = {**claim, "query": {"groups": {"": {"resources": {"VCPU": -1}}}}}
     assert "['query']['groups']['']['resources']['VCPU']" in detail(api.post("/ext/v1/claims", broken))
-    limited = {**claim, "query": {**claim["query"], "limit": 1}}
-    assert api.post("/ext/v1/claims", limited).status_code == 400
+    assert api.post("/ext/v1/claims", {**claim, "query": {**query, "limit": 1}}).status_code == 400
