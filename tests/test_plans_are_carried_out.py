@@ -145,14 +145,9 @@ def test_records_are_moved_with_consent_only(client, served, plan, tmp_path: Pat
 
 def test_no_further_than_a_generation_that_changed(client, plan):
     changed = plan["moves"][2]
-    body = {
-        "allocations": changed["from_allocations"],
-        "project_id": "another",
-        "user_id": "u",
-        "consumer_generation": changed["consumer_generation"],
-        "consumer_type": "VM",
-    }
-    client.put(f"/allocations/{changed['consumer']}", body)
+    owner = {"project_id": "another", "user_id": "u", "consumer_type": "VM"}
+    body = {"allocations": changed["from_allocations"], "consumer_generation": changed["consumer_generation"]}
+    client.put(f"/allocations/{changed['consumer']}", {**body, **owner})
     with pytest.raises(PlacementError) as refused:
         made(client, plan)
     assert str(refused.value) == (
@@ -163,15 +158,9 @@ def test_no_further_than_a_generation_that_changed(client, plan):
 
 
 def test_no_further_than_what_does_not_fit_any_more(client, plan):
-    new = plan["moves"][0]["to_host"]
-    taken = {
-        "allocations": {new: {"resources": {"VCPU": GUESTS - 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "VM",
-    }
-    client.put(f"/allocations/{uuid(3, 1)}", taken)
+    taken = {"allocations": {plan["moves"][0]["to_host"]: {"resources": {"VCPU": GUESTS - 1}}}}
+    owner = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "VM"}
+    client.put(f"/allocations/{uuid(3, 1)}", {**taken, **owner})
     with pytest.raises(PlacementError, match=f"move 2 of {GUESTS}.* exceed"):
         made(client, plan)
     assert moved(client, plan) == 1
@@ -207,20 +196,17 @@ def test_what_was_asked_for_is_kept_through_a_move(client, plan):
         client.delete(f"/allocations/{consumer}")
 
 
-@pytest.mark.parametrize(
-    ("does", "plan_file", "missing"),
-    [
+def test_a_plan_without_members_is_told_which(served, tmp_path: Path):
+    file = tmp_path / "plan.json"
+    for does, plan, missing in (
         ("apply", {"moves": [{}]}, "moves[0].consumer"),
         ("apply", {"moves": [3]}, "moves[0].consumer"),
         ("show", {"moves": []}, "goal"),
-    ],
-)
-def test_a_plan_without_members_is_told_which(served, tmp_path: Path, does, plan_file, missing):
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(plan_file))
-    ended = run("--url", served.url, "plan", does, str(file))
-    assert ended.returncode != 0
-    assert f"{missing} is missing" in ended.stderr
+    ):
+        file.write_text(json.dumps(plan))
+        ended = run("--url", served.url, "plan", does, str(file))
+        assert ended.returncode != 0
+        assert f"{missing} is missing" in ended.stderr
 
 
 def test_no_pod_is_moved_by_rewriting(client, plan):
