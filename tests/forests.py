@@ -235,6 +235,13 @@ class World:
         return {member.uuid for member in answer.contributor_summaries()}
 
 
+def loaded(providers: Sequence[NaiveProvider]) -> World:
+    """A world whose forest holds its providers."""
+    world = World(providers)
+    world.load()
+    return world
+
+
 def copied(provider: NaiveProvider, number: int) -> NaiveProvider:
     """The same provider in another forest of the same shape; the number, below 16, tells forests apart."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -55,6 +55,33 @@ class Cluster:
         ]
 
 
+def provider(
+    number: int, parent: str | None = None, *traits: str, pools: frozenset[str] = frozenset(), **amounts: int
+) -> NaiveProvider:
+    """A provider that gives any part of these amounts."""
+    inventories = {name: Inventory(total=amount, max_unit=amount) for name, amount in amounts.items()}
+    uuid = f"{number:08x}-0000-0000-0000-000000000000"
+    return NaiveProvider(uuid, parent, inventories, {}, frozenset(traits), pools)
+
+
+def guest(number: int, query: CandidateQuery, held: Placement) -> Guest:
+    """A consumer with a number."""
+    return Guest(f"{number:08x}-1111-0000-0000-000000000000", query, held)
+
+
+def filled_up(
+    chance: random.Random, providers: Sequence[NaiveProvider], queries: Iterable[CandidateQuery]
+) -> Cluster:
+    """The providers after consumers came one by one and took any place that was left."""
+    guests: list[Guest] = []
+    cluster = Cluster(providers, guests)
+    for number, query in enumerate(queries):
+        options = {each.allocations for each in enumerate_candidates(cluster.filled(guests), query)}
+        if options:
+            guests.append(guest(number, query, chance.choice(sorted(options, key=sorted))))
+    return cluster
+
+
 def shared(vcpu: int, memory: int) -> CandidateQuery:
     """CPUs of a pool and memory, from whatever providers of a host have them."""
     return CandidateQuery((RequestGroup("", {"VCPU": vcpu, "MEMORY_MB": memory}),))
@@ -78,82 +105,18 @@ def random_cluster(chance: random.Random) -> Cluster:
     """Flat hosts and hosts with two NUMA nodes, filled by random arrivals until hardly anything fits."""
     numbers = count(1)
 
-    def provider(parent: str | None, traits: frozenset[str] = frozenset(), **amounts: int) -> NaiveProvider:
-        inventories = {name: Inventory(total=amount, max_unit=amount) for name, amount in amounts.items()}
-        return NaiveProvider(
-            f"{next(numbers):08x}-0000-0000-0000-000000000000", parent, inventories, {}, traits
-        )
-
     providers = []
     for _ in range(chance.randint(2, 3)):
         if chance.random() < 0.4:
-            providers.append(provider(None, VCPU=chance.randint(2, 4), MEMORY_MB=chance.randint(4, 8)))
+            amounts = {"VCPU": chance.randint(2, 4), "MEMORY_MB": chance.randint(4, 8)}
+            providers.append(provider(next(numbers), **amounts))
             continue
-        root = provider(None)
-        nodes = [
-            provider(
-                root.uuid,
-                frozenset((NUMA,)),
-                VCPU=1,
-                PCPU=chance.randint(2, 4),
-                MEMORY_MB=chance.randint(4, 6),
-            )
-            for _ in range(2)
-        ]
-        providers += [root, *nodes]
-    cluster = Cluster(providers, [])
-    for number in range(chance.randint(4, 7)):
-        query = chance.choice(KINDS)
-        options = sorted(
-            each.allocations for each in enumerate_candidates(cluster.filled(cluster.guests), query)
-        )
-        if options:
-            held = chance.choice(sorted(options, key=sorted))
-            guest = Guest(f"{number:08x}-1111-0000-0000-000000000000", query, held)
-            cluster = Cluster(providers, [*cluster.guests, guest])
-    return cluster
-
-
-def fewest_moves(cluster: Cluster, wanted: CandidateQuery, most: int) -> int | None:
-    """With how many moves the request fits at the least, by trying all of them; None if not with so many."""
-    capacities = {
-        (each.uuid, name): inventory.capacity
-        for each in cluster.providers
-        for name, inventory in each.inventories.items()
-    }
-    ways = {
-        key_of(query): [
-            {(provider, name): amount for provider, name, amount in each.allocations}
-            for each in enumerate_candidates(cluster.providers, query)
-        ]
-        for query in (wanted, *(guest.query for guest in cluster.guests))
-    }
-
-    def fits(used: Mapping[tuple[str, str], int], way: Mapping[tuple[str, str], int]) -> bool:
-        return all(used[place] + amount <= capacities[place] for place, amount in way.items())
-
-    start = tuple(guest.held for guest in cluster.guests)
-    reached, seen = {start}, {start}
-    for moves in range(most + 1):
-        following = set()
-        for state in reached:
-            used = cluster.used(
-                [replace(g, held=held) for g, held in zip(cluster.guests, state, strict=True)]
-            )
-            if any(fits(used, way) for way in ways[key_of(wanted)]):
-                return moves
-            for at, guest in enumerate(cluster.guests):
-                without = used - Counter({(p, n): a for p, n, a in state[at]})
-                without = Counter({place: without[place] for place in capacities})
-                for way in ways[key_of(guest.query)]:
-                    if fits(without, way):
-                        held = frozenset((p, n, a) for (p, n), a in way.items())
-                        state_after = (*state[:at], held, *state[at + 1 :])
-                        if state_after not in seen:
-                            seen.add(state_after)
-                            following.add(state_after)
-        reached = following
-    return None
+        root = provider(next(numbers))
+        providers.append(root)
+        for _ in range(2):
+            amounts = {"VCPU": 1, "PCPU": chance.randint(2, 4), "MEMORY_MB": chance.randint(4, 6)}
+            providers.append(provider(next(numbers), root.uuid, NUMA, **amounts))
+    return filled_up(chance, providers, (chance.choice(KINDS) for _ in range(chance.randint(4, 7))))
 
 
 class Scene:

@@ -1,7 +1,5 @@
 """Who asks for the same while somebody is at work is served together; nobody is forgotten, whatever fails."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -81,22 +79,6 @@ def test_who_waits_is_served_with_the_others_who_wait(rooms):
     assert first.result(PATIENCE_SECONDS) == "0 alone"
     assert results(others) == [f"{number} together" for number in range(1, 7)]
     assert crowds == [[1, 2, 3, 4], [5, 6]]
-
-
-def test_one_who_waited_by_itself_is_not_gathered(rooms):
-    room = rooms(lambda _: pytest.fail("nobody is to be served together"))
-    room.held_up(0)
-    (other,) = room.asking(1)
-    room.may_go.set()
-    assert other.result(PATIENCE_SECONDS) == "1 alone"
-
-
-def test_who_gets_nothing_asks_by_itself(rooms):
-    room = rooms(lambda numbers: [None if number % 2 else f"{number} together" for number in numbers])
-    room.held_up(0)
-    others = room.asking(1, 2, 3)
-    room.may_go.set()
-    assert results(others) == ["1 alone", "2 together", "3 alone"]
 
 
 def test_a_failure_meets_who_works_and_nobody_else(rooms):

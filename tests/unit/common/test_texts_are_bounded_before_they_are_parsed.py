@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.common import documents as bounds
-from placement.common import documents as reading
+from placement.common import documents
 from placement.common.documents import DEEPEST, check_json, parse_json, parse_yaml
 from placement.common.manifest_lists import node_manifests, nodes_manifests, pod_manifest, pods_manifests
 from placement.engine.domain.errors import BadRequest
@@ -22,20 +21,16 @@ def nested(depth):
     return b"[" * depth + b"]" * depth
 
 
-def test_json_may_be_nested_so_deep_and_no_deeper():
+def test_json_may_be_nested_so_deep_and_no_deeper_but_brackets_in_texts_do_not_count():
     check_json(nested(DEEPEST))
-    with pytest.raises(BadRequest, match=f"deeper than {DEEPEST} levels"):
-        check_json(nested(DEEPEST + 1))
-
-
-def test_brackets_in_texts_do_not_count():
     check_json(json.dumps(["[" * 1000, '"[' * 1000, "\\", "{" * 1000]).encode())
-    with pytest.raises(BadRequest, match="deeper"):
-        check_json(b'["a", "\\"", ' + nested(DEEPEST) + b"]")
+    for text in nested(DEEPEST + 1), b'["a", "\\"", ' + nested(DEEPEST) + b"]":
+        with pytest.raises(BadRequest, match=f"deeper than {DEEPEST} levels"):
+            check_json(text)
 
 
 def test_many_values_need_a_large_text(monkeypatch):
-    monkeypatch.setattr(bounds, "_FREE_VALUES", 10)
+    monkeypatch.setattr(documents, "_FREE_VALUES", 10)
     check_json(json.dumps([0] * 10).encode())
     check_json(json.dumps(["a text of twenty-four bytes"] * 50).encode())
     with pytest.raises(BadRequest, match="too many values"):
@@ -91,15 +86,24 @@ spaces = st.sampled_from(["", " ", "\n\t "])
 numbers = "1 -1 -0 0.5 1e5 1.5e+300 1e400 -1E400 9223372036854775807 9223372036854775808 -9223372036854775809"
 words = r'"" "1e400" "9223372036854775808" "\u0000" "\\u0000" "a\u0000b" true null 18446744073709551616'
 scalars = st.sampled_from([*numbers.split(), *words.split()])
+
+
+def in_list(drawn):
+    space, items = drawn
+    return f"[{space}{f',{space}'.join(items)}{space}]"
+
+
+def in_object(drawn):
+    space, key, value = drawn
+    return f"{{{space}{key}{space}:{space}{value}{space}}}"
+
+
+keys = st.sampled_from(['"k"', '"\\u0000"'])
 texts = st.recursive(
     scalars,
     lambda inner: (
-        st.tuples(spaces, st.lists(inner, max_size=3)).map(
-            lambda it: f"[{it[0]}{f',{it[0]}'.join(it[1])}{it[0]}]"
-        )
-        | st.tuples(spaces, st.sampled_from(['"k"', '"\\u0000"']), inner).map(
-            lambda it: f"{{{it[0]}{it[1]}{it[0]}:{it[0]}{it[2]}{it[0]}}}"
-        )
+        st.tuples(spaces, st.lists(inner, max_size=3)).map(in_list)
+        | st.tuples(spaces, keys, inner).map(in_object)
     ),
     max_leaves=8,
 )
@@ -117,16 +121,16 @@ def test_what_cannot_be_stored_is_found_wherever_it_stands(text, around):
             return str(error).removeprefix("Malformed JSON: ")
 
     def looked_at():
-        documents = [orjson.loads(given_text)]
-        reading._check_storable(documents)
-        return documents
+        found = [orjson.loads(given_text)]
+        documents._check_storable(found)
+        return found
 
     assert outcome(lambda: parse_json(given_text)) == outcome(looked_at)
 
 
 def test_a_usual_manifest_is_not_looked_at_value_by_value(monkeypatch):
     looked: list[object] = []
-    monkeypatch.setattr(reading, "_check_storable", looked.append)
+    monkeypatch.setattr(documents, "_check_storable", looked.append)
     usual = [
         *node_manifests_of("n"),
         {"uid": "4e123456-1e40-4e00-8e00-3e1111111111", "n": [1, -2, 0.5, "1e9"]},
@@ -137,39 +141,29 @@ def test_a_usual_manifest_is_not_looked_at_value_by_value(monkeypatch):
     assert len(looked) == 1
 
 
-def test_a_node_and_its_topology_are_found_in_whatever_they_come():
-    both = (NODE, TOPOLOGY)
+def test_nodes_with_their_topologies_and_pods_are_found_in_whatever_they_come():
+    both, other = (NODE, TOPOLOGY), {"kind": "Node", "metadata": {"name": "m"}}
     assert node_manifests([TOPOLOGY, NODE]) == both
     assert node_manifests([{"kind": "List", "items": [NODE, {"kind": "List", "items": [TOPOLOGY]}]}]) == both
     assert node_manifests([{"node": NODE, "nodeResourceTopology": TOPOLOGY}]) == both
     assert node_manifests([{"node": NODE}]) == (NODE, None)
+    assert nodes_manifests([other, TOPOLOGY, NODE]) == {"m": (other, None), "n": both}
+    assert pod_manifest([{"kind": "List", "items": [POD]}]) == POD
+    assert pods_manifests([POD, {"kind": "List", "items": [POD]}]) == [POD, POD]
 
 
 @pytest.mark.parametrize(
-    ("documents", "said"),
+    ("read", "given_documents", "said"),
     [
-        ([TOPOLOGY], "the Node is missing"),
-        ([NODE, NODE], "more than one Node"),
-        ([NODE, POD], "expected Node or NodeResourceTopology, got 'Pod'"),
-        ([NODE, 5], "expected a manifest, got int"),
+        (node_manifests, [TOPOLOGY], "the Node is missing"),
+        (node_manifests, [NODE, NODE], "more than one Node"),
+        (node_manifests, [NODE, POD], "expected Node or NodeResourceTopology, got 'Pod'"),
+        (node_manifests, [NODE, 5], "expected a manifest, got int"),
+        (nodes_manifests, [{"kind": "Node", "metadata": {}}], "a Node has none"),
+        (pod_manifest, [POD, POD], "expected one Pod, got 2"),
+        (pods_manifests, [NODE], "expected Pod, got 'Node'"),
     ],
 )
-def test_what_is_not_one_node_is_refused(documents, said):
+def test_what_is_not_asked_for_is_refused(read, given_documents, said):
     with pytest.raises(BadRequest, match=said):
-        node_manifests(documents)
-
-
-def test_many_nodes_are_told_apart_by_name():
-    other = {"kind": "Node", "metadata": {"name": "m"}}
-    assert nodes_manifests([other, TOPOLOGY, NODE]) == {"m": (other, None), "n": (NODE, TOPOLOGY)}
-    with pytest.raises(BadRequest, match="a Node has none"):
-        nodes_manifests([{"kind": "Node", "metadata": {}}])
-
-
-def test_pods_come_alone_or_in_lists():
-    assert pod_manifest([{"kind": "List", "items": [POD]}]) == POD
-    assert pods_manifests([POD, {"kind": "List", "items": [POD]}]) == [POD, POD]
-    with pytest.raises(BadRequest, match="expected one Pod, got 2"):
-        pod_manifest([POD, POD])
-    with pytest.raises(BadRequest, match="expected Pod, got 'Node'"):
-        pods_manifests([NODE])
+        read(given_documents)

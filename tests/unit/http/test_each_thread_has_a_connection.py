@@ -1,7 +1,5 @@
 """Each thread that may hold a connection finds one in the pool, as the service is configured by default."""
 
-from __future__ import annotations
-
 import pytest
 
 from placement.allocations.candidates import SearchSettings

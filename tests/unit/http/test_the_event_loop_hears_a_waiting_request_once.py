@@ -1,7 +1,5 @@
 """What comes in while a request is in work waits for its turn, and does not keep the event loop busy."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

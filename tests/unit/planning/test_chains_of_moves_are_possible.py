@@ -1,30 +1,22 @@
-"""Moves that wait for one another are possible in their order, and limits hold for all of them."""
+"""Moves that wait for one another are possible in their order; limits and places are heeded."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+import pytest
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
-from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.inventories import Draw
 from placement.engine.search.budget import Budget
+from placement.planning.board import Spot
 from placement.planning.goals import Goals
 from placement.planning.making_room import AtMost, EvictionPlanner, PlanLimits
-from tests.naive import NaiveProvider
-from tests.planning import Cluster, Guest, Scene
+from tests.planning import NUMA, Cluster, Guest, Scene, dedicated, guest, provider, shared
 
-P, DISK, OTHER_DISK, Q, DISK_OF_Q = (f"{number:08x}-0000-0000-0000-000000000000" for number in range(1, 6))
+P, DISK, OTHER_DISK, Q, DISK_OF_Q = (provider(number).uuid for number in range(1, 6))
 FAST = "CUSTOM_FAST"
 MOST = 3
 
 
-def provider(uuid: str, parent: str | None, *traits: str, **amounts: int) -> NaiveProvider:
-    inventories = {name: Inventory(total=amount, max_unit=amount) for name, amount in amounts.items()}
-    return NaiveProvider(uuid, parent, inventories, {}, frozenset(traits))
-
-
-def guest(number: int, query: CandidateQuery, held: Mapping[str, tuple[str, int]]) -> Guest:
-    amounts = frozenset((uuid, name, amount) for name, (uuid, amount) in held.items())
-    return Guest(f"{number:08x}-1111-0000-0000-000000000000", query, amounts)
+def holder(number: int, query: CandidateQuery, **held: tuple[str, int]) -> Guest:
+    return guest(number, query, frozenset((uuid, name, amount) for name, (uuid, amount) in held.items()))
 
 
 def memory(amount: int, host: str | None = None) -> RequestGroup:
@@ -39,16 +31,16 @@ def test_what_comes_back_takes_no_room_that_is_promised_before_it_is_there():
     # Room on P needs the first on Q, which needs the second on P, which needs the disk of the third. That one
     # finds another disk of P, but not memory beside the second: the first still is there then.
     providers = [
-        provider(P, None, MEMORY_MB=6),
-        provider(DISK, P, FAST, DISK_GB=2),
-        provider(OTHER_DISK, P, DISK_GB=2),
-        provider(Q, None, MEMORY_MB=4),
-        provider(DISK_OF_Q, Q, FAST, DISK_GB=2),
+        provider(1, MEMORY_MB=6),
+        provider(2, P, FAST, DISK_GB=2),
+        provider(3, P, DISK_GB=2),
+        provider(4, MEMORY_MB=4),
+        provider(5, Q, FAST, DISK_GB=2),
     ]
     guests = [
-        guest(1, CandidateQuery((memory(3),)), {"MEMORY_MB": (P, 3)}),
-        guest(2, CandidateQuery((memory(2), disk(FAST))), {"MEMORY_MB": (Q, 2), "DISK_GB": (DISK_OF_Q, 2)}),
-        guest(3, CandidateQuery((memory(2), disk())), {"MEMORY_MB": (P, 2), "DISK_GB": (DISK, 2)}),
+        holder(1, CandidateQuery((memory(3),)), MEMORY_MB=(P, 3)),
+        holder(2, CandidateQuery((memory(2), disk(FAST))), MEMORY_MB=(Q, 2), DISK_GB=(DISK_OF_Q, 2)),
+        holder(3, CandidateQuery((memory(2), disk())), MEMORY_MB=(P, 2), DISK_GB=(DISK, 2)),
     ]
     scene = Scene(Cluster(providers, guests), MOST)
     wish = scene.wish(CandidateQuery((memory(2, P),)))
@@ -59,15 +51,15 @@ def test_what_comes_back_takes_no_room_that_is_promised_before_it_is_there():
 
 def test_a_move_that_waits_for_others_counts_for_limits():
     hosts = [
-        provider(P, None, "CUSTOM_A", VCPU=1),
-        provider(Q, None, "CUSTOM_A", "CUSTOM_B", VCPU=1),
-        provider(DISK, None, "CUSTOM_B", VCPU=1),
+        provider(1, None, "CUSTOM_A", VCPU=1),
+        provider(4, None, "CUSTOM_A", "CUSTOM_B", VCPU=1),
+        provider(2, None, "CUSTOM_B", VCPU=1),
     ]
     first, second = (
         CandidateQuery((RequestGroup("", {"VCPU": 1}, (frozenset((name,)),)),))
         for name in ("CUSTOM_A", "CUSTOM_B")
     )
-    guests = [guest(1, first, {"VCPU": (P, 1)}), guest(2, second, {"VCPU": (Q, 1)})]
+    guests = [holder(1, first, VCPU=(P, 1)), holder(2, second, VCPU=(Q, 1))]
     asked = CandidateQuery((RequestGroup("", {"VCPU": 1}, in_tree=P),))
     for allowed in (1, 2):
         scene = Scene(Cluster(hosts, guests), MOST)
@@ -78,3 +70,68 @@ def test_a_move_that_waits_for_others_counts_for_limits():
         made = [] if allowed == 1 else [guests[1].uuid, guests[0].uuid]
         assert (reached.achieved, reached.complete) == (len(made) // 2, True)
         assert [each.consumer.uuid for each in scene.board.moved] == made
+
+
+FULL, FIRST, SECOND, OTHER, NODE, FLAT, EMPTY = (provider(number).uuid for number in range(1, 8))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A guest has 2 of 3 cores of the first of two NUMA nodes, and may go to a host where 3 never fit."""
+    providers = [
+        provider(1),
+        provider(2, FULL, NUMA, PCPU=3, MEMORY_MB=4),
+        provider(3, FULL, NUMA, PCPU=3, MEMORY_MB=4),
+        provider(4),
+        provider(5, OTHER, NUMA, PCPU=2, MEMORY_MB=2),
+        provider(6, VCPU=1, MEMORY_MB=1),
+        provider(7, VCPU=1, MEMORY_MB=1),
+    ]
+    settled = holder(1, dedicated(2, 1), PCPU=(FIRST, 2), MEMORY_MB=(FIRST, 1))
+    wanderer = holder(2, shared(1, 1), VCPU=(FLAT, 1), MEMORY_MB=(FLAT, 1))
+    made = Scene(Cluster(providers, [settled, wanderer]), 3)
+    made.ground.take([cores(made, SECOND, 2)])
+    return made
+
+
+def cores(scene: Scene, uuid: str, amount: int) -> Draw:
+    return Draw(scene.ground.row_of_uuid(uuid), scene.world.classes["PCPU"], amount)
+
+
+def test_no_more_is_promised_than_is_free_when_the_host_holds_something_else(scene: Scene):
+    wish = scene.wish(dedicated(3, 2))
+    assert list(scene.maker.requests(wish, 1)) == [1]
+    # As much in all, but no more at once beside the guest's place.
+    scene.ground.take([cores(scene, SECOND, -1)])
+    scene.ground.take([cores(scene, FIRST, 1)])
+    assert list(scene.maker.requests(wish, 1)) == []
+
+
+def test_who_may_move_again_is_moved(scene: Scene):
+    board, wish = scene.board, scene.wish(dedicated(3, 2))
+    maker = EvictionPlanner(board, PlanLimits(3, at_most=[AtMost(1)]), Budget())
+    (wanderer,) = board.on[scene.ground.row_of_uuid(FLAT)].values()
+    there = scene.ground.row_of_uuid(EMPTY)
+    mark = board.mark()
+    board.leave(wanderer)
+    board.arrive(wanderer, Spot(there, tuple(draw._replace(row=there) for draw in wanderer.spot.draws)))
+    assert list(maker.requests(wish, 1)) == []
+    board.back(mark)
+    assert list(maker.requests(wish, 1)) == [1]
+
+
+SPLIT = CandidateQuery((RequestGroup("_a", {"VCPU": 4}, split=frozenset({"VCPU"})),))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "admitted"), [((4, 0), True), ((2, 2), True), ((1, 1), False), ((5, 3), False)]
+)
+def test_other_parts_are_a_place_and_other_amounts_are_none(amounts: tuple[int, int], admitted: bool):
+    parts = [provider(number, P, VCPU=8) for number in (2, 3)]
+    scene = Scene(Cluster([provider(1), *parts], []), 3)
+    rows = [scene.ground.row_of_uuid(part.uuid) for part in parts]
+    class_id = scene.world.classes["VCPU"]
+    draws = tuple(
+        sorted(Draw(row, class_id, amount) for row, amount in zip(rows, amounts, strict=True) if amount)
+    )
+    assert scene.wish(SPLIT).admits(scene.board, Spot(scene.ground.root_of(rows[0]), draws)) is admitted

@@ -1,25 +1,22 @@
-"""Plans end by themselves, or with their time, however many moves are allowed."""
-
-from __future__ import annotations
+"""Plans end by themselves, or with their time; what hosts cannot hold in all is called impossible at once."""
 
 from dataclasses import replace
 
 import pytest
 
 from placement.engine.domain.groups import CandidateQuery, RequestGroup
-from placement.engine.domain.inventories import Inventory
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.planning.goals import IMPOSSIBLE, Bound, Goals
 from placement.planning.making_room import EvictionPlanner, PlanLimits
 from tests.naive import NaiveProvider
-from tests.planning import Cluster, Guest, Scene, shared
+from tests.planning import Cluster, Guest, Scene, provider, shared
+from tests.planning import guest as consumer
 
 ALLOWED = 10_000
 
 
 def host(number: int, vcpu: int) -> NaiveProvider:
-    inventories = {name: Inventory(total=vcpu, max_unit=vcpu) for name in ("VCPU", "MEMORY_MB")}
-    return NaiveProvider(f"{number:08x}-0000-0000-0000-000000000000", None, inventories, {}, frozenset())
+    return provider(number, VCPU=vcpu, MEMORY_MB=vcpu)
 
 
 def only_on(hosts: list[NaiveProvider]) -> CandidateQuery:
@@ -28,14 +25,18 @@ def only_on(hosts: list[NaiveProvider]) -> CandidateQuery:
 
 
 def guest(number: int, at: NaiveProvider, query: CandidateQuery) -> Guest:
-    held = frozenset((at.uuid, name, amount) for name, amount in query.groups[0].resources.items())
-    return Guest(f"{number:08x}-1111-0000-0000-000000000000", query, held)
+    amounts = query.groups[0].resources.items()
+    return consumer(number, query, frozenset((at.uuid, name, amount) for name, amount in amounts))
+
+
+def goals_of(scene: Scene) -> Goals:
+    return Goals(scene.board, scene.maker, ALLOWED)
 
 
 def test_what_no_moves_can_do_is_impossible():
     hosts = [host(1, 2), host(2, 2)]
     scene = Scene(Cluster(hosts, [guest(at, each, shared(1, 1)) for at, each in enumerate(hosts)]), ALLOWED)
-    goals = Goals(scene.board, scene.maker, ALLOWED)
+    goals = goals_of(scene)
     reached = goals.fit(scene.wish(shared(2, 2)), 2, lambda: False)
     # One fits after one move; for two there is no room.
     assert (reached.achieved, reached.complete, reached.bound.moves) == (1, True, 1)
@@ -51,7 +52,7 @@ def test_no_more_moves_are_tried_than_there_are_consumers():
     tried = []
     ways = scene.maker.requests
     scene.maker.requests = lambda wish, spare: tried.append(spare) or ways(wish, spare)  # type: ignore[method-assign]
-    reached = Goals(scene.board, scene.maker, ALLOWED).fit(scene.wish(shared(2, 2)), 1, lambda: False)
+    reached = goals_of(scene).fit(scene.wish(shared(2, 2)), 1, lambda: False)
     assert reached.bound == Bound(0, IMPOSSIBLE)
     assert tried == [0, 1, 2]
 
@@ -66,7 +67,7 @@ def test_a_long_chain_does_not_exhaust_the_stack():
         for at in range(count)
     ]
     scene = Scene(Cluster(places, [guest(at, hosts[at], chained[at]) for at in range(count)]), ALLOWED)
-    reached = Goals(scene.board, scene.maker, ALLOWED).fit(scene.wish(only_on(hosts)), 1, lambda: False)
+    reached = goals_of(scene).fit(scene.wish(only_on(hosts)), 1, lambda: False)
     assert (reached.achieved, reached.complete) == (0, False)
 
 
@@ -76,3 +77,52 @@ def test_time_is_looked_at_before_hosts_are():
     maker = EvictionPlanner(scene.board, PlanLimits(ALLOWED), Budget(0))
     with pytest.raises(SearchEnded):
         list(maker.requests(scene.wish(shared(2, 2)), 3))
+
+
+def crowded(vcpu: int, each: int, *, is_searched: bool = True) -> Scene:
+    """Three hosts with so many VCPUs, on each of which so many consumers hold one."""
+    hosts = [host(number, vcpu) for number in (1, 2, 3)]
+    scene = Scene(Cluster(hosts, [guest(at, hosts[at % 3], shared(1, 1)) for at in range(3 * each)]), ALLOWED)
+    if not is_searched:
+        scene.maker.moves = lambda *_: pytest.fail("places were looked for")  # type: ignore[method-assign]
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("vcpu", "each", "more", "achieved", "why"),
+    [
+        (10, 8, 1, 0, ["24 ", "3 hosts are needed"]),  # two hosts offer 20
+        (12, 6, 2, 1, ["2 hosts are needed"]),
+    ],
+)
+def test_as_many_hosts_as_sums_allow_are_freed(vcpu, each, more, achieved, why):
+    scene = crowded(vcpu, each, is_searched=achieved > 0)
+    reached = goals_of(scene).free(more, scene.ground.roots_in_order())
+    assert (reached.achieved, reached.complete) == (achieved, True)
+    assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
+    assert all(words in reached.why for words in why)
+
+
+def test_hosts_that_the_others_cannot_take_in_are_not_emptied():
+    # 6 are to go, and the two others have 4 left. Those that found a place go all the same.
+    scene = crowded(8, 6)
+    reached = goals_of(scene).empty([scene.ground.row_of_uuid(host(1, 8).uuid)])
+    assert (reached.achieved, reached.complete, reached.bound) == (0, True, Bound(0, IMPOSSIBLE))
+    assert "left in all, 6 are needed" in reached.why
+    assert (len(reached.left), len(scene.board.moved)) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("each", "size", "wanted", "achieved", "why"),
+    [
+        # No consumer is moved for a fourth one, as nothing is left of six.
+        (6, 2, 4, 3, ["hosts have 6 ", "8 are needed"]),
+        (8, 1, 1, 0, ["hosts have 0 "]),
+    ],
+)
+def test_requests_that_take_more_than_is_left_do_not_fit(each, size, wanted, achieved, why):
+    scene = crowded(8, each, is_searched=False)
+    reached = goals_of(scene).fit(scene.wish(shared(size, size)), wanted, lambda: False)
+    assert (reached.achieved, reached.complete) == (achieved, True)
+    assert achieved or reached.bound == Bound(0, IMPOSSIBLE)
+    assert all(words in reached.why for words in why)

@@ -1,7 +1,5 @@
 """Consumers get the project, user and type asked for, whatever is remembered, and in whatever database."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest
@@ -31,29 +29,23 @@ def test_attributes_are_registered_when_memory_is_full(database: Database, monke
     monkeypatch.setattr(consumers, "_MOST_KNOWN", 3)
     registry = AttributeRegistry(database)
     for number in range(8):
-        registry.register(
-            [("project", "p"), ("type", "T"), ("user", f"u{number}"), ("user", f"u{number // 2}")]
-        )
+        users = [("user", f"u{number}"), ("user", f"u{number // 2}")]
+        registry.register([("project", "p"), ("type", "T"), *users])
         found = consumer_of(database, "p", f"u{number}", "T")
         assert (found.project_id, found.user_id, found.consumer_type) == ("p", f"u{number}", "T")
-
-
-def renumber(database: Database) -> None:
-    """Give the attributes each other's ids, as they may have them in a database that was restored."""
-    with database.write() as transaction:
-        for table in NAMES.values():
-            old = list(transaction.execute(sa.select(table.c.id, table.c.external_id)))
-            transaction.execute(sa.delete(table))
-            ids = [row[0] for row in old]
-            for id_, (_, name) in zip([*ids[1:], ids[0]], old, strict=True):
-                values = {"id": id_, "external_id": name, "created_at": transaction.now}
-                transaction.execute(sa.insert(table).values(values))
 
 
 def test_ids_that_stand_for_other_attributes_now_mislead_nobody(database: Database):
     registry = AttributeRegistry(database)
     registry.register([(kind, name) for kind in NAMES for name in ("mine", "yours")])
-    renumber(database)
+    # The attributes get each other's ids, as they may have them in a database that was restored.
+    with database.write() as transaction:
+        for table in NAMES.values():
+            ids, names = zip(*transaction.execute(sa.select(table.c.id, table.c.external_id)), strict=True)
+            transaction.execute(sa.delete(table))
+            for id_, name in zip([*ids[1:], ids[0]], names, strict=True):
+                values = {"id": id_, "external_id": name, "created_at": transaction.now}
+                transaction.execute(sa.insert(table).values(values))
     registry.register([("project", "mine"), ("user", "mine")])
     found = consumer_of(database, "mine", "mine")
     assert (found.project_id, found.user_id) == ("mine", "mine")

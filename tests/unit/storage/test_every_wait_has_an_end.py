@@ -1,14 +1,12 @@
 """Nobody waits for the database longer than may be: for an answer, a lock, a connection."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -46,15 +44,25 @@ def impatient(connection: sa.Connection) -> None:
     driver.patience = 0.2  # type: ignore[union-attr]
 
 
-def test_a_read_without_an_answer_is_given_up(postgresql: Database):
+def is_usable(database: Database) -> None:
+    """No connection is taken, and there is one to be had."""
+    assert database.engine.pool.checkedout() == 0
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
     begun = time.monotonic()
-    with pytest.raises(Unreachable), postgresql.read() as connection:  # noqa: PT012
+    yield
+    assert time.monotonic() - begun < _UPPER_SECONDS
+
+
+def test_a_read_without_an_answer_is_given_up(postgresql: Database):
+    with in_time(), pytest.raises(Unreachable), postgresql.read() as connection:  # noqa: PT012
         impatient(connection)
         connection.exec_driver_sql(_SLEEP)
-    assert time.monotonic() - begun < _UPPER_SECONDS
-    assert postgresql.engine.pool.checkedout() == 0
-    with postgresql.read() as connection:
-        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+    is_usable(postgresql)
 
 
 def test_a_write_without_an_answer_was_not_done(postgresql: Database):
@@ -75,28 +83,21 @@ def test_a_statement_that_commits_by_itself_leaves_its_outcome_open(postgresql: 
 
 
 def test_locks_and_attempts_end_with_the_request(postgresql: Database):
-    table = tables.change_counter
+    table, nothing = tables.change_counter, "Nothing was changed; try again later"
 
     def change(transaction: Transaction) -> None:
         transaction.execute(sa.update(table).values(value=table.c.value + 1))
 
-    begun = time.monotonic()
-    with postgresql.write() as holder:
+    with in_time(), postgresql.write() as holder:
         change(holder)
-        with (
-            request_scope.within(0.5),
-            pytest.raises(Unavailable, match="Nothing was changed; try again later"),
-        ):
+        with request_scope.within(0.5), pytest.raises(Unavailable, match=nothing):
             run_in_transaction(postgresql, change)
-    assert time.monotonic() - begun < _UPPER_SECONDS
 
 
 def test_waiting_for_a_connection_ends_with_the_request(postgresql: Database):
-    with postgresql.read(), postgresql.read(), request_scope.within(0.2):
-        begun = time.monotonic()
+    with in_time(), postgresql.read(), postgresql.read(), request_scope.within(0.2):  # noqa: SIM117
         with pytest.raises(Unavailable, match="overloaded"), postgresql.read():
             pass
-        assert time.monotonic() - begun < _UPPER_SECONDS
 
 
 def test_connecting_ends_with_the_request():
@@ -104,28 +105,20 @@ def test_connecting_ends_with_the_request():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"127.0.0.1:{silent.getsockname()[1]}"
         database = Database(f"postgresql://u@{host},{host}/d?connect_timeout={_ENDLESS_SECONDS}")
-        begun = time.monotonic()
-        with request_scope.within(4), pytest.raises(Unreachable), database.read():
-            pass
-        assert time.monotonic() - begun < _UPPER_SECONDS
-        with request_scope.within(0), pytest.raises(Unreachable), database.read():
-            pass
+        for seconds in (4, 0):
+            with in_time(), request_scope.within(seconds), pytest.raises(Unreachable), database.read():
+                pass
         database.dispose()
 
 
 def test_a_look_that_cannot_connect_tries_once(monkeypatch: pytest.MonkeyPatch):
     database = Database(f"postgresql://u@127.0.0.1:{free_port()}/d")
-    dialect, tried = database.engine.dialect, []
-    connect = dialect.connect
-
-    def count(**options: Any) -> Any:
-        tried.append(options)
-        return connect(**options)
-
-    monkeypatch.setattr(dialect, "connect", count)
+    dialect = database.engine.dialect
+    tried = Mock(side_effect=dialect.connect)
+    monkeypatch.setattr(dialect, "connect", tried)
     with pytest.raises(Unreachable):
         Feed(database).look(1)
-    assert len(tried) == 1
+    assert tried.call_count == 1
 
 
 @contextmanager
@@ -147,15 +140,11 @@ def descriptors_left(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
 
-def test_a_connection_that_cannot_be_watched_is_not_made(postgresql: Database):
+def test_without_files_no_connection_is_made_and_no_answer_waited_for(postgresql: Database):
+    """A connection that cannot be watched is not made."""
     with descriptors_left(1), pytest.raises(Unreachable), postgresql.read():
         pass
-    assert postgresql.engine.pool.checkedout() == 0
-    with postgresql.read() as connection:
-        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
-
-
-def test_an_answer_is_given_up_where_no_file_can_be_opened(postgresql: Database):
+    is_usable(postgresql)
     with pytest.raises(Unreachable), postgresql.read() as connection, descriptors_left(0):  # noqa: PT012
         impatient(connection)
         connection.exec_driver_sql(_SLEEP)
@@ -165,9 +154,7 @@ def test_the_only_writer_of_a_file_is_waited_for_no_longer_than_the_request(monk
     monkeypatch.setattr(sqlite, "_BUSY_SECONDS", _ENDLESS_SECONDS)
     with database_url("sqlite") as url:
         database = Database(url)
-        with database.write(), request_scope.within(0.2):
-            begun = time.monotonic()
+        with in_time(), database.write(), request_scope.within(0.2):  # noqa: SIM117
             with pytest.raises(Unavailable, match="locked"):
                 run_in_transaction(database, lambda _: None)
-            assert time.monotonic() - begun < _UPPER_SECONDS
         database.dispose()

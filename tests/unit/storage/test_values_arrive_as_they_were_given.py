@@ -1,7 +1,7 @@
-"""Many values that go to a database as one arrive as each of them by itself would."""
+"""Many values that go to a database as one arrive as each of them by itself would, however many."""
 
-from __future__ import annotations
-
+import sqlite3
+import uuid
 from typing import Any
 
 import pytest
@@ -9,35 +9,19 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from placement.engine.domain.inventories import Inventory
+from placement.providers.statements import contents, names, trees
+from placement.providers.statements.trees import NewProvider
+from placement.storage import tables
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.database import Database, RowStatement
 from tests.server import BACKENDS, database_url
 
 COLUMNS = {
-    "word": "varchar",
-    "long": "text",
-    "small": "integer",
-    "large": "bigint",
+    **{"word": "varchar", "long": "text", "small": "integer", "large": "bigint"},
     "share": "double precision",
 }
-ODD = [
-    '"',
-    "\\",
-    '\\"',
-    "",
-    " ",
-    "NULL",
-    "null",
-    "{}",
-    "a,b",
-    "{a}",
-    "'",
-    "%s",
-    ":name",
-    "\n\t",
-    "ü→𝄞",
-    "\\x41",
-]
+ODD = [*"\"\\' ", '\\"', "", "NULL", "null", "{}", "a,b", "{a}", "%s", ":name", "\n\t", "ü→𝄞", "\\x41"]
 _TEXT = RowStatement(
     "SELECT given.word, given.long, given.small, given.large, given.share FROM {rows}", "given", COLUMNS
 )
@@ -78,17 +62,80 @@ def test_a_text_is_among_those_that_are_given_and_among_no_others(kept, wanted):
         assert sorted(connection.execute(statement).scalars()) == sorted({*ODD} & {*wanted})
 
 
-@pytest.mark.parametrize("numbers", [[], [1], [3, 2**31 - 1]])
-def test_a_number_is_among_those_that_are_given_and_among_no_others(kept, numbers):
+def test_a_number_is_among_those_that_are_given_and_among_no_others(kept):
     asked = sa.union_all(*(sa.select(sa.literal(number).label("number")) for number in (1, 2, 3))).subquery()
-    with kept.read() as connection:
-        statement = sa.select(asked.c.number).where(kept.backend.among(asked.c.number, numbers))
-        assert sorted(connection.execute(statement).scalars()) == sorted({1, 2, 3} & {*numbers})
+    for numbers in [], [1], [3, 2**31 - 1]:
+        with kept.read() as connection:
+            statement = sa.select(asked.c.number).where(kept.backend.among(asked.c.number, numbers))
+            assert sorted(connection.execute(statement).scalars()) == sorted({1, 2, 3} & {*numbers})
 
 
-@pytest.mark.parametrize(
-    ("given_value", "written"), [(float("inf"), "{inf}"), (None, "{NULL}"), (3.4e38, "{3.4e+38}")]
-)
-def test_numbers_without_end_are_written_as_the_server_reads_them(given_value: Any, written: str):
-    parameters = PostgreSQL.row_parameters({"share": "double precision"}, [(given_value,)])
-    assert parameters == {"share": written}
+def test_numbers_without_end_are_written_as_the_server_reads_them():
+    for value, written in (float("inf"), "{inf}"), (None, "{NULL}"), (3.4e38, "{3.4e+38}"):
+        assert PostgreSQL.row_parameters({"share": "double precision"}, [(value,)]) == {"share": written}
+
+
+# What SQLite is built with unless somebody raises it.
+_LIMIT = 32_766
+_PROVIDERS, _CLASSES = 60, 80
+
+
+@pytest.fixture
+def narrow(database: Database) -> Database:
+    """The database, whose statements may have as many values as SQLite allows by default."""
+
+    def lower(connection: Any, _record: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _LIMIT)
+
+    database.engine.dispose()
+    sa.event.listen(database.engine, "connect", lower)
+    return database
+
+
+def new_providers(count: int) -> list[NewProvider]:
+    return [NewProvider(str(uuid.uuid4()), f"p{number}", None, None) for number in range(count)]
+
+
+def test_records_of_many_providers(narrow):
+    with narrow.write() as transaction:
+        providers = sorted(trees.insert_providers(transaction, new_providers(_PROVIDERS), None).values())
+        wanted_names = [f"CUSTOM_{number}" for number in range(_CLASSES)]
+        names.insert_ignoring_known(transaction, tables.resource_classes, "name", wanted_names)
+        classes = sorted(names.class_ids(transaction, wanted_names).values())
+        places = [(provider, class_id) for provider in providers for class_id in classes]
+        contents.insert(transaction, [(*place, Inventory(1, 0)) for place in places])
+        changed = [(*place, Inventory(number + 2, 1)) for number, place in enumerate(places)]
+        contents.update(transaction, changed)
+        found = contents.stored(transaction, providers)
+        totals = [found[provider][class_id].inventory.total for provider, class_id in places]
+        assert totals == list(range(2, len(places) + 2))
+        contents.delete(transaction, places[:-1])
+        (left,) = contents.stored(transaction, providers).values()
+        assert list(left) == [classes[-1]]
+
+
+def test_many_names_and_memberships(narrow):
+    wanted = [f"CUSTOM_{number}" for number in range(20_000)]
+    with narrow.write() as transaction:
+        inserted = names.insert_ignoring_known(transaction, tables.traits, "name", wanted)
+        assert sorted(inserted) == sorted(wanted)
+        again = names.insert_ignoring_known(transaction, tables.traits, "name", [*wanted[:3], "CUSTOM_X"])
+        assert again == ["CUSTOM_X"]
+        (id_,) = trees.insert_providers(transaction, new_providers(1), None).values()
+        ids = set(names.trait_ids(transaction, wanted).values())
+        assert contents.replace_traits(transaction, id_, ids)
+        assert trees.traits_of(transaction, [id_]) == {id_: ids}
+
+
+def test_a_tree_of_many_providers(narrow):
+    rows = new_providers(6000)
+    with narrow.write() as transaction:
+        ids = trees.insert_providers(transaction, rows, None)
+        assert ids.keys() == {row.uuid for row in rows}
+        assert trees.insert_providers(transaction, rows[:3], None) == {}
+        names.insert_ignoring_known(transaction, tables.traits, "name", ["CUSTOM_A", "CUSTOM_B"])
+        traits = sorted(names.trait_ids(transaction, ["CUSTOM_A", "CUSTOM_B"]).values())
+        trees.change_traits(transaction, [(id_, trait) for id_ in ids.values() for trait in traits], ())
+        held = trees.traits_of(transaction, list(ids.values()))
+        assert held == {id_: set(traits) for id_ in ids.values()}

@@ -1,16 +1,16 @@
-"""What is told of each host is what its inventories say, whatever its tree looks like."""
-
-from __future__ import annotations
+"""Sums by group and by host are what the inventories say, whatever was applied and removed."""
 
 import random
+from collections import defaultdict
 
 import numpy as np
 
 from placement.engine.forest import totals
 from placement.engine.forest.forest import Forest
 from placement.engine.forest.providers import MILLION, InventoryRow, ProviderRecord, ProviderRow
-from placement.engine.forest.totals import NO_AGGREGATE, NOTHING, Shares
+from placement.engine.forest.totals import NO_AGGREGATE, NOTHING, Shares, by_aggregate, by_root
 
+UUID = "00000000-0000-4000-8000-{:012}"
 CPUS, MEMORY, DISK = 1, 2, 3
 CLUSTER, OTHER = 7, 8
 
@@ -21,7 +21,7 @@ def provider(id_: int, parent: int | None, root: int, held: dict[int, tuple[int,
         InventoryRow(class_id, capacity, 1, 10**6, 1, used, capacity, 0, MILLION)
         for class_id, (capacity, used) in held.items()
     )
-    row = ProviderRow(id_, f"00000000-0000-4000-8000-{id_:012}", 0, parent, root, 1)
+    row = ProviderRow(id_, UUID.format(id_), 0, parent, root, 1)
     aggregates = frozenset({CLUSTER} if id_ % 2 == 0 else ()) if parent is None else frozenset()
     return ProviderRecord(row, rows, frozenset(), aggregates)
 
@@ -70,13 +70,8 @@ def test_a_core_is_free_if_nobody_has_any_of_it():
     )
     view, all_ = forest.snapshot(), of(forest)
     free = totals.free_cores(view, all_, CPUS, MEMORY)
-    assert dict(
-        zip(all_.ids.tolist(), zip(free.part.tolist(), free.whole.tolist(), strict=True), strict=True)
-    ) == {
-        1: (1, 3),
-        2: (5, 8),
-        3: (0, 0),
-    }
+    assert all_.ids.tolist() == [1, 3, 2]
+    assert [free.at(place) for place in range(3)] == [(1, 3), (0, 0), (5, 8)]
 
 
 def test_stranded_cores_are_free_beside_too_little():
@@ -103,22 +98,72 @@ def test_stranded_cores_are_free_beside_too_little():
     forest.apply(records)
     view, all_ = forest.snapshot(), of(forest)
     found = totals.stranded_cores(view, all_, CPUS, MEMORY, (4, 16))
-    told = zip(found.part.tolist(), found.whole.tolist(), strict=True)
-    assert dict(zip(all_.ids.tolist(), told, strict=True)) == expected
+    assert {id_: found.at(place) for place, id_ in enumerate(all_.ids.tolist())} == expected
     assert any(stranded for stranded, _ in expected.values())
 
 
-def test_what_is_overfull_is_found():
-    forest = Forest()
-    forest.apply(
-        [provider(1, None, 1, {DISK: (10, 12), MEMORY: (10, 10)}), provider(2, None, 2, {DISK: (0, 0)})]
-    )
-    assert totals.overfull(forest.snapshot()) == [(1, DISK, 12, 10)]
-
-
-def test_an_empty_forest_has_a_map():
+def test_what_is_overfull_is_found_and_an_empty_forest_has_a_map():
     forest = Forest()
     all_ = of(forest)
     assert (all_.id_bytes, all_.is_narrow, len(all_.roots)) == (b"", True, 0)
     assert totals.used(forest.snapshot(), all_, CPUS).level_bytes == b""
     assert totals.stranded_cores(forest.snapshot(), all_, CPUS, MEMORY, (4, 16)).totals() == (0, 0)
+    full = provider(1, None, 1, {DISK: (10, 12), MEMORY: (10, 10)})
+    forest.apply([full, provider(2, None, 2, {DISK: (0, 0)})])
+    assert totals.overfull(forest.snapshot()) == [(1, DISK, 12, 10)]
+
+
+_CLASSES, _AGGREGATES, _CLUSTERS = (1, 2, 3), (5, 6, 7, 8), frozenset({7, 8})
+
+
+def record(chance: random.Random, id_: int, root: int, revision: int) -> ProviderRecord:
+    inventories = []
+    for class_id in chance.sample(_CLASSES, chance.randrange(len(_CLASSES) + 1)):
+        total, ratio = chance.randrange(1, 50), chance.choice((1, 2, 16))
+        reserved = chance.randrange(total)
+        capacity = (total - reserved) * ratio
+        used = chance.randrange(capacity + 1)
+        amounts = (capacity, 1, 10**6, 1, used, total, reserved, ratio * MILLION)
+        inventories.append(InventoryRow(class_id, *amounts))
+    row = ProviderRow(id_, UUID.format(id_), 0, None if id_ == root else root, root, revision)
+    aggregates = frozenset(chance.sample(_AGGREGATES, chance.randrange(3)))
+    return ProviderRecord(row, tuple(inventories), frozenset(), aggregates)
+
+
+def expected(records: dict[int, ProviderRecord], *, per_root: bool) -> dict[tuple[int, int], list[float]]:
+    sums: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0, 0, 0])
+    for each in records.values():
+        root = records[each.row.root_id]
+        ours = sorted(root.aggregate_ids & _CLUSTERS) or sorted(root.aggregate_ids) or [NO_AGGREGATE]
+        group = root.row.id if per_root else ours[0]
+        for row in each.inventories:
+            amounts = (row.total, row.reserved, row.capacity, row.used)
+            held = sums[group, row.class_id]
+            sums[group, row.class_id] = [before + more for before, more in zip(held, amounts, strict=True)]
+    return dict(sums)
+
+
+def test_sums_are_those_of_the_inventories_through_all_changes():
+    chance = random.Random(4)
+    forest, records = Forest(), {}
+    for revision in range(400):
+        known = sorted(records)
+        roots = [id_ for id_ in known if records[id_].row.root_id == id_]
+        members = [id_ for id_ in known if id_ not in roots]
+        if members and chance.random() < 0.2:
+            gone = chance.choice(members)
+            forest.remove(gone)
+            del records[gone]
+        else:
+            id_ = chance.randrange(1, 60)
+            root = records[id_].row.root_id if id_ in records else chance.choice([id_, *roots])
+            records[id_] = record(chance, id_, root, revision)
+            forest.apply([records[id_]])
+        snapshot = forest.snapshot()
+        for per_root in (False, True):
+            found = by_root(snapshot) if per_root else by_aggregate(snapshot, _CLUSTERS)
+            told = {
+                (group, class_id): [total, reserved, round((total - reserved) * ratio, 6), used]
+                for group, class_id, total, reserved, ratio, used in found
+            }
+            assert told == expected(records, per_root=per_root)

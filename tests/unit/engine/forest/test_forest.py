@@ -1,22 +1,28 @@
-"""The forest's columns stay consistent under any sequence of changes."""
+"""The forest's columns stay consistent under any sequence of changes, and a snapshot stays as it was."""
 
-from __future__ import annotations
-
+import gc
+import json
 import uuid
+import weakref
 from dataclasses import replace
+from uuid import UUID
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from placement.engine.forest.arrays import IdIndex, from_text, to_text
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.arrays import IdIndex, assembled, fractions, from_text, lines, numbers, to_text
 from placement.engine.forest.forest import Forest
+from placement.engine.forest.inventories import Draw
 from placement.engine.forest.memberships import Memberships
 from placement.engine.forest.providers import InventoryRow, ProviderRecord, ProviderRow
-from placement.engine.search.answer import summarise
-from tests.forests import World
+from placement.engine.forest.simulation import SimulatedForest
+from placement.engine.search.answer import Answer, summarise
+from tests.forests import World, loaded, without
 from tests.naive import NaiveProvider
+from tests.strategies import Search, searches
 
 
 def test_uuids_survive_being_bytes():
@@ -62,21 +68,18 @@ def test_sets_nobody_has_any_more_are_reused():
 
 
 def test_loading_anew_is_a_change_of_shape_whatever_happened_before():
-    """What is kept of the trees by their version, such as who shares, must not outlive them."""
+    """What is kept of the trees by their version, such as sharing, must not outlive them."""
     world = World([NaiveProvider(str(uuid.UUID(int=number))) for number in range(1, 4)])
+    numbers = {str(turn): 100 + turn for turn in range(9)}
+    world.traits.update(numbers, T=99)
+    world.aggregates.update(numbers, A=99)
     for turn in range(9):
         before = world.forest.shape_version
         world.load()
         assert world.forest.shape_version > before
+        names = {"traits": frozenset({"T", str(turn)}), "aggregates": frozenset({"A", str(turn)})}
         for provider in world.providers:
-            changed = replace(
-                provider, traits=frozenset({"T", str(turn)}), aggregates=frozenset({"A", str(turn)})
-            )
-            world.traits.setdefault(str(turn), 100 + turn)
-            world.traits.setdefault("T", 99)
-            world.aggregates.setdefault(str(turn), 100 + turn)
-            world.aggregates.setdefault("A", 99)
-            world.forest.apply([world.record(changed, revision=turn + 2)])
+            world.forest.apply([world.record(replace(provider, **names), revision=turn + 2)])
 
 
 @settings(max_examples=60, stateful_step_count=30)
@@ -117,12 +120,8 @@ class ForestIsItsModel(RuleBasedStateMachine):
         parent = None if root or not parents else parents[pick % len(parents)]
         own = self.next_id
         self.next_id += 1
-        self.model[own] = {
-            "uuid": str(uuid.UUID(int=own)),
-            "parent": parent,
-            "inventories": {},
-            "traits": frozenset(),
-        }
+        place = {"uuid": str(uuid.UUID(int=own)), "parent": parent}
+        self.model[own] = {**place, "inventories": {}, "traits": frozenset()}
         self.tell([own])
 
     @rule(
@@ -178,3 +177,126 @@ class ForestIsItsModel(RuleBasedStateMachine):
 
 
 TestForest = ForestIsItsModel.TestCase
+
+
+def looked_at(world: World, query) -> object:
+    found = world.search(query)
+    answer = Answer(world.forest, found)
+    return list(answer.elements()), [list(tree) for tree in answer.tree_summaries(answer.trees())]
+
+
+@given(searches(), st.data())
+def test_a_snapshot_stays_as_it_was(given_search: Search, data: st.DataObject) -> None:
+    providers, query = given_search
+    world = loaded(providers)
+    before = looked_at(world, query)
+    forest = world.forest
+    kept = forest.snapshot()
+    again = [forest.snapshot()]
+    parents = {provider.parent for provider in providers}
+    for number in range(data.draw(st.integers(1, 4))):
+        chosen = data.draw(st.sampled_from(providers))
+        if chosen.uuid in parents or data.draw(st.booleans()):
+            change = without(chosen) if data.draw(st.booleans()) else chosen
+            if forest.knows(world.ids[chosen.uuid]):
+                forest.apply([world.record(change, revision=2 + number)])
+        else:
+            forest.remove(world.ids[chosen.uuid])
+        again.append(forest.snapshot())
+    after = looked_at(world, query)
+    world.forest = kept
+    assert looked_at(world, query) == before
+    world.forest = again[-1]
+    assert looked_at(world, query) == after
+    assert again[0] is kept
+
+
+def a_provider(number: int, used: int = 0) -> ProviderRecord:
+    row = ProviderRow(number, f"{number:08x}-0000-4000-8000-000000000000", used, None, number, used)
+    return ProviderRecord(row, (InventoryRow(1, 10, 1, 10, 1, used),), frozenset(), frozenset())
+
+
+def columns(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    return forest.column(1).entries.used, forest.providers.revision
+
+
+def test_what_is_looked_at_is_copied_once_and_nothing_else_is():
+    forest = Forest()
+    forest.apply([a_provider(number) for number in range(1, 5)])
+    forest.snapshot()
+    used, revisions = columns(forest)
+    forest.apply([a_provider(2, used=3)])
+    assert columns(forest)[0] is used
+    assert columns(forest)[1] is revisions
+    kept = forest.snapshot()
+    forest.apply([a_provider(2, used=4)])
+    copied = columns(forest)[0]
+    assert copied is not columns(kept)[0]
+    forest.apply([a_provider(2, used=5)])
+    assert columns(forest)[0] is copied
+    assert columns(kept)[0][1] == 3
+    # A class that is unknown is looked for, and a look brings nothing new.
+    kept = forest.snapshot()
+    forest.apply([])
+    assert forest.snapshot() is kept
+    forest.apply([replace(a_provider(9), inventories=())])
+    assert list(kept.column(77).free_of(kept.roots)) == [0, 0, 0, 0]
+    assert 77 not in forest.inventories
+
+
+def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone():
+    forest = Forest()
+    forest.apply([a_provider(number) for number in range(1, 5)])
+    copied = SimulatedForest(forest.snapshot())
+    before = copied.providers.id.tolist(), columns(copied)[0].tolist()
+    forest.apply([a_provider(2, used=9)])
+    forest.remove(3)
+    forest.apply([a_provider(7, used=1)])
+    assert (copied.providers.id.tolist(), columns(copied)[0].tolist()) == before
+    del copied
+    # It is not looked at any more, so nothing is copied.
+    forest.snapshot()
+    used, _ = columns(forest)
+    forest.apply([a_provider(2, used=3)])
+    assert columns(forest)[0] is used
+
+
+def test_a_simulated_forest_is_gone_with_its_last_user():
+    """A cycle would keep its copied columns until a full collection, and the next write would copy more."""
+    world = World([NaiveProvider(str(UUID(int=1)), None, {"VCPU": Inventory(8)})])
+    world.load()
+    gc.disable()
+    try:
+        simulated = SimulatedForest(world.forest.snapshot())
+        class_id = world.classes["VCPU"]
+        simulated.take([Draw(int(simulated.roots[0]), class_id, 2)])
+        assert simulated.free(int(simulated.roots[0]), class_id) == 6
+        kept = weakref.ref(simulated)
+        del simulated
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+_ANY = st.one_of(st.integers(0, 5), st.integers(0, 1100), st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(_ANY), st.booleans())
+def test_every_number_is_written_as_it_is(given_numbers: list[int], wide: bool) -> None:
+    column = np.array(given_numbers, object if wide else np.int64)
+    assert [text.strip() for text in lines(numbers(column))] == [
+        str(number).encode() for number in given_numbers
+    ]
+
+
+@given(st.lists(st.tuples(_ANY, _ANY), min_size=1))
+def test_fractions_are_strings_without_a_space(pairs: list[tuple[int, int]]) -> None:
+    above, below = np.array(pairs, np.int64).T
+    assert [json.loads(text) for text in lines(fractions(above, below))] == [f"{a}/{b}" for a, b in pairs]
+
+
+def test_texts_of_several_widths_stand_at_their_places() -> None:
+    texts = ((b"abcd", 2), (b"xyz", 3))
+    short, long = (np.frombuffer(text, np.uint8).reshape(-1, width) for text, width in texts)
+    assert lines(assembled([(np.array([2, 0]), short), (np.array([1]), long)])) == [b"cd ", b"xyz", b"ab "]
+    assert len(assembled([])) == 0

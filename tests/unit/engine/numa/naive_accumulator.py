@@ -85,6 +85,15 @@ class _Run:
         cores = [self.core(cpu) for cpu in cpus]
         return {cpu for cpu in cpus if cores.count(self.core(cpu)) == self.threads}
 
+    def numa_order(self, nodes, on_socket):
+        """NUMA nodes by what is free on them, then on their socket, then by id."""
+
+        def key(numa):
+            socket = self.rows[min(nodes[numa])].socket
+            return self.by(len(nodes[numa])), self.by(len(on_socket[socket])), numa
+
+        return sorted(nodes, key=key)
+
     def clean(self, pcpu, numa):
         """The free CPUs after leaving out neighbours of the requester's level, if that level is honoured."""
         own = self.carriers.get(self.level, set()) | set(self.result)
@@ -107,11 +116,7 @@ class _Run:
             return listed
         output, remaining = [], list(listed)
         while remaining:
-            seen, sweep = set(), []
-            for cpu in remaining:
-                if self.core(cpu) not in seen:
-                    seen.add(self.core(cpu))
-                    sweep.append(cpu)
+            sweep = self.one_per_core(remaining)
             output += sweep
             remaining = [cpu for cpu in remaining if cpu not in sweep]
         return output
@@ -132,12 +137,7 @@ class _Run:
                 usable = self.clean(pcpu=False, numa=honour)
                 on_socket = self.grouped(usable, "socket")
                 nodes = self.grouped(self.whole(usable), "numa")
-
-                def key(numa, nodes=nodes, on_socket=on_socket):
-                    socket = self.rows[min(nodes[numa])].socket
-                    return self.by(len(nodes[numa])), self.by(len(on_socket[socket])), numa
-
-                for numa in sorted(nodes, key=key):
+                for numa in self.numa_order(nodes, on_socket):
                     if len(nodes[numa]) >= self.n:
                         return self.grab(self.core_list(nodes[numa]))
         sockets = self.grouped(self.whole(self.free), "socket")
@@ -166,12 +166,7 @@ class _Run:
             for honour in (True, False):
                 usable = self.clean(pcpu=honour, numa=honour)
                 nodes, on_socket = self.grouped(usable, "numa"), self.grouped(usable, "socket")
-
-                def key(numa, nodes=nodes, on_socket=on_socket):
-                    socket = self.rows[min(nodes[numa])].socket
-                    return self.by(len(nodes[numa])), self.by(len(on_socket[socket])), numa
-
-                for numa in sorted(nodes, key=key):
+                for numa in self.numa_order(nodes, on_socket):
                     listed = self.cpu_order(nodes[numa])
                     listed = self.one_per_core(listed) if honour else listed
                     if len(listed) >= self.n:

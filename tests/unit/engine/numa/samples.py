@@ -123,20 +123,9 @@ def problems(draw, distributions=(Distribution.PACKED,), downgrades=(False,)):
     limit, fullest_first = draw(st.sampled_from((1, 1, 2, 3))), draw(st.booleans())
     distribution = draw(st.sampled_from(distributions))
     rules = PickRules(limit, fullest_first, distribution, draw(st.sampled_from(downgrades)))
-    use = draw(uses(place, rules.share_limit))
-    withheld = mask_of(draw(st.one_of(st.just(frozenset()), some_of(place.topology.cpus))))
-    available = place.cpus & ~use.saturated(rules.share_limit) & ~withheld
-    asked = CpuDemand(
-        draw(st.integers(0, available.bit_count())),
-        draw(st.sampled_from(BindPolicy)),
-        exclusive=draw(st.sampled_from(ExclusiveLevel)),
-    )
-    preferred = mask_of(draw(st.one_of(st.just(frozenset()), some_of(place.topology.cpus))))
-    return {
-        "layout": place,
-        "use": use,
-        "available": available,
-        "demand": asked,
-        "rules": rules,
-        "preferred": preferred,
-    }
+    use, masks = draw(uses(place, limit)), st.one_of(st.just(frozenset()), some_of(place.topology.cpus))
+    available = place.cpus & ~use.saturated(limit) & ~mask_of(draw(masks))
+    need, bind = draw(st.integers(0, available.bit_count())), draw(st.sampled_from(BindPolicy))
+    asked = CpuDemand(need, bind, exclusive=draw(st.sampled_from(ExclusiveLevel)))
+    view = {"layout": place, "use": use, "available": available}
+    return {**view, "demand": asked, "rules": rules, "preferred": mask_of(draw(masks))}

@@ -27,24 +27,7 @@ def test_a_list_names_ids_and_inclusive_ranges_in_any_order(text, cpus):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        " ",
-        "1, 2",
-        "1,",
-        ",",
-        "-",
-        "-1",
-        "+1",
-        "1-",
-        "1-2-3",
-        "a",
-        "1_0",
-        "\u0663",
-        "0-4097",
-        "0x1",
-        "9" * 5000,
-    ],
+    "text", [*" ,-a", "1, 2", "1,", "-1", "+1", "1-", "1-2-3", "1_0", "\u0663", "0-4097", "0x1", "9" * 5000]
 )
 def test_anything_else_is_refused_as_a_bad_request_and_a_value_error(text):
     with pytest.raises(CpuListError) as refusal:
@@ -60,11 +43,8 @@ def test_anything_else_is_refused_as_a_bad_request_and_a_value_error(text):
 )
 def test_the_canonical_list_is_ascending_with_neighbours_joined(cpus, text):
     assert format_cpu_list(cpus) == text
-
-
-def test_a_negative_id_cannot_be_written():
     with pytest.raises(CpuListError, match="-1 is not a CPU id"):
-        format_cpu_list([0, -1])
+        format_cpu_list([*cpus, -1])
 
 
 @given(st.frozensets(st.integers(0, 4096)))

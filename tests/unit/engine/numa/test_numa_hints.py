@@ -35,24 +35,9 @@ ANY = Ranking(partial(is_allowed, exclusivity=NumaExclusivity.NONE, neighbours=N
 ALIGNED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
 
 MASKS = st.integers(1, 15)
-ROWS = st.lists(
-    st.lists(
-        st.builds(
-            Hint,
-            st.one_of(st.none(), MASKS),
-            st.booleans(),
-            st.sampled_from((False, False, True)),
-            st.integers(0, 3),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    max_size=4,
-)
-
-
-def hint(*numa_ids, preferred=True, score=0):
-    return Hint(mask_of(numa_ids), preferred, score=score)
+UNSATISFIED = st.sampled_from((False, False, True))
+HINTS = st.builds(Hint, st.none() | MASKS, st.booleans(), UNSATISFIED, st.integers(0, 3))
+ROWS = st.lists(st.lists(HINTS, min_size=1, max_size=4), max_size=4)
 
 
 def naive_merge(rows, numa_ids, allowed):
@@ -96,36 +81,8 @@ def test_too_many_combinations_are_cut_down_to_narrow_hints():
 
 
 def test_masks_are_written_with_an_even_number_of_digits():
-    hints = {"r": [hint(0), hint(1, 2, preferred=False), Hint(None, preferred=True), hint(4)]}
-    assert summarize([hints]) == ["r prefer [01 <nil> 010000] among [01 0110 <nil> 010000]"]
-
-
-def test_reasons_of_several_resources_are_sorted_and_joined_as_each_policy_does():
-    hints = [{"b": [hint(0)], "a": [hint(1)]}]
-    restricted = select_affinity(NumaPolicy.RESTRICTED, hints, 3, ANY)
-    assert restricted.reasons == (
-        "Unaligned NUMA Hint cause a prefer [10] among [10] & b prefer [01] among [01]",
-    )
-    single = select_affinity(NumaPolicy.SINGLE_NUMA_NODE, hints, 3, ANY)
-    assert single.reasons == ("Unaligned NUMA Hint cause a prefer [10] among [10],b prefer [01] among [01]",)
-
-
-def answer(allocator, alignment):
-    """The reasons of a refusal, or the affinity as a mask."""
-    try:
-        affinity = choose_affinity(allocator, alignment)
-    except PodRefused as refused:
-        return refused.refusal.reasons
-    return None if affinity is None else mask_of(affinity)
-
-
-def table_of(allocator, *, restricted=False, scoring=None):
-    table = HintTable(
-        allocator, allocator.fits, numa_scorer(allocator, scoring or DEFAULT_SCORING, False), restricted
-    )
-    for size in table.sizes():
-        table.add_combinations(size)
-    return table.hints
+    hints = [Hint(1, True), Hint(6, False), Hint(None, True), Hint(16, True)]
+    assert summarize([{"r": hints}]) == ["r prefer [01 <nil> 010000] among [01 0110 <nil> 010000]"]
 
 
 def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
@@ -185,6 +142,14 @@ def test_looking_at_narrow_combinations_first_never_changes_the_answer(
     alignment = Alignment(policy, exclusivity)
     allocator = NumaAllocator(state, request)
     allowed = partial(is_allowed, exclusivity=exclusivity, neighbours=state.neighbours)
-    hints = table_of(allocator, restricted=policy is NumaPolicy.RESTRICTED)
-    complete = select_affinity(policy, [hints], mask_of(numa_ids), Ranking(allowed))
-    assert answer(allocator, alignment) == (complete.reasons or complete.affinity)
+    score = numa_scorer(allocator, DEFAULT_SCORING, False)
+    table = HintTable(allocator, allocator.fits, score, policy is NumaPolicy.RESTRICTED)
+    for size in table.sizes():
+        table.add_combinations(size)
+    complete = select_affinity(policy, [table.hints], mask_of(numa_ids), Ranking(allowed))
+    try:
+        affinity = choose_affinity(allocator, alignment)
+        answer = None if affinity is None else mask_of(affinity)
+    except PodRefused as refused:
+        answer = refused.refusal.reasons
+    assert answer == (complete.reasons or complete.affinity)

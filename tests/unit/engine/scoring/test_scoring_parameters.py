@@ -1,13 +1,14 @@
-"""Parameters of scores are checked field by field, and the message names the field."""
+"""The table of scoring cases holds; parameters are checked field by field, and messages name the field."""
 
-from __future__ import annotations
-
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placement.engine.scoring.order import Scope, parse_order, parse_strategy
 from placement.engine.scoring.rule import ScoringRefused
+from tests.cases import scoring
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP}
@@ -17,33 +18,29 @@ LEAST = {"type": "LeastAllocated"}
 @pytest.mark.parametrize(
     ("given", "code", "where"),
     [
-        ("LeastAllocated", "strategy_invalid", "order_by.strategies"),
-        ([], "strategy_invalid", "order_by.strategies"),
-        ([LEAST] * 17, "strategy_invalid", "order_by.strategies"),
-        ([LEAST, 3], "strategy_invalid", "order_by.strategies[1]"),
-        ([LEAST, {}], "strategy_unknown", "order_by.strategies[1].type"),
-        ([{"type": ["LeastAllocated"]}], "strategy_unknown", "order_by.strategies[0].type"),
-        ([{**LEAST, "colour": 1}], "strategy_invalid", "order_by.strategies[0]"),
-        ([{**LEAST, "shape": RAMP}], "shape_not_allowed", "order_by.strategies[0].shape"),
-        ([{**LEAST, "max_score": 10}], "shape_not_allowed", "order_by.strategies[0].max_score"),
-        ([{**LEAST, "weight": -1}], "weight_invalid", "order_by.strategies[0].weight"),
-        ([{**LEAST, "weight": True}], "weight_invalid", "order_by.strategies[0].weight"),
-        ([{**LEAST, "resources": {}}], "resource_invalid", "order_by.strategies[0].resources"),
-        ([{**LEAST, "resources": [{}]}], "resource_invalid", "order_by.strategies[0].resources[0].name"),
-        (
-            [{**LEAST, "resources": [{"name": "VCPU"}, {"name": "VCPU"}]}],
-            "resource_duplicate",
-            "order_by.strategies[0].resources[1].name",
-        ),
-        ([{**RATIO, "shape": None}], "shape_invalid", "order_by.strategies[0].shape"),
-        ([{**RATIO, "max_score": 50}], "shape_invalid", "order_by.strategies[0].shape"),
+        ("LeastAllocated", "strategy_invalid", ""),
+        ([], "strategy_invalid", ""),
+        ([LEAST] * 17, "strategy_invalid", ""),
+        ([LEAST, 3], "strategy_invalid", "[1]"),
+        ([LEAST, {}], "strategy_unknown", "[1].type"),
+        ([{"type": ["LeastAllocated"]}], "strategy_unknown", "[0].type"),
+        ([{**LEAST, "colour": 1}], "strategy_invalid", "[0]"),
+        ([{**LEAST, "shape": RAMP}], "shape_not_allowed", "[0].shape"),
+        ([{**LEAST, "max_score": 10}], "shape_not_allowed", "[0].max_score"),
+        ([{**LEAST, "weight": -1}], "weight_invalid", "[0].weight"),
+        ([{**LEAST, "weight": True}], "weight_invalid", "[0].weight"),
+        ([{**LEAST, "resources": {}}], "resource_invalid", "[0].resources"),
+        ([{**LEAST, "resources": [{}]}], "resource_invalid", "[0].resources[0].name"),
+        ([{**LEAST, "resources": [{"name": "VCPU"}] * 2}], "resource_duplicate", "[0].resources[1].name"),
+        ([{**RATIO, "shape": None}], "shape_invalid", "[0].shape"),
+        ([{**RATIO, "max_score": 50}], "shape_invalid", "[0].shape"),
     ],
 )
 def test_a_refusal_has_a_code_and_names_the_field(given: Any, code: str, where: str) -> None:
     with pytest.raises(ScoringRefused) as refused:
         parse_order({"strategies": given})
     assert refused.value.code == code
-    assert str(refused.value).startswith(f"{where}: ")
+    assert str(refused.value).startswith(f"order_by.strategies{where}: ")
 
 
 def test_a_strategy_alone_a_list_and_an_object_mean_the_same() -> None:
@@ -70,11 +67,23 @@ def test_weight_nought_means_one() -> None:
     assert (strategy.weight, strategy.resources[0].weight) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [3, {}, {"utilization": 1}, {"utilization": 1, "score": None}, {"utilization": True, "score": 1}],
-)
-def test_every_point_must_be_two_integers(point: Any) -> None:
-    with pytest.raises(ScoringRefused) as refused:
-        parse_strategy({**RATIO, "shape": [point]})
-    assert refused.value.reasons == ["type"]
+def test_every_point_must_be_two_integers() -> None:
+    for point in (
+        3,
+        {},
+        {"utilization": 1},
+        {"utilization": 1, "score": None},
+        {"utilization": True, "score": 1},
+    ):
+        with pytest.raises(ScoringRefused) as refused:
+            parse_strategy({**RATIO, "shape": [point]})
+        assert refused.value.reasons == ["type"], point
+
+
+DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "scoring.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", DOCUMENT["cases"], ids=lambda case: case["id"])
+def test_case(case: dict) -> None:
+    ((_, reason),) = scoring.run({"cases": [case]}, None)
+    assert reason is None

@@ -1,7 +1,5 @@
 """Members under rules: as many as any way of placing them has, and no rule is broken, on small forests."""
 
-from __future__ import annotations
-
 import tracemalloc
 import uuid
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ from placement.engine.search.members.places import (
 )
 from placement.engine.search.members.placing import MemberPlacing, PlacedMembers
 from placement.engine.search.search import search
-from tests.forests import World
+from tests.forests import World, loaded
 from tests.naive import Forest, NaiveProvider
 from tests.naive_members import NaiveMember, TooLong, breaches, most_members
 
@@ -41,6 +39,7 @@ QUERIES = (
 )
 NAMES = ("a", "b")
 Others = list[list[list[str]]]
+Case = tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule], Others]
 
 
 @st.composite
@@ -79,17 +78,13 @@ def rules(draw: st.DrawFn) -> MemberRule:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule], Others]:
+def cases(draw: st.DrawFn) -> Case:
     providers = draw(hosts())
-    members = draw(
-        st.lists(
-            st.builds(NaiveMember, st.sampled_from(QUERIES), st.sampled_from(NAMES)), min_size=1, max_size=4
-        )
-    )
+    asked = st.builds(NaiveMember, st.sampled_from(QUERIES), st.sampled_from(NAMES))
+    members = draw(st.lists(asked, min_size=1, max_size=4))
     wanted = draw(st.lists(rules(), min_size=1, max_size=3))
     somewhere = st.sampled_from([[each.uuid] for each in providers])
-    others = [draw(st.lists(somewhere, max_size=2)) for _ in wanted]
-    return providers, members, wanted, others
+    return providers, members, wanted, [draw(st.lists(somewhere, max_size=2)) for _ in wanted]
 
 
 class Placement:
@@ -111,10 +106,9 @@ class Placement:
         resolved = [self._rule(rule, has) for rule, has in zip(wanted, others, strict=True)]
         self.board = PlacementState(self.forest, self.sharers, resolved)
         kinds: dict[tuple[int, str], MemberKind] = {}
-        self.members = [
-            kinds.setdefault((QUERIES.index(member.query), member.name), self._kind(member))
-            for member in members
-        ]
+        for each in members:
+            kinds.setdefault((QUERIES.index(each.query), each.name), self._kind(each))
+        self.members = [kinds[QUERIES.index(each.query), each.name] for each in members]
 
     def run(self, steps: int = 30_000) -> PlacedMembers:
         return MemberPlacing(self.board, self.members, Budget(), steps).run()
@@ -142,17 +136,17 @@ class Placement:
         if rule.per is Per.HOST:
             return HostPlaces(self.forest, self.sharers)
         if rule.per is Per.AGGREGATE:
-            ids = [
-                self.world.aggregates.setdefault(each, len(self.world.aggregates) + 1)
-                for each in rule.aggregates
-            ]
+            known = self.world.aggregates
+            ids = [known.setdefault(each, len(known) + 1) for each in rule.aggregates]
             return AggregatePlaces(self.forest, self.sharers, ids)
         class_id = None if rule.resource_class is None else self.world.classes.get(rule.resource_class, -1)
         trait = None if rule.trait is None else self.world.traits.get(rule.trait, -1)
         return ProviderPlaces(self.forest, Marker(class_id, trait, rule.depth))
 
 
-def _check(case: tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule], Others], most: int) -> None:
+@settings(max_examples=180, deadline=None)
+@given(cases(), st.sampled_from((10**9, 10**9, 2)))
+def test_all_that_fit_are_placed_and_lists_that_were_cut_are_no_proof(case: Case, most: int) -> None:
     providers, members, wanted, others = case
     world = World(providers)
     for name in ("VCPU", "PCPU"):
@@ -161,12 +155,12 @@ def _check(case: tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule],
     decision = Placement(world, members, wanted, others, most)
     placed = decision.run()
     names = {world.forest.row_of_uuid(each.uuid): each.uuid for each in providers}
-    given = [
+    given_to = [
         (member.name, [names[draw.row] for draw in each.draws])
         for member, each in zip(members, placed.given, strict=True)
         if each is not None
     ]
-    assert not [*breaches(Forest(providers), wanted, given, others)]
+    assert not [*breaches(Forest(providers), wanted, given_to, others)]
     for column in decision.forest.inventories.values():
         assert (column.free_of(np.arange(decision.forest.count)) >= 0).all()
     try:
@@ -175,18 +169,6 @@ def _check(case: tuple[list[NaiveProvider], list[NaiveMember], list[MemberRule],
         return
     assert placed.count == possible if placed.proven else placed.count <= possible
     assert placed.proven or most < 10**9
-
-
-@settings(max_examples=120, deadline=None)
-@given(cases())
-def test_all_that_fit_are_placed(case) -> None:
-    _check(case, 10**9)
-
-
-@settings(max_examples=60, deadline=None)
-@given(cases())
-def test_lists_of_candidates_that_were_cut_are_no_proof(case) -> None:
-    _check(case, 2)
 
 
 RACKS = tuple(str(uuid.UUID(int=0xC << 120 | number)) for number in range(3))
@@ -210,8 +192,7 @@ def test_equal_members_under_two_limits_are_a_flow(data: st.DataObject) -> None:
         for each in (ZONES, RACKS)
     ]
     members = [NaiveMember(QUERIES[0], "a")] * data.draw(st.integers(1, 6))
-    world = World(providers)
-    world.load()
+    world = loaded(providers)
     placed = Placement(world, members, limits, [[], []], 10**9).run(steps=0)
     assert placed.proven
     assert placed.count == most_members(providers, members, limits, [[], []], 10**6)
@@ -227,27 +208,19 @@ def _hosts_with(*vcpus: int) -> list[NaiveProvider]:
 def _placed(
     hosts: list[NaiveProvider], count: int, wanted: list[MemberRule], others: Others, most: int
 ) -> PlacedMembers:
-    world = World(hosts)
-    world.load()
-    return Placement(world, [NaiveMember(QUERIES[0], "a")] * count, wanted, others, most).run()
+    return Placement(loaded(hosts), [NaiveMember(QUERIES[0], "a")] * count, wanted, others, most).run()
 
 
 TOGETHER = MemberRule(RuleKind.TOGETHER, Per.HOST)
 ROOTS_TOGETHER = MemberRule(RuleKind.TOGETHER, Per.PROVIDER, depth=0)
 
 
-def test_places_that_a_cut_list_does_not_show_are_tried() -> None:
+def test_places_that_a_cut_list_does_not_show_are_tried_or_leave_it_unproven() -> None:
     placed = _placed(_hosts_with(1, 1, 3), 3, [TOGETHER], [[]], most=2)
     assert (placed.count, placed.proven) == (3, True)
-
-
-def test_the_places_of_others_are_tried_though_a_cut_list_does_not_show_them() -> None:
     hosts = _hosts_with(3, 3, 2)
     placed = _placed(hosts, 3, [TOGETHER], [[[hosts[2].uuid]]], most=2)
     assert (placed.count, placed.proven) == (2, True)
-
-
-def test_providers_that_a_cut_list_does_not_show_leave_it_unproven() -> None:
     placed = _placed(_hosts_with(1, 1, 3), 3, [ROOTS_TOGETHER], [[]], most=2)
     assert placed.count == 3 or not placed.proven
 

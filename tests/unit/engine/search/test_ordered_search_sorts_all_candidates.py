@@ -1,20 +1,27 @@
 """An ordered answer is what sorting all candidates by their scores gives, whatever the limit."""
 
-from __future__ import annotations
-
+import time
 import uuid
 from dataclasses import replace
+from itertools import count, cycle
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.engine.domain.groups import CandidateQuery, RequestGroup
+from placement.engine.domain.inventories import Inventory
+from placement.engine.forest.forest import Forest
 from placement.engine.scoring.order import Order
+from placement.engine.search.budget import Budget
 from placement.engine.search.ranking import ScoreCache
-from tests.forests import World
+from placement.engine.search.search import search
+from tests.forests import loaded
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.naive_scoring import SoftCondition, score_of
 from tests.scoring_strategies import orders, soft_conditions
-from tests.strategies import Forest, Search, forests, searches
+from tests.strategies import Search, forests, searches
 
 EXAMPLES = 150
 
@@ -25,8 +32,7 @@ def test_the_ordered_answer_is_the_sorted_unordered_one_and_a_limit_keeps_the_be
     given_search: Search, order: Order, preferences: tuple[SoftCondition, ...], depth_first: bool
 ) -> None:
     providers, query = given_search
-    world = World(providers)
-    world.load()
+    world = loaded(providers)
     unordered = world.candidates(world.search(query, depth_first=depth_first))
     assert set(unordered) == enumerate_candidates(providers, query)
     scores = {candidate: score_of(providers, candidate, order, preferences) for candidate in unordered}
@@ -45,17 +51,10 @@ def test_the_ordered_answer_is_the_sorted_unordered_one_and_a_limit_keeps_the_be
 
 @settings(max_examples=EXAMPLES)
 @given(searches(), searches(), orders(), soft_conditions(), st.data())
-def test_kept_scores_are_those_of_the_trees_as_they_are(
-    given_search: Search,
-    other_search: Search,
-    order: Order,
-    preferences: tuple[SoftCondition, ...],
-    data: st.DataObject,
-) -> None:
+def test_kept_scores_are_those_of_the_trees_as_they_are(given_search, other_search, order, preferences, data):
     """Trees change, vanish and come back between searches; another query may have the same question."""
     providers, query = given_search
-    world = World(providers)
-    world.load()
+    world = loaded(providers)
     by_score = world.ordered(order, preferences)
     for wanted in (query, other_search[1]):
         world.search(wanted, order=by_score)
@@ -80,11 +79,19 @@ def test_kept_scores_are_those_of_the_trees_as_they_are(
 
 @settings(max_examples=8)
 @given(st.lists(forests(), min_size=1, max_size=40), st.data())
-def test_many_trees_are_taken_in_batches_without_a_seam(many: list[Forest], data: st.DataObject) -> None:
+def test_many_trees_are_taken_in_batches_without_a_seam(many, data):
     """Trees beyond one batch, with few and with many different scores, come in the order of all."""
     order = data.draw(orders())
-    world = World(_widened(many))
-    world.load()
+    # The same small forests over and over, under uuids of their own, until there are 1500 providers.
+    providers: list[NaiveProvider] = []
+    for number, forest in zip(count(1), cycle(many)):
+        if len(providers) >= 1500:
+            break
+        names = {each.uuid: str(uuid.UUID(int=(number << 64) + uuid.UUID(each.uuid).int)) for each in forest}
+        for each in forest:
+            place = {"uuid": names[each.uuid], "parent": names.get(each.parent or "")}
+            providers.append(replace(each, **place, traits=each.traits - {SHARING_TRAIT}))
+    world = loaded(providers)
     query = data.draw(searches())[1]
     by_score = world.ordered(order)
     for depth_first in (False, True):
@@ -94,24 +101,38 @@ def test_many_trees_are_taken_in_batches_without_a_seam(many: list[Forest], data
             assert world.candidates(some) == everything[:limit]
 
 
-def _widened(many: list[Forest]) -> list[NaiveProvider]:
-    """The same small forests over and over, under uuids of their own, until there are 1500 providers."""
-    providers: list[NaiveProvider] = []
-    number = 0
-    while len(providers) < 1500:
-        for forest in many:
-            number += 1
-            names = {
-                provider.uuid: str(uuid.UUID(int=(number << 64) + uuid.UUID(provider.uuid).int))
-                for provider in forest
-            }
-            providers += [
-                replace(
-                    provider,
-                    uuid=names[provider.uuid],
-                    parent=names[provider.parent] if provider.parent else None,
-                    traits=provider.traits - {SHARING_TRAIT},
-                )
-                for provider in forest
-            ]
-    return providers
+def test_kept_scores_are_bounded_by_what_was_asked_longest_ago_and_follow_forests() -> None:
+    asked: list[int] = []
+
+    def scorer(roots: np.ndarray) -> np.ndarray:
+        asked.extend(roots.tolist())
+        return roots * 10
+
+    def forest_of(hosts: int) -> Forest:
+        return loaded([NaiveProvider(str(uuid.UUID(int=number)), None) for number in range(hosts)]).forest
+
+    forest, score_cache = forest_of(8), ScoreCache(most_rows=20)
+    roots = np.arange(8, dtype=np.int32)
+    for question in ("first", "second", "first", "third"):
+        score_cache.of(forest, question, roots, scorer)
+    del asked[:]
+    score_cache.of(forest, "first", roots, scorer)
+    assert not asked
+    score_cache.of(forest, "second", roots, scorer)
+    assert asked == roots.tolist()
+    score_cache = ScoreCache(most_rows=1)
+    for hosts in (1, 100, 3):
+        roots = np.arange(hosts, dtype=np.int32)
+        assert score_cache.of(forest_of(hosts), "q", roots, scorer).tolist() == (roots * 10).tolist()
+
+
+def test_stages_begin_with_the_search(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    world = loaded([NaiveProvider(str(uuid.UUID(int=1)), None, {"VCPU": Inventory(total=4)})])
+    query = CandidateQuery((RequestGroup("", {"VCPU": 1}),))
+    wanted = replace(world.query(query), budget=Budget())
+    # As long as the search of other trees may take before this one.
+    now = 7.0
+    assert len(search(world.forest, world.sharing, wanted).candidates) == 1
+    assert wanted.budget.stage_seconds == {"filter": 0.0, "combine": 0.0}
