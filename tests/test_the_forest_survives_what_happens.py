@@ -13,6 +13,7 @@ from flask import Flask
 from placement.engine.domain.errors import Unavailable
 from placement.providers import view
 from placement.storage.database import Database
+from placement.storage.history import Horizon
 from placement.use_cases import UseCases
 from tests.client import Client
 from tests.conftest import application_of
@@ -172,10 +173,12 @@ def test_many_changes_that_are_read_from_another_server_are_not_believed(api, us
     for host in hosts:
         api.offer(host, VCPU=1)
 
-    def exchanged(connection: object, horizon: int) -> None:
-        raise Unavailable("The database was exchanged while it was read; try again.")
+    states = use_cases.forest.feed.states
 
-    monkeypatch.setattr(use_cases.forest.feed, "check", exchanged)
+    def of_another(ids: Sequence[int], horizon: int, *rest: Any) -> Any:
+        return states(ids, Horizon(horizon, "another 1/1"), *rest)
+
+    monkeypatch.setattr(use_cases.forest.feed, "states", of_another)
     assert api.get(f"{VCPU}5").status_code == 503
     monkeypatch.undo()
     assert count(api, f"{VCPU}5") == 0

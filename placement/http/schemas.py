@@ -26,6 +26,7 @@ from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.engine.domain.identifiers import normalize_uuid
 
 # The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers".
+
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
 UUID = "^[0-9a-fA-F-]{36}$"

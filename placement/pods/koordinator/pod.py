@@ -192,7 +192,9 @@ _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, keys.DEFAULT, ""})
 _NOT_PROD = frozenset(keys.PriorityClass) - {keys.PriorityClass.PROD}
 # The priority classes that pods of a class must not have; some must name one.
 _FORBIDDEN = {QosClass.BE: {keys.PriorityClass.UNSET, keys.PriorityClass.PROD}, QosClass.LSR: _NOT_PROD}
-# What they must not name where the label alone selects the class. Source: koordinator.md, "The label alone".
+# What they must not name where the label alone selects the class.
+# Source: koordinator.md, "The label alone".
+
 _CONTRADICTING = {
     QosClass.BE: {keys.PriorityClass.PROD},
     **dict.fromkeys((QosClass.LSE, QosClass.LSR), _NOT_PROD - {keys.PriorityClass.UNSET}),
