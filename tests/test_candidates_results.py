@@ -125,6 +125,8 @@ def test_below_1_29_no_two_providers_of_one_tree(place: Place):
     assert summaries.keys() == {root, nested, empty}
     tree = {"parent_provider_uuid": root, "root_provider_uuid": root}
     assert summaries[empty] == {"resources": {}, "traits": [], **tree}
+    of_root = summaries[root]
+    assert (of_root["parent_provider_uuid"], of_root["root_provider_uuid"]) == (None, root)
 
 
 @pytest.mark.parametrize(

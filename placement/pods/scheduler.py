@@ -230,7 +230,7 @@ class PodScheduler:
         try:
             batch.arrivals[0] = self._choice.best(view, document, refusing, incoming, node, known)
         except Unschedulable as error:
-            batch.refused[0] = error
+            batch.refused[0] = error.with_traceback(None)
         return batch
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> PlacementResult:
@@ -447,7 +447,7 @@ class PodScheduler:
                 else:
                     arrival = self._choice.best(batch.after, document, batch.refusing)
             except (BadRequest, Unschedulable) as error:
-                batch.refused[number] = error
+                batch.refused[number] = error.with_traceback(None)
                 continue
             if arrival.ends is None:
                 batch.arrivals[number] = arrival

@@ -242,7 +242,7 @@ def test_with_as_few_moves_as_trying_all_of_them(seed):
     assert scene.held(placed) in {each.allocations for each in after}
 
 
-CASES, MOST = 100, 10
+DEFRAGMENTED, MOST_OF_THESE = 100, 10
 POOLS = ("pool 1", "pool 2")
 
 
@@ -270,14 +270,14 @@ def sharing_cluster(chance: random.Random) -> Cluster:
 
 def test_the_rest_is_what_counting_finds_after_the_moves():
     moved = 0
-    for seed in range(CASES):
+    for seed in range(DEFRAGMENTED):
         chance = random.Random(seed)
-        scene = Scene(sharing_cluster(chance), MOST)
+        scene = Scene(sharing_cluster(chance), MOST_OF_THESE)
         wish = scene.wish(asked(chance))
         ground, class_id = scene.ground, scene.world.classes["VCPU"]
         hosts = [root for root in ground.roots_in_order() if not ground.shares(root)]
-        reached = Defragmenting(scene.board, scene.maker, wish, class_id, hosts).run(MOST)
+        reached = Defragmenting(scene.board, scene.maker, wish, class_id, hosts).run(MOST_OF_THESE)
         stranded = ground.stranded(wish.queries, class_id)
         assert reached.wanted - reached.achieved == sum(stranded.get(root, 0) for root in hosts), seed
         moved += bool(scene.board.moved)
-    assert moved > CASES // 20
+    assert moved > DEFRAGMENTED // 20

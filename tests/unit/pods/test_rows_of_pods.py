@@ -7,7 +7,7 @@ from placement.engine.numa.amounts import NumaAmounts
 from placement.engine.numa.demand import ExclusiveLevel
 from placement.engine.numa.host import Holding
 from placement.pods.model import RecordedPod
-from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, status_of
+from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
 from placement.pods.statements.pods import StoredPod
 from placement.storage.records import PodRow
 
@@ -62,3 +62,13 @@ def test_a_claim_is_what_was_placed_here_and_is_on_a_node():
     assert is_claim(stored(placed))
     assert not is_claim(stored(placed, node_id=None))
     assert not is_claim(stored(reported))
+
+
+def test_a_record_that_cannot_be_read_is_rescued():
+    for record in (None, {}, {"consumer": UID, "cpus": "many"}, {"consumer": UID, "level": "new"}, 5):
+        damaged = row({"record": record, "qos": "LSR"})
+        assert record_of(damaged) is None
+        found = rescued(damaged, {"cpu": 2000}, frozenset({1, 2}))
+        assert (found.consumer, found.qos, found.requests) == (UID, "LSR", {"cpu": 2000})
+        assert found.holding.cpus == {1, 2}
+        assert found.unreadable

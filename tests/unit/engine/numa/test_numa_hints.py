@@ -85,6 +85,14 @@ def test_masks_are_written_with_an_even_number_of_digits():
     assert summarize([{"r": hints}]) == ["r prefer [01 <nil> 010000] among [01 0110 <nil> 010000]"]
 
 
+def test_reasons_of_several_resources_are_sorted_and_joined_as_each_policy_does():
+    hints = [{"b": [Hint(1, True)], "a": [Hint(2, True)]}]
+    of_a, of_b = "a prefer [10] among [10]", "b prefer [01] among [01]"
+    for policy, separator in ((NumaPolicy.RESTRICTED, " & "), (NumaPolicy.SINGLE_NUMA_NODE, ",")):
+        found = select_affinity(policy, hints, 3, ANY)
+        assert found.reasons == (f"Unaligned NUMA Hint cause {of_a}{separator}{of_b}",)
+
+
 def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
     capacity = {numa: {"cpu": 1000} for numa in range(40)}
     state = host(1, 1, 1, 1, capacity=capacity)

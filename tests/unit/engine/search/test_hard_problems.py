@@ -148,7 +148,9 @@ def test_bounds_refuse_only_what_is_impossible(amounts, rooms):
 def problems(draw) -> Problem:
     """Slots that are alike by name, with what they ask for, on positions of a few small trees."""
     positions = draw(st.integers(1, 5))
-    names = draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=5))
+    # Coverage is for slots that all differ.
+    are_different = draw(st.booleans())
+    names = draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=5, unique=are_different))
 
     def alike(values: st.SearchStrategy[int]) -> tuple[int, ...]:
         drawn = {name: draw(values) for name in dict.fromkeys(names)}
