@@ -115,7 +115,7 @@ DAMAGE: dict[str, tuple[Sequence[str], str, str]] = {
         "pods-hold-what-follows-from-them",
         f"CPU 0 is consumer {UID}1's (PCPULevel); by its pods it is consumer {UID}1's"),
     "pod that is gone": (["DELETE FROM pods WHERE name = 'bound'"], "pods-hold-what-follows-from-them",
-        f"node n1 of cluster edge: CPU 0 is consumer {UID}1's; by its pods it is nobody's"),
+        f"node n1 of cluster edge: CPU 0 is consumer {UID}1's; by its pods it is free"),
 }  # fmt: skip
 MENDED = {
     *("use", "use of nothing", "holder", "idle", "root that is gone", "root of another tree", "no root"),

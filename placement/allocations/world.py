@@ -113,7 +113,7 @@ def imagined(
     def rows_of(place: str, called: Sequence[str]) -> list[int]:
         return [row_of(f"{place}[{at}]", name) for at, name in enumerate(called)]
 
-    # All that is wrong is told before anything is changed.
+    # All findings are raised before anything is changed.
     reoffered = []
     for at, other in enumerate(request.inventories):
         place = f"world.inventories[{at}]"

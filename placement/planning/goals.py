@@ -99,7 +99,7 @@ class Goals:
         """Return how many more moves there may be."""
         return self._most - len(self._board.moved)
 
-    def _told(self, reached: Reached, why: str = "") -> Reached:
+    def _with_reason(self, reached: Reached, why: str = "") -> Reached:
         """Return the result with its `why`; one that is given proves that no more can be reached."""
         if reached.achieved >= reached.wanted:
             return reached
@@ -168,7 +168,7 @@ class Goals:
             why = why or "no host would fit it if everything that may move left it"
         if not wish.tells_all(board):
             self._cut = self._cut or NOT_ALL
-        return self._told(reached, why)
+        return self._with_reason(reached, why)
 
     # -- ways ---------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Goals:
         reached.achieved = len(reached.emptied)
         if stays:
             why = why or "some consumers there may not move"
-        return self._told(reached, why)
+        return self._with_reason(reached, why)
 
     def _why_not(self, consumer: PlacedConsumer) -> str:
         """Return why a consumer can never go; empty if that is not known at once."""
@@ -357,7 +357,7 @@ class Goals:
         possible, why = most_free(board, roots, wanted, staying)
         if not possible:
             reached.bound = Bound(0, IMPOSSIBLE)
-            return self._told(reached, why)
+            return self._with_reason(reached, why)
         reached.bound = Bound(sum(len(board.on[root]) for root in leaving[:wanted]), SUMS)
         start = board.mark()
         # One host after another is left, fewest consumers first; hosts that are empty now stay empty.
@@ -382,7 +382,7 @@ class Goals:
                 break
             reached.emptied = list(chosen)
             reached.achieved = sum(not board.on.get(root) for root in roots) - len(empty)
-        return self._told(reached, why)
+        return self._with_reason(reached, why)
 
     def _together(
         self, start: Mark, empty: Sequence[int], leaving: Sequence[int], wanted: int

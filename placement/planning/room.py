@@ -120,7 +120,7 @@ class QueryCapacity:
 
     def room(self) -> CapacityCount:
         """Return the room of all hosts together."""
-        return self._told(self._everywhere)
+        return self._count_of(self._everywhere)
 
     @cached_property
     def _everywhere(self) -> Summary:
@@ -140,7 +140,7 @@ class QueryCapacity:
                 # One of all hosts takes no less than `_everywhere`.
                 summary = replace(summary, lower=max(summary.lower, self._everywhere.lower))
             if summary.hosts:
-                rooms.append(self._told(summary, name))
+                rooms.append(self._count_of(summary, name))
         return rooms
 
     def aggregates(self) -> set[int]:
@@ -164,7 +164,7 @@ class QueryCapacity:
     def _summed(self, summaries: Sequence[Summary]) -> Summary:
         return summaries[0] if len(summaries) == 1 else together(summaries, shares=self._shares)
 
-    def _told(self, summary: Summary, place: str = "") -> CapacityCount:
+    def _count_of(self, summary: Summary, place: str = "") -> CapacityCount:
         first = summary.runs_out_first
         return CapacityCount(
             summary.lower,

@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from placement.common.gang import Gang, gang_of
+from placement.common.gang import Gang
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
 from placement.engine.numa.demand import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
-from placement.pods.documents import PodDocument, namespace_of
+from placement.pods.documents import PodDocument
 from placement.pods.explanation import in_plain_words
 from placement.pods.gangs import GivenUpGangs
 from placement.pods.manifests.affinity import without_unknown_namespaces
@@ -230,7 +230,7 @@ class Extender:
             preview = self._pods.preview(cluster, pod, names, most=0)
         fitting, refusals = preview.fitting, preview.refusals
         releases = bool(nodes) and self._binders is not None
-        gang = gang_of(pod, namespace_of(pod))
+        gang = preview.pod.gang
         # Members of a gang that is not Strict keep their places whatever becomes of others.
         if gang is not None and gang.is_strict:
             releases, member = True, PodDocument.unnamed(cluster, pod)

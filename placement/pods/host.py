@@ -66,7 +66,7 @@ class HostBinding(NamedTuple):
     """
 
     policy: HostBindPolicy = HostBindPolicy.NONE
-    everybody: bool = False
+    all_pods: bool = False
     whole_cores_only: bool = False
 
     def binds(self, request: PodRequest) -> bool:
@@ -78,7 +78,7 @@ class HostBinding(NamedTuple):
 
     def binds_all(self, request: PodRequest) -> bool:
         """Return whether the host binds this pod as it binds every pod that requests CPUs."""
-        return self.everybody and request.milli_cpus > 0
+        return self.all_pods and request.milli_cpus > 0
 
     def required(self, request: PodRequest) -> BindPolicy:
         """Return the policy that a pod requires, as far as it has an effect (koordinator.md, "ARM hosts")."""
@@ -265,7 +265,7 @@ def host_of(node: NodeImport, settings: SchedulerSettings) -> Host:
         ),
         bind=HostBinding(
             policies.bind,
-            everybody=not settings.follows_design and policies.bind is not HostBindPolicy.NONE,
+            all_pods=not settings.follows_design and policies.bind is not HostBindPolicy.NONE,
             whole_cores_only=policies.whole_cores_only,
         ),
         numa_policy=default if policies.numa is None else policies.numa,

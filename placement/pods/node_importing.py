@@ -43,7 +43,7 @@ from placement.providers.statements.clusters import Cluster, NewNode, Node
 from placement.providers.trees import InTheWay, TakenName, TooManyClasses, TreeChange, bring_about, remove
 from placement.storage.database import Transaction
 
-_NOBODY = NodeAllocations()
+_EMPTY = NodeAllocations()
 # Services on several machines write times; their clocks differ by less than this.
 _CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
@@ -76,8 +76,8 @@ class Importing:
     known: Node | None = None
     description: NodeDescription | None = None
     state: NodeInfo | None = None
-    before: NodeAllocations = _NOBODY
-    after: NodeAllocations = _NOBODY
+    before: NodeAllocations = _EMPTY
+    after: NodeAllocations = _EMPTY
     # Whether anything of it has been written.
     is_begun: bool = False
     root_id: int = 0
@@ -307,7 +307,7 @@ def withdraw(transaction: Transaction, writer: PodWriter, state: NodeInfo, what:
         kept = {f"reservation {each.name}" for each in state.reservations}
         raise InTheWay(f"{what} still has reservations.", kept)
     stored = stored_accounts(transaction, state)
-    writer.write(transaction, [NodeChange(state.id, state.cluster_id, state.identity, stored, _NOBODY, {})])
+    writer.write(transaction, [NodeChange(state.id, state.cluster_id, state.identity, stored, _EMPTY, {})])
     clusters.delete_node(transaction, state.id)
     remove(transaction, state.root_id, what)
 

@@ -164,7 +164,7 @@ def without_namesakes(
     return found
 
 
-def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
+def pod_answer(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     """Return the answer about a stored pod, with the CPU list of its containers as the node is now."""
     answer = answer_of(pod)
     state = None if pod.root_id is None else nodes.get(pod.root_id)

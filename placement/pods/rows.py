@@ -79,7 +79,7 @@ def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
 FORMAT = 2
 _MEMBERS = frozenset({"qos", "consumer", "told", "record"})
 # In a claim: the uid of the reservation that it ended. In that reservation: the answer from before.
-_ENDED, _TOLD_BEFORE = "ended", "told_before"
+_ENDED, _ANSWER_BEFORE = "ended", "told_before"
 _UNREADABLE = "the stored row of this pod cannot be read"
 # Errors of reading a row that is damaged, or written by an unknown writer.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
@@ -92,7 +92,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 # By name in rows, and in PodAnswer: the value that is left out, and the reader of others.
-_TOLD: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+_ANSWER_MEMBERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "kubernetes_qos": ("", str),
     "phase": ("", str),
     "scheduled": (False, bool),
@@ -118,8 +118,8 @@ def status_of(
     `ended` is the uid of the reservation that is over because the pod came. `before` is what was stored of
     that pod: names in it that this release does not know are kept.
     """
-    document, stored_answer = dict(before or {}), dict(_told(before))
-    for name, (blank, _) in _TOLD.items():
+    document, stored_answer = dict(before or {}), dict(_stored_answer(before))
+    for name, (blank, _) in _ANSWER_MEMBERS.items():
         stored_answer.pop(name, None)
         value = getattr(answer, name)
         if value != blank:
@@ -136,14 +136,14 @@ def status_of(
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
     """Return the status of a reservation that is over: with the reason, and the answer from before."""
-    before = _told(status)
-    return {**status, "told": {**before, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: before}
+    before = _stored_answer(status)
+    return {**status, "told": {**before, "phase": phase, "remarks": [remark]}, _ANSWER_BEFORE: before}
 
 
 def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a reservation that is there again after it was over."""
-    rest = {name: value for name, value in status.items() if name != _TOLD_BEFORE}
-    return {**rest, "told": status[_TOLD_BEFORE]}
+    rest = {name: value for name, value in status.items() if name != _ANSWER_BEFORE}
+    return {**rest, "told": status[_ANSWER_BEFORE]}
 
 
 def reservation_ended_by(pod: StoredPod) -> str:
@@ -157,25 +157,25 @@ def reservation_ended_by(pod: StoredPod) -> str:
 
 def was_ended_by(reservation: StoredPod, remark: str) -> bool:
     """Return whether a reservation is over for the reason that the remark gives, and can be brought back."""
-    is_off = reservation.root_id is None and isinstance(reservation.status.get(_TOLD_BEFORE), Mapping)
-    return is_off and _told(reservation.status).get("remarks") == [remark]
+    is_off = reservation.root_id is None and isinstance(reservation.status.get(_ANSWER_BEFORE), Mapping)
+    return is_off and _stored_answer(reservation.status).get("remarks") == [remark]
 
 
-def _told(document: Any) -> Mapping[str, Any]:
+def _stored_answer(document: Any) -> Mapping[str, Any]:
     member = document.get("told") if isinstance(document, Mapping) else None
     return member if isinstance(member, Mapping) else {}
 
 
 def answer_of(pod: StoredPod) -> PodAnswer:
     """Return the answer about a stored pod; parts of its row that cannot be read are in `unreadable`."""
-    told = _told(pod.status)
+    stored = _stored_answer(pod.status)
     stored_answer: dict[str, Any] = {}
     unreadable = []
-    for name, (_, read) in _TOLD.items():
-        if told.get(name) is None:
+    for name, (_, read) in _ANSWER_MEMBERS.items():
+        if stored.get(name) is None:
             continue
         try:
-            stored_answer[name] = read(told[name])
+            stored_answer[name] = read(stored[name])
         except _MALFORMED:
             unreadable.append(f"{_UNREADABLE}: told.{name}")
     if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
@@ -216,7 +216,7 @@ def qos_of(status: Any) -> str:
 
 def is_claim(pod: StoredPod) -> bool:
     """Return whether the pod was placed here and was not reported on its node since."""
-    return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
+    return pod.node_id is not None and bool(_stored_answer(pod.status).get("scheduled"))
 
 
 def waits(pod: StoredPod) -> bool:
@@ -357,7 +357,7 @@ def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> R
 # What audit records say of pods and reservations.
 
 
-_POD_AUDIT_TOLD = ("uid", "node", "qos", "cpuset", "phase")
+_POD_AUDIT_MEMBERS = ("uid", "node", "qos", "cpuset", "phase")
 
 
 def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) -> AuditRecord:
@@ -369,7 +369,7 @@ def arrived(cluster: str, answer: PodAnswer, before: StoredPod | None = None) ->
         Action.CREATE if before is None else Action.UPDATE,
         *_named(cluster, answer.namespace, answer.name),
         before=None if before is None else _described(before),
-        after={name: value for name in _POD_AUDIT_TOLD if (value := getattr(answer, name))},
+        after={name: value for name in _POD_AUDIT_MEMBERS if (value := getattr(answer, name))},
         consumer=None if answer.phase in ENDED_PHASES else answer.consumer_uuid,
     )
 

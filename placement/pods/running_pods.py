@@ -216,7 +216,7 @@ def _limited(
 
     A pod that can have no CPUs of its own does not put its node in quarantine, whatever it says.
     """
-    owns_cpus = running.qos.owns_cpus or state.host.bind.everybody
+    owns_cpus = running.qos.owns_cpus or state.host.bind.all_pods
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable

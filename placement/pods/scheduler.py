@@ -35,8 +35,8 @@ from placement.pods.placing import (
     Refusing,
     Unschedulable,
     asks_for_the_same,
+    pod_answer,
     same_pod,
-    told,
     without_namesakes,
 )
 from placement.pods.reading import import_pod, reading_of
@@ -190,7 +190,7 @@ class PodScheduler:
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
             # It may be on its way there: a caller that means to move it releases that place first.
-            return PlacementResult(False, False, told(view.nodes, same), same.changed_at)
+            return PlacementResult(False, False, pod_answer(view.nodes, same), same.changed_at)
         if same is not None or incoming is None:
             incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and has_place and asks_for_the_same(same, incoming, settings):
@@ -240,7 +240,7 @@ class PodScheduler:
             with self._database.write() as transaction:
                 self._writer.renew(transaction, view.facts, pod)
             now = pod._replace(changed_at=transaction.now)
-        return PlacementResult(False, False, told(view.nodes, now), pod.changed_at)
+        return PlacementResult(False, False, pod_answer(view.nodes, now), pod.changed_at)
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Return pods of that name or uid."""

@@ -603,7 +603,7 @@ class PreviewSchema(AnswerSchema):
     fitting = Integer()
     rejected = Sequence(Object(RefusingNodeSchema), source=lambda preview: by_name(preview.refusals))
     explanation = Object(ExplanationShownSchema, source=lambda preview: explanation_body(preview.explanation))
-    warnings = texts()
+    warnings = texts(source="pod.warnings")
 
 
 class MeantQuerySchema(AnswerSchema):

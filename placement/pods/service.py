@@ -21,7 +21,7 @@ from placement.pods.gangs import GangWaits, overdue
 from placement.pods.model import PodSpec, RecordedPod
 from placement.pods.node_info import NodeInfo
 from placement.pods.node_loading import facts_of
-from placement.pods.placing import columns_without, nodes_available, placed, told
+from placement.pods.placing import columns_without, nodes_available, placed, pod_answer
 from placement.pods.ranking import AnyRanking, priorities
 from placement.pods.reading import reading_of
 from placement.pods.rows import PodAnswer, answer_of
@@ -64,14 +64,14 @@ class ClaimedElsewhere(Conflict):
 class Preview:
     """A preview of where a pod would fit, best first, and why not elsewhere.
 
-    `fitting` counts all nodes on which it fits; `places` has the best of them. `shape` is the pod, and
-    `columns` are the nodes that were looked at.
+    `fitting` counts all nodes on which it fits; `places` has the best of them. `shape` is what filter and
+    score need of the pod, and `columns` are the nodes in question.
     """
 
     places: Sequence[PodPlacement]
     fitting: int
     refusals: Mapping[str, Refusal]
-    warnings: tuple[str, ...]
+    pod: PodSpec
     shape: PodShape
     columns: NodeColumns
 
@@ -128,7 +128,7 @@ class Pods(PodScheduler):
             # One node says which CPUs the pod runs on, so the others are not loaded.
             with self._database.snapshot() as connection, suppress(ManifestError):
                 nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
-        return told(nodes, pod)
+        return pod_answer(nodes, pod)
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """Return the next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
@@ -167,7 +167,7 @@ class Pods(PodScheduler):
         best = islice(ranking.best_first(columns), most)
         places = [placed(ranked, incoming, document) for ranked in best]
         fitting = len(columns.nodes) - len(refusals)
-        return Preview(places, fitting, refusals, incoming.warnings, ranking.shape, columns)
+        return Preview(places, fitting, refusals, incoming, ranking.shape, columns)
 
     def _ranked(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None

@@ -213,10 +213,10 @@ def _move(
     target = None if parent.uuid is None else _locked_parent(transaction, parent.uuid, prefix)
     if (target and target.id) == locked.parent_id:
         return
-    members = providers.subtree(transaction, locked)
     if locked.parent_id is not None and not may_move:
         move = "un-parenting" if target is None else "re-parenting"
         raise BadRequest(f"{prefix}{_UPDATE}{move} a provider is not currently allowed.")
+    members = providers.subtree(transaction, locked)
     if target is not None and target.id in members:
         raise BadRequest(f"{prefix}{_UPDATE}creating loop in the provider tree is not allowed.")
     providers.move(transaction, locked, target, members)

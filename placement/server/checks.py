@@ -458,7 +458,7 @@ def disagreements(identity: HostIdentity, stored: NodeAllocations, due: NodeAllo
 
 def _belonging(owner: CpuOwner | None) -> str:
     if owner is None:
-        return "nobody's"
+        return "free"
     return f"consumer {owner.consumer}'s" + (f" ({owner.level})" if owner.level else "")
 
 

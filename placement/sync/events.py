@@ -82,16 +82,16 @@ class RejectionEvents(threading.Thread):
         self._journal = journal
         self._waiting: queue.Queue[tuple[dict[str, Any], str]] = queue.Queue(_MOST_WAITING)
         # The last text about each object, and when it was given.
-        self._said: dict[Key, tuple[str, float]] = {}
+        self._sent: dict[Key, tuple[str, float]] = {}
 
     def rejected(self, key: Key, manifest: Mapping[str, Any], text: str) -> None:
         """Have an Event written, unless one about that object had the same text a short while ago."""
-        (given, at), now = self._said.get(key, ("", 0.0)), time.monotonic()
+        (given, at), now = self._sent.get(key, ("", 0.0)), time.monotonic()
         if given == text and now - at < _AGAIN_AFTER_SECONDS:
             return
-        if len(self._said) >= _MOST_REMEMBERED:
-            self._said.clear()
-        self._said[key] = text, now
+        if len(self._sent) >= _MOST_REMEMBERED:
+            self._sent.clear()
+        self._sent[key] = text, now
         try:
             self._waiting.put_nowait((_reference(key, manifest), text[:_LONGEST_MESSAGE]))
         except queue.Full:
@@ -99,7 +99,7 @@ class RejectionEvents(threading.Thread):
 
     def settled(self, key: Key) -> None:
         """Note that nothing is wrong with the object any more."""
-        self._said.pop(key, None)
+        self._sent.pop(key, None)
 
     def run(self) -> None:
         while True:

@@ -57,7 +57,7 @@ class Leadership(threading.Thread):
         self.identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
         self.holder = ""
         self._leads_until = 0.0
-        self._told: str | None = None
+        self._logged: str | None = None
         # What was seen of the holder last, and when.
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
@@ -75,7 +75,7 @@ class Leadership(threading.Thread):
 
     def run(self) -> None:
         pause = self._seconds / _LOOKS_PER_LEASE
-        while not self._ended.wait(pause if self._told is not None else 0):
+        while not self._ended.wait(pause if self._logged is not None else 0):
             self._look()
 
     def resign(self) -> None:
@@ -107,10 +107,10 @@ class Leadership(threading.Thread):
             self._leads_until = asked_at + self._seconds * _TRUSTED_SHARE if held else 0.0
         leads = self.leads
         LEADS.set(leads)
-        other = "cannot renew it" if self.holder == self.identity else f"{self.holder or 'nobody'} leads"
+        other = "cannot renew it" if self.holder == self.identity else f"{self.holder or 'no process'} leads"
         text = "this process leads" if leads else f"stands by, {other}"
-        if text != self._told:
-            self._told = text
+        if text != self._logged:
+            self._logged = text
             self._journal.note(f"Lease {self._lease}: {text}")
 
     def _hold(self) -> bool:

@@ -77,7 +77,7 @@ class Progress:
         behind = self._behind_seconds()
         caught_up = behind <= _BEHIND_SECONDS
         if self._leader is not None and caught_up:
-            given = f"stands by, {self._leader or 'nobody'} leads"
+            given = f"stands by, {self._leader or 'no process'} leads"
         elif self._rejected is None:
             caught_up, given = False, f"not once since the start, {behind:.0f} s ago"
         else:
@@ -343,15 +343,15 @@ class _Summary:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._told: str | None = None
-        self._told_at = time.monotonic()
+        self._summary: str | None = None
+        self._summarized_at = time.monotonic()
 
     def tell(self, text: str, *, is_settled: bool = False) -> None:
         """Print the state, the first one as soon as everything was sent."""
-        is_first = is_settled and self._told is None
-        if is_first or (text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS):
+        is_first = is_settled and self._summary is None
+        if is_first or (text != self._summary and time.monotonic() - self._summarized_at >= _SUMMARY_SECONDS):
             self._journal.note(text)
-            self._told, self._told_at = text, time.monotonic()
+            self._summary, self._summarized_at = text, time.monotonic()
 
 
 # A port of its own on which the synchronization tells of its health and its figures.

@@ -88,7 +88,7 @@ def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:
     return {words: each for words, each in found.items() if each is not None}
 
 
-def told(record: StoredRecord) -> dict[str, Any]:
+def shown_record(record: StoredRecord) -> dict[str, Any]:
     """Return a record as data, with what was before and after as documents."""
     return {
         "id": record.id,
@@ -123,7 +123,7 @@ def _changes() -> Response:
     filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
     if wanted() != HTML:
         listed = use_cases().audit.listed(filter_, before, _PAGE)
-        changes = [told(each) for each in listed.records]
+        changes = [shown_record(each) for each in listed.records]
         rows = ([each[name] for name in _COLUMNS] for each in changes)
         return shown("changes.html", {"changes": changes, "next": listed.next}, (_COLUMNS, rows))
     heads, following = use_cases().audit.heads(filter_, before, _PAGE)
@@ -144,7 +144,7 @@ def _change(text: str) -> Response:
     found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
     if not found or found[0].id != number:
         raise NotFound(f"There is no change {text}; records are kept for a limited time.")
-    document = told(found[0])
+    document = shown_record(found[0])
     return shown(
         "change.html",
         document,

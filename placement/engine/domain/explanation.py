@@ -71,7 +71,7 @@ class Reason(StrEnum):
 
     AMOUNT = "amount"
     UNITS = "units"
-    NOBODY = "nobody"
+    NO_PROVIDER = "nobody"
     BELOW = "below"
     APART = "apart"
     SPLIT = "split"
@@ -291,7 +291,7 @@ def _in_tree(shortage: Shortage, root: str, names: Names) -> str:
         return f"{tree} {lacks} on several providers" if shortage.provider is None else f"{provider} {lacks}"
     if shortage.reason is Reason.UNITS:
         return f"{provider} offers {class_} for {groups}, but the amount breaks its {_UNITS}"
-    if shortage.reason is Reason.NOBODY:
+    if shortage.reason is Reason.NO_PROVIDER:
         if class_ is not None:
             return f"{tree} lacks {shortage.missing} {class_} for {groups}: no suitable provider offers any"
         why = "" if condition is None else f": none that could serve it has {condition}"

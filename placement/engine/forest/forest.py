@@ -301,7 +301,7 @@ class Forest:
 
 
 # The parent of a root, in columns of ids.
-_NOBODY = 0
+_NO_PARENT = 0
 
 
 def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
@@ -331,7 +331,7 @@ def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
     above = np.concatenate(
         [np.empty(0, np.int64), *(np.asarray(ids) for _, _, *both, _, _ in columns for ids in both)]
     )
-    missing = above[(above != _NOBODY) & (forest.rows_of(above) == NONE)]
+    missing = above[(above != _NO_PARENT) & (forest.rows_of(above) == NONE)]
     return bool(np.isin(missing, coming).all())
 
 

@@ -241,7 +241,7 @@ class Shortages:
             return Reason.BELOW, top, None
         for passed in self._traces[slot].providers:
             if not (self._forest.roots_of(passed.rows) == root).any():
-                return Reason.NOBODY, NO_POSITION, passed.condition
+                return Reason.NO_PROVIDER, NO_POSITION, passed.condition
         return Reason.APART, NO_POSITION, None
 
     def _groups(self, slots: Sequence[int]) -> tuple[str, ...]:

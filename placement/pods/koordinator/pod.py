@@ -50,13 +50,13 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = keys.read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
-    said = _said(pod, pod.manifest.root)
+    parts = _pod_parts(pod, pod.manifest.root)
     report.raise_findings()
     unbound = request is not None and not request.bound
     designated = request is not None and request.designated is not None
     warn_of_pod(pod, spec, settings, unbound=unbound, designated=designated)
     return PodSpec(
-        **said,
+        **parts,
         treated_as=keys.qos_with_default(pod, guaranteed=QosClass.LS),
         warnings=report.warnings,
         request=request,
@@ -66,7 +66,7 @@ def read_incoming(pod: Pod, old: Pod | None, settings: SchedulerSettings, report
     )
 
 
-def _said(pod: Pod, root: Field) -> dict[str, Any]:
+def _pod_parts(pod: Pod, root: Field) -> dict[str, Any]:
     return {
         "qos": keys.raw_qos(pod),
         "kubernetes_qos": keys.kubernetes_qos(pod),
@@ -346,7 +346,7 @@ def read_running(
     pools = status.reported_to(ManifestReport()).json().member("cpuSharedPools").elements()
     numa_ids = {entry.member("node").integer() for entry in pools}
     return RunningPod(
-        **_said(pod, pod.manifest.root.softly()),
+        **_pod_parts(pod, pod.manifest.root.softly()),
         treated_as=keys.running_qos(pod, kubelet),
         phase=pod.phase,
         requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
