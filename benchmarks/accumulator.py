@@ -14,17 +14,16 @@ from contextlib import suppress
 from benchmarks.measure import Timing
 from benchmarks.report import print_table
 from placement.engine.numa.accumulator import take_cpus
-from placement.engine.numa.cpus import CpuTopology, LogicalCpu, layout_of
-from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import (
+from placement.engine.numa.cpus import CpuTopology, LogicalCpu, layout_of, mask_of
+from placement.engine.numa.host import (
     BindPolicy,
     CpuDemand,
+    CpuUse,
     Distribution,
     ExclusiveLevel,
     PickRules,
     PodRefused,
 )
-from placement.engine.numa.host import CpuUse
 
 CPUS = 128
 

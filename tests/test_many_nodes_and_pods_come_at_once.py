@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.pods import clusters, node_importing
 from placement.pods.koordinator.node import import_like, import_node
 from placement.pods.node_loading import NodeLoader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from tests.client import Client
 from tests.kubernetes import ALLOCS, CLUSTER, KUBELET, add_nodes, cluster_of, pod_manifest
 

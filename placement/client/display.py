@@ -28,7 +28,7 @@ from stevedore.extension import Extension, ExtensionManager
 from placement.client.formats import Csv, Text, WrappedTable, Yaml
 from placement.engine.domain.errors import PlacementError
 from placement.engine.domain.identifiers import normalize_uuid
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 
 if TYPE_CHECKING:
     from placement.client.client import Client

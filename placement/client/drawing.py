@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from placement.client import display
 from placement.client.formats import GREEN, RED, YELLOW, lines, painted
 from placement.engine.domain.inventories import Inventory
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 
 if TYPE_CHECKING:
     from placement.client.client import Client

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.cpuset import CpuListError, CpuSet, parse_cpu_list
+from placement.engine.numa.cpus import CpuListError, CpuSet, parse_cpu_list
 
 _SHOWN = 20
 _LONGEST_VALUE = 60

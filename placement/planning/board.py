@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from placement.engine.domain.groups import SplitRule
 from placement.engine.forest.inventories import Draw
-from placement.engine.numa.demand import PodRefused
+from placement.engine.numa.host import PodRefused
 from placement.engine.search.query import ForestQuery
 from placement.engine.search.simulation import Draws, SearchedForest
 from placement.pods.cache import ClusterSnapshot

@@ -12,7 +12,7 @@ from placement.allocations.world import host_uuids
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, SearchTimeout
 from placement.engine.forest.inventories import Draw
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity
 from placement.engine.search.query import ForestQuery

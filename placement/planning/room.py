@@ -20,8 +20,7 @@ from placement.allocations.world import NOTHING_DIFFERENT, WorldRequest, not_ima
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.forest.arrays import Amounts, Mask, Rows
-from placement.engine.numa.demand import BindPolicy, NumaPolicy, PodRefused
-from placement.engine.numa.host import FACE_VALUE, HostTotals
+from placement.engine.numa.host import FACE_VALUE, BindPolicy, HostTotals, NumaPolicy, PodRefused
 from placement.engine.search.budget import Budget, SearchEnded
 from placement.engine.search.capacity.capacity import Capacity, Offered, Summary, together
 from placement.engine.search.query import ForestQuery

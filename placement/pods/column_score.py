@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask, Shares
-from placement.engine.numa.demand import ExclusiveLevel, NumaExclusivity
-from placement.engine.numa.host import MISSED, STEPPED_DOWN, CpuPreference
+from placement.engine.numa.host import MISSED, STEPPED_DOWN, CpuPreference, ExclusiveLevel, NumaExclusivity
 from placement.engine.scoring.order import Order, Strategy, best_score, combined, counts, score_hosts
 from placement.engine.scoring.rule import BEST, Leaning
 from placement.pods.columns import (

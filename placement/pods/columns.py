@@ -14,9 +14,17 @@ import numpy as np
 from placement.allocations.kubernetes_resources import CORE_CLASS, numa_class
 from placement.engine.forest.arrays import Amounts, Mask, Rows, Shares
 from placement.engine.numa.accumulator import thinned
-from placement.engine.numa.amounts import NOTHING, bound_cost, host_cpu_requested
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy
-from placement.engine.numa.host import FACE_VALUE, clean_cpus, numa_used
+from placement.engine.numa.host import (
+    FACE_VALUE,
+    NOTHING,
+    BindPolicy,
+    ExclusiveLevel,
+    NumaPolicy,
+    bound_cost,
+    clean_cpus,
+    host_cpu_requested,
+    numa_used,
+)
 from placement.pods.host import Host, HostBinding
 from placement.pods.manifests.selection import Taint
 from placement.pods.model import PodRequest

@@ -18,9 +18,9 @@ import numpy as np
 from placement.allocations.kubernetes_resources import host_class
 from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Mask, Rows
-from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import Refusal
-from placement.engine.numa.reservations import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
+from placement.engine.numa.allocator import NO_RESERVATIONS, PREFIX, HostReservations, Reservation
+from placement.engine.numa.cpus import mask_of
+from placement.engine.numa.host import Refusal
 from placement.engine.scoring.rule import BEST
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.host import counted_holding

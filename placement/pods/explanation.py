@@ -21,8 +21,8 @@ from placement.engine.domain.explanation import (
     first_empty,
 )
 from placement.engine.forest.arrays import Shares
-from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import Refusal
+from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.host import Refusal
 from placement.pods.manifests.pod import quantities
 from placement.pods.manifests.selection import untolerated
 from placement.pods.node_info import NodeInfo

@@ -15,7 +15,7 @@ from placement.common.pod_identity import ENDED_PHASES, canonical_uid
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Conflict, NotFound, PlacementError, Unanswered
 from placement.engine.domain.explanation import ConditionKind
-from placement.engine.numa.demand import Refusal, RefusalClass
+from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.clusters import Clusters
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import in_plain_words

@@ -15,22 +15,25 @@ from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.explanation import ConditionKind, Obstacle
 from placement.engine.domain.inventories import Inventory
 from placement.engine.numa.alignment import Alignment
-from placement.engine.numa.amounts import NumaAmounts, amplified
-from placement.engine.numa.cpus import layout_of
-from placement.engine.numa.cpuset import CpuSet, mask_of
-from placement.engine.numa.demand import (
+from placement.engine.numa.cpus import CpuSet, layout_of, mask_of
+from placement.engine.numa.host import (
     BindPolicy,
     CpuDemand,
+    CpuPreference,
     Distribution,
     ExclusiveLevel,
+    Holding,
+    HostLedger,
+    HostState,
+    NumaAmounts,
     NumaPolicy,
     NumaStrategy,
     PickRules,
     PodDemand,
     PodRefused,
     RefusalClass,
+    amplified,
 )
-from placement.engine.numa.host import CpuPreference, Holding, HostLedger, HostState
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.pods.model import (
     HostBindPolicy,

@@ -15,11 +15,18 @@ from typing import Any
 from placement.common.gang import Gang, Membership
 from placement.common.manifest import Field, ManifestReport, Profile
 from placement.engine.domain.inventories import TreeSpec
-from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts
-from placement.engine.numa.cpus import CpuTopology, SharedPool
-from placement.engine.numa.cpuset import CpuSet
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy, NumaStrategy
-from placement.engine.numa.host import Holding
+from placement.engine.numa.cpus import CpuSet, CpuTopology, SharedPool
+from placement.engine.numa.host import (
+    NOTHING,
+    Amounts,
+    BindPolicy,
+    ExclusiveLevel,
+    Holding,
+    NumaAmounts,
+    NumaExclusivity,
+    NumaPolicy,
+    NumaStrategy,
+)
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING, Order, Strategy, favours_full
 from placement.pods.manifests.affinity import NO_AFFINITY, Labels, PodAffinity, PodRules
 from placement.pods.manifests.selection import (

@@ -15,10 +15,9 @@ from itertools import count
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 from placement.common.pod_identity import consumer_of
-from placement.engine.numa.amounts import Amounts, NumaAmounts, bound_cost, summed
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.engine.numa.host import Holding, HostTotals
-from placement.engine.numa.reservations import amounts_left, what_is_left
+from placement.engine.numa.allocator import amounts_left, what_is_left
+from placement.engine.numa.cpus import CpuSet, format_cpu_list
+from placement.engine.numa.host import Amounts, Holding, HostTotals, NumaAmounts, bound_cost, summed
 from placement.pods.host import (
     HOST,
     PODS_CLASS,

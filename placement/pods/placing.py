@@ -16,8 +16,8 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
 from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
-from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import PodRefused, Refusal
+from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.host import PodRefused, Refusal
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.cycle import Ranked, ShapeRankings
 from placement.pods.documents import PodDocument

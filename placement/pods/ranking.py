@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from placement.engine.forest.arrays import Amounts, Mask
-from placement.engine.numa.demand import Refusal
-from placement.engine.numa.reservations import NO_MATCH, PREFIX, HostReservations
+from placement.engine.numa.allocator import NO_MATCH, PREFIX, HostReservations
+from placement.engine.numa.host import Refusal
 from placement.engine.scoring.rule import BEST
 from placement.pods.cycle import Estimates, Ranked, ReservationMatch, ShapeRanking, as_seen, kept_on
 from placement.pods.manifests.affinity import PodRules

@@ -17,10 +17,8 @@ from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import ENDED_PHASES
 from placement.engine.domain.audit import Action, AuditRecord, TargetKind
 from placement.engine.domain.identifiers import is_dashed_uuid
-from placement.engine.numa.amounts import NOTHING, NumaAmounts
-from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel
-from placement.engine.numa.host import Holding
+from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
+from placement.engine.numa.host import NOTHING, ExclusiveLevel, Holding, NumaAmounts
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import NO_AFFINITY, pod_labels, stored_affinity
 from placement.pods.model import RecordedPod, stored_terms

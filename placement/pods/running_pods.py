@@ -13,10 +13,8 @@ from placement.common.gang import Membership
 from placement.common.manifest import Field, ManifestReport
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.amounts import Amounts, NumaAmounts
-from placement.engine.numa.cpus import CpuTopology
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.engine.numa.host import Holding
+from placement.engine.numa.cpus import CpuSet, CpuTopology, format_cpu_list
+from placement.engine.numa.host import Amounts, Holding, NumaAmounts
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator import annotations as keys

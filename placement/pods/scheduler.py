@@ -23,7 +23,7 @@ from placement.allocations.claims import count_refused, count_repeated, count_wo
 from placement.common.gang import Gang
 from placement.common.manifest import ManifestError
 from placement.engine.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
-from placement.engine.numa.demand import Refusal
+from placement.engine.numa.host import Refusal
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.gangs import GangWaits, gang_to_place, in_portions, placed_together, standing_of

@@ -17,8 +17,8 @@ from placement.allocations.orders import scoring_remarks
 from placement.allocations.rendering import explanation_body
 from placement.common.manifest import Profile
 from placement.engine.domain.errors import PlacementError
-from placement.engine.numa import demand
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa import host as numa
+from placement.engine.numa.cpus import format_cpu_list
 from placement.http import schemas as fields
 from placement.http.responses import error_document, status_of
 from placement.http.schemas import (
@@ -70,10 +70,10 @@ class ClusterSettingsSchema(VersionedSchema):
     description = String()
     profile = Choice(list(Profile), nullable=True)
     nodeLabels = Sequence(String(1), nullable=True)
-    defaultCPUBindPolicy = Choice(list(demand.BindPolicy), nullable=True)
-    defaultCPUExclusivePolicy = Choice(list(demand.ExclusiveLevel), nullable=True)
-    defaultNUMATopologyPolicy = Choice(list(demand.NumaPolicy), nullable=True)
-    numaAllocateStrategy = Choice(list(demand.NumaStrategy), nullable=True)
+    defaultCPUBindPolicy = Choice(list(numa.BindPolicy), nullable=True)
+    defaultCPUExclusivePolicy = Choice(list(numa.ExclusiveLevel), nullable=True)
+    defaultNUMATopologyPolicy = Choice(list(numa.NumaPolicy), nullable=True)
+    numaAllocateStrategy = Choice(list(numa.NumaStrategy), nullable=True)
     scoring = _SCORING
     hostScoring = _SCORING
     numaScoring = _SCORING
@@ -586,10 +586,10 @@ class RefusingNodeSchema(AnswerSchema):
 
     node = String(source=itemgetter(0))
     reasons = texts(source=lambda named: named[1].reasons)
-    status = Choice(list(demand.RefusalClass), source=lambda named: named[1].status)
+    status = Choice(list(numa.RefusalClass), source=lambda named: named[1].status)
 
 
-def by_name(refusals: MappingABC[str, demand.Refusal]) -> list[tuple[str, demand.Refusal]]:
+def by_name(refusals: MappingABC[str, numa.Refusal]) -> list[tuple[str, numa.Refusal]]:
     """Return refusals by the names of their nodes: equal requests have equal answers."""
     return sorted(refusals.items(), key=itemgetter(0))
 

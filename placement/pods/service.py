@@ -13,7 +13,7 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import canonical_uid
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.engine.domain.explanation import Explanation
-from placement.engine.numa.demand import Refusal
+from placement.engine.numa.host import Refusal
 from placement.pods.cache import ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.explanation import explain_pod

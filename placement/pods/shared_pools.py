@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from placement.common.pod_identity import canonical_uid
-from placement.engine.numa.cpus import SharedPool, shared_pools
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
+from placement.engine.numa.cpus import CpuSet, SharedPool, format_cpu_list, shared_pools
 from placement.engine.numa.host import HostLedger
 from placement.pods.model import NodeImport, QosClass, RecordedPod
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from placement.allocations.kubernetes_resources import CORE_CLASS, CPU_CLASS, host_class, numa_class
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
-from placement.engine.numa.host import FACE_VALUE
+from placement.engine.numa.host import FACE_VALUE, BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.koordinator.node import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS, label_trait

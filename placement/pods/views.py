@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from placement.allocations.statements import lists
 from placement.allocations.statements.lists import ListedHolding
 from placement.engine.domain import request_scope
-from placement.engine.numa.cpus import LogicalCpu, SharedPool
-from placement.engine.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import CpuSet, LogicalCpu, SharedPool
 from placement.pods.cache import ClusterCache
 from placement.pods.cycle import Kept, kept_on
 from placement.pods.host import foreign_cpus, ledger_of

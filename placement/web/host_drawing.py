@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from placement.engine.domain.inventories import Inventory
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 from placement.pods.views import CpuView, HostView, NodeView, TreeMember
 from placement.web import units
 

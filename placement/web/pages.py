@@ -12,7 +12,7 @@ from werkzeug.exceptions import HTTPException
 
 from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 from placement.flavors.nova import FlavorRefused
 from placement.http import context, operations, responses
 from placement.http.context import OPEN_PATHS

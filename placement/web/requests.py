@@ -19,7 +19,7 @@ from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
 from placement.engine.domain.inventories import ConsumerClaim
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.flavors.nova import FlavorRefused, translation_document
 from placement.http import operations
 from placement.http.context import use_cases

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placement.common.manifest import ManifestError, Profile
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.cpuset import CpuListError, parse_cpu_list
-from placement.engine.numa.demand import PodRefused, RefusalClass
+from placement.engine.numa.cpus import CpuListError, parse_cpu_list
+from placement.engine.numa.host import NumaAmounts, PodRefused, RefusalClass
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.pod import unequal_limit
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences

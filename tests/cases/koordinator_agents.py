@@ -6,8 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placement.common.manifest import Field, ManifestReport, Profile
-from placement.engine.numa.cpus import CpuTopology, SharedPool, shared_pools, trimmed
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpus import (
+    CpuSet,
+    CpuTopology,
+    SharedPool,
+    format_cpu_list,
+    parse_cpu_list,
+    shared_pools,
+    trimmed,
+)
 from placement.pods.host import numa_capacity
 from placement.pods.koordinator.annotations import (
     priority_with_default,

@@ -21,11 +21,20 @@ from placement.engine.numa.alignment import (
     summarize,
 )
 from placement.engine.numa.allocator import NumaAllocator
-from placement.engine.numa.amounts import NOTHING, NumaAmounts
-from placement.engine.numa.cpus import layout_of
-from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
-from placement.engine.numa.host import CpuUse, HostState, NumaNeighbours, numa_used
+from placement.engine.numa.cpus import layout_of, mask_of, members_of
+from placement.engine.numa.host import (
+    NOTHING,
+    BindPolicy,
+    CpuDemand,
+    CpuUse,
+    HostState,
+    NumaAmounts,
+    NumaExclusivity,
+    NumaNeighbours,
+    NumaPolicy,
+    PodDemand,
+    numa_used,
+)
 from placement.pods.host import merged_numa_policy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json

@@ -9,20 +9,28 @@ from typing import Any
 
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import ManifestReport, Profile, parse_quantity
-from placement.engine.numa.amounts import NumaAmounts, summed
-from placement.engine.numa.cpus import CpuTopology, LogicalCpu
-from placement.engine.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
-from placement.engine.numa.demand import (
+from placement.engine.numa.allocator import HostReservations, Reservation
+from placement.engine.numa.cpus import (
+    CpuTopology,
+    LogicalCpu,
+    format_cpu_list,
+    mask_of,
+    members_of,
+    parse_cpu_list,
+)
+from placement.engine.numa.host import (
     BindPolicy,
     Distribution,
     ExclusiveLevel,
+    Holding,
+    HostLedger,
+    NumaAmounts,
     NumaExclusivity,
     NumaPolicy,
     NumaStrategy,
     PickRules,
+    summed,
 )
-from placement.engine.numa.host import Holding, HostLedger
-from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.engine.scoring.order import DEFAULT_SCORING, Order, Strategy
 from placement.engine.scoring.rule import Weighted
 from placement.pods.host import Host, host_of, with_ledger

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.common.manifest import Profile
-from placement.engine.numa.amounts import summed
-from placement.engine.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.engine.numa.demand import PodRefused, Refusal
-from placement.engine.numa.host import Holding, HostLedger, HostTotals
-from placement.engine.numa.reservations import ReservedPlacing
+from placement.engine.numa.allocator import ReservedPlacing
+from placement.engine.numa.cpus import format_cpu_list, parse_cpu_list
+from placement.engine.numa.host import Holding, HostLedger, HostTotals, PodRefused, Refusal, summed
 from placement.pods.host import Host, alignment_on, demand_on, merged_numa_policy, pod_bind_policy
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import completed_spec, status_document

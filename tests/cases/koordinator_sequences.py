@@ -7,10 +7,8 @@ from typing import Any
 
 from placement.common.manifest import Profile
 from placement.engine.numa.accumulator import take_cpus
-from placement.engine.numa.cpus import CpuLayout, layout_of
-from placement.engine.numa.cpuset import format_cpu_list, members_of, parse_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel, PodRefused
-from placement.engine.numa.host import Holding, HostLedger
+from placement.engine.numa.cpus import CpuLayout, format_cpu_list, layout_of, members_of, parse_cpu_list
+from placement.engine.numa.host import ExclusiveLevel, Holding, HostLedger, PodRefused
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_choices import cpu_demand
 from tests.cases.koordinator_inputs import Json

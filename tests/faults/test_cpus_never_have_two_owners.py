@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import requests
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
 from tests.callers import Caller
 from tests.kubernetes import node_manifests, pod_manifest

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
 from tests.faults.around_kubernetes import CLUSTER, Lab, lab
 from tests.faults.relay import relay_to

@@ -12,7 +12,7 @@ import requests
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
 from tests.callers import Caller
 from tests.kubernetes import node_manifests, pod_manifest

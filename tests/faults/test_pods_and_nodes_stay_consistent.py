@@ -8,7 +8,7 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 from placement.providers.statements import clusters
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest
 from tests.machines import ServiceMachine, of_many_steps

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
 from placement.storage.database import Database
 from tests.faults.cluster import Cluster, cluster, standby
 from tests.faults.relay import relay_to

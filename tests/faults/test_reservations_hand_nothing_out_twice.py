@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from placement.app import build
-from placement.engine.numa.amounts import summed
-from placement.engine.numa.cpuset import parse_cpu_list
+from placement.engine.numa.cpus import parse_cpu_list
+from placement.engine.numa.host import summed
 from placement.pods.node_info import NodeInfo
 from placement.storage.database import Database
 from tests.callers import Caller

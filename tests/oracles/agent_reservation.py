@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from placement.common.manifest import Field
-from placement.engine.numa.cpus import CpuTopology
-from placement.engine.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import CpuSet, CpuTopology
 from tests.oracles.kubelet_picker import pick_like_kubelet
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.common.manifest import ManifestReport
-from placement.engine.numa.cpus import SharedPool
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import SharedPool, format_cpu_list
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import kubernetes_qos, raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod

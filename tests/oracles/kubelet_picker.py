@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from placement.engine.numa.cpus import CpuTopology
-from placement.engine.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import CpuSet, CpuTopology
 
 
 def pick_like_kubelet(topology: CpuTopology, count: int) -> CpuSet:

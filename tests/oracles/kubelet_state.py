@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placement.common.manifest import Field, ManifestReport
-from placement.engine.numa.cpuset import CpuSet
+from placement.engine.numa.cpus import CpuSet
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.annotations import raw_qos, read_resource_status
 from placement.pods.manifests.pod import Pod

@@ -6,18 +6,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 
-from placement.engine.numa.cpus import CpuLayout
-from placement.engine.numa.cpuset import lowest_bits, mask_of, members_of
-from placement.engine.numa.demand import (
+from placement.engine.numa.cpus import CpuLayout, lowest_bits, mask_of, members_of
+from placement.engine.numa.host import (
     NOT_ENOUGH_CPUS,
     BindPolicy,
     CpuDemand,
+    CpuUse,
     Distribution,
     ExclusiveLevel,
     PickRules,
     PodRefused,
 )
-from placement.engine.numa.host import CpuUse
 
 # One run of the CPU accumulator: the CPUs that are free, taken and still needed.
 

@@ -13,17 +13,22 @@ from math import comb, prod
 from typing import NamedTuple
 
 from placement.engine.numa.allocator import NumaAllocator
-from placement.engine.numa.amounts import CPU, Amounts
-from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import (
+from placement.engine.numa.cpus import mask_of, members_of
+from placement.engine.numa.host import (
+    CPU,
+    MISSED,
     UNALIGNED,
+    Amounts,
+    CpuPreference,
     Distribution,
     NumaExclusivity,
+    NumaNeighbours,
     NumaPolicy,
     PodRefused,
     RefusalClass,
+    demand_costs,
+    missed,
 )
-from placement.engine.numa.host import MISSED, CpuPreference, NumaNeighbours, demand_costs, missed
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy, scorer_for
 from placement.engine.scoring.rule import BEST
 

@@ -1,29 +1,217 @@
-"""The state of a host that the choice of CPUs and NUMA nodes depends on: used, left, shared."""
+"""What a pod demands of a host, and the state of a host on which the choice of CPUs depends."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from placement.engine.numa.amounts import (
-    CPU,
-    MILLI,
-    NOTHING,
-    Amounts,
-    AmountsByNuma,
-    NumaAmounts,
-    bound_cost,
-    host_cpu_requested,
-    summed,
-)
-from placement.engine.numa.cpus import CpuLayout
-from placement.engine.numa.cpuset import CpuSet, mask_of
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PickRules, PodDemand
+from placement.engine.domain.errors import Conflict
+from placement.engine.domain.explanation import ConditionKind, Obstacle
+from placement.engine.numa.cpus import CpuLayout, CpuSet, mask_of
 from placement.engine.scoring.order import Order, sum_scorer
+
+# Amounts per NUMA node, and their costs on hosts that advertise more CPU than they have.
+
+
+CPU = "cpu"
+MILLI = 1000
+
+Amounts = Mapping[str, int]
+"""Amounts by Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
+
+AmountsByNuma = Mapping[int, Amounts]
+
+
+class NumaAmounts(dict[int, Amounts]):
+    """Amounts by NUMA id, ascending. It never changes, so that it can be part of a key."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, by_numa: AmountsByNuma = MappingProxyType({})) -> None:
+        super().__init__()
+        rows = []
+        for numa in sorted(by_numa):
+            self[numa] = row = dict(by_numa[numa])
+            rows.append((numa, frozenset(row.items())))
+        self._hash = hash(tuple(rows))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return self._hash
+
+
+NOTHING = NumaAmounts()
+
+
+def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
+    """Return the sum of all parts by NUMA node."""
+    total: dict[int, dict[str, int]] = {}
+    for part in parts:
+        for numa, amounts in part.items():
+            for resource, amount in amounts.items():
+                row = total.setdefault(numa, {})
+                row[resource] = row.get(resource, 0) + amount
+    return NumaAmounts(total)
+
+
+def bound_cost(milli: int, ratio: Fraction) -> int:
+    """Return the cost in millicores of bound CPUs of this many millicores, rounded up.
+
+    Source: koordinator.md, "CPU amplification".
+    """
+    return milli if ratio == 1 else -(-milli * ratio.numerator // ratio.denominator)
+
+
+def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
+    """Return the millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
+
+    Nothing changes unless the requests cover the bound CPUs. Source: koordinator.md, "CPU amplification".
+    """
+    bound = 1000 * bound_cpus
+    return requested - bound + bound_cost(bound, ratio) if requested >= bound else requested
+
+
+def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
+    """Return the amounts times their ratios, rounded up in the units of the amounts."""
+    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}
+
+
+# Policies, the demand of a pod, and the rules by which hosts choose.
+
+
+class BindPolicy(StrEnum):
+    """A policy for how bound CPUs lie on physical cores; `NONE` has no preference."""
+
+    NONE = ""
+    FULL_PCPUS = "FullPCPUs"
+    SPREAD_BY_PCPUS = "SpreadByPCPUs"
+
+
+class ExclusiveLevel(StrEnum):
+    """A level at which a pod prefers not to have neighbours of that level."""
+
+    NONE = "None"
+    PCPU_LEVEL = "PCPULevel"
+    NUMA_NODE_LEVEL = "NUMANodeLevel"
+
+
+class NumaPolicy(StrEnum):
+    """A policy for how strictly the resources of a pod are aligned to NUMA nodes."""
+
+    NONE = "None"
+    BEST_EFFORT = "BestEffort"
+    RESTRICTED = "Restricted"
+    SINGLE_NUMA_NODE = "SingleNUMANode"
+
+
+class NumaStrategy(StrEnum):
+    """A strategy for which NUMA node of a host is used first."""
+
+    MOST_ALLOCATED = "MostAllocated"
+    LEAST_ALLOCATED = "LeastAllocated"
+    DISTRIBUTE_EVENLY = "DistributeEvenly"
+
+
+class NumaExclusivity(StrEnum):
+    """A rule for whether pods on one NUMA node and pods over several may share a NUMA node."""
+
+    NONE = ""
+    PREFERRED = "Preferred"
+    REQUIRED = "Required"
+
+
+class Distribution(Enum):
+    """The NUMA nodes over which CPUs are dealt evenly: none at all, the fewest that can hold them, all."""
+
+    PACKED = auto()
+    OVER_NEEDED = auto()
+    OVER_ALL = auto()
+
+
+class CpuDemand(NamedTuple):
+    """A demand of `need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow.
+
+    The pod shares no core, or no NUMA node, with other pods of its `group`.
+    """
+
+    need: int
+    bind: BindPolicy = BindPolicy.NONE
+    strict: bool = False
+    exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+    group: str = ""
+
+
+class PickRules(NamedTuple):
+    """The rules by which a host chooses among its CPUs.
+
+    A CPU may be held `share_limit` times. `fullest_first` prefers full NUMA nodes and sockets to empty ones.
+    `downgrades`: without a clean NUMA node, NUMANodeLevel avoids exclusive neighbours on cores instead.
+    `isolation_first`: among NUMA nodes that suit the alignment equally, NUMA nodes that meet the pod's CPU
+    preferences come first, then the ones that the strategy prefers; whole cores stay whole.
+    """
+
+    share_limit: int = 1
+    fullest_first: bool = False
+    distribution: Distribution = Distribution.PACKED
+    downgrades: bool = False
+    isolation_first: bool = False
+
+
+@dataclass(frozen=True)
+class PodDemand:
+    """A pod's demand on a host: amounts as the pod states them and, for a bound pod, CPUs of its own."""
+
+    amounts: Amounts
+    cpus: CpuDemand | None = None
+
+
+# Reasons why a host cannot take a pod.
+
+
+NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
+INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
+
+
+class RefusalClass(StrEnum):
+    """A class of refusals: preemption may help, cannot help, or the refusal is an error."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    ERROR = "Error"
+
+
+NO_CPUS, UNALIGNED = Obstacle(ConditionKind.CPUS), Obstacle(ConditionKind.NUMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reasons in the words of the scheduler, at least one, and their class (koordinator.md, "Filter").
+
+    `obstacle` is the condition that the host failed; by default CPUs.
+    """
+
+    reasons: tuple[str, ...]
+    status: RefusalClass = RefusalClass.UNSCHEDULABLE
+    obstacle: Obstacle = NO_CPUS
+
+
+class PodRefused(Conflict):
+    """A host, or every host, cannot take a pod; `refusal` says why."""
+
+    def __init__(
+        self,
+        *reasons: str,
+        status: RefusalClass = RefusalClass.UNSCHEDULABLE,
+        obstacle: Obstacle = NO_CPUS,
+    ) -> None:
+        super().__init__("; ".join(reasons))
+        self.refusal = Refusal(reasons, status, obstacle)
+
 
 # The holdings of pods on a host, and how often each CPU is held.
 

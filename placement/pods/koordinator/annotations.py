@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from placement.allocations.kubernetes_resources import base_amount
 from placement.common.manifest import Field
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import BindPolicy, NumaExclusivity, NumaPolicy
+from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.host import BindPolicy, NumaAmounts, NumaExclusivity, NumaPolicy
 from placement.pods.manifests.pod import Pod, pod_requests, quantities
 from placement.pods.model import (
     KubeletPolicy,

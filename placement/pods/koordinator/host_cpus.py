@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.common.manifest import Field, Manifest, Profile
-from placement.engine.numa.cpus import CpuTopology, LogicalCpu, SharedPool, find_inconsistencies
-from placement.engine.numa.cpuset import CpuSet, format_cpu_list
-from placement.engine.numa.demand import NumaPolicy, NumaStrategy
+from placement.engine.numa.cpus import (
+    CpuSet,
+    CpuTopology,
+    LogicalCpu,
+    SharedPool,
+    find_inconsistencies,
+    format_cpu_list,
+)
+from placement.engine.numa.host import NumaPolicy, NumaStrategy
 from placement.pods.koordinator import annotations as keys
 from placement.pods.model import HostBindPolicy, HostCpus, HostPolicies, KubeletPod, KubeletPolicy, Takeover
 

@@ -32,9 +32,8 @@ from placement.common.manifest import (
     shown,
 )
 from placement.engine.domain.inventories import MAX_INT, NUMA_ROOT, Inventory, ProviderSpec, TreeSpec
-from placement.engine.numa.amounts import Amounts, amplified
 from placement.engine.numa.cpus import MAX_ID, MAX_NUMA_NODES, CoreId, CpuTopology
-from placement.engine.numa.demand import NumaPolicy, NumaStrategy
+from placement.engine.numa.host import Amounts, NumaPolicy, NumaStrategy, amplified
 from placement.pods.koordinator import annotations as keys
 from placement.pods.koordinator.host_cpus import read_host_cpus, read_host_policies, read_shared_pools
 from placement.pods.manifests.selection import read_attributes

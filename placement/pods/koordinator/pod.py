@@ -8,8 +8,7 @@ from typing import Any
 
 from placement.common.gang import read_gang
 from placement.common.manifest import Field, Manifest, ManifestReport, Profile
-from placement.engine.numa.amounts import Amounts
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
+from placement.engine.numa.host import Amounts, BindPolicy, ExclusiveLevel, PodRefused, RefusalClass
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.affinity import read_pod_rules
 from placement.pods.manifests.pod import Pod, occupied_amounts, pod_limit, pod_requests, request_amounts

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from placement.allocations.orders import FORMER, SCORING, numa_scoring, pod_scoring
 from placement.common.manifest import Field, ManifestReport, Profile, shown
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.engine.numa.host import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, POD_SCORING
 from placement.pods.model import QosClass, SchedulerSettings
 

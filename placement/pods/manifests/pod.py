@@ -10,7 +10,7 @@ from typing import Any
 
 from placement.common.manifest import Field, Manifest, ManifestReport, read_manifest
 from placement.common.pod_identity import ENDED_PHASES, resize_is_infeasible
-from placement.engine.numa.amounts import Amounts
+from placement.engine.numa.host import Amounts
 
 Quantities = Mapping[str, Fraction]
 """Quantities by Kubernetes resource name, in the resource's base unit."""

@@ -10,9 +10,15 @@ import numpy as np
 from placement.allocations.kubernetes_resources import host_class, numa_class
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Mask
-from placement.engine.numa.amounts import NOTHING, Amounts, NumaAmounts, bound_cost, host_cpu_requested
-from placement.engine.numa.demand import Refusal
-from placement.engine.numa.host import FACE_VALUE
+from placement.engine.numa.host import (
+    FACE_VALUE,
+    NOTHING,
+    Amounts,
+    NumaAmounts,
+    Refusal,
+    bound_cost,
+    host_cpu_requested,
+)
 from placement.engine.search.query import amount
 from placement.pods.columns import (
     CPU_REQUESTED,

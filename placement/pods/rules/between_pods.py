@@ -15,7 +15,7 @@ import numpy as np
 
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Indices, Mask, Rows
-from placement.engine.numa.demand import Refusal, RefusalClass
+from placement.engine.numa.host import Refusal, RefusalClass
 from placement.engine.scoring.rule import BEST
 from placement.pods.manifests.affinity import (
     Bearer,

@@ -16,30 +16,33 @@ from placement.allocations.kubernetes_resources import CORE_CLASS
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Amounts, Mask
 from placement.engine.numa.alignment import Alignment, choose_affinity, favour_idle
-from placement.engine.numa.allocator import Allocation, allocate_designated
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import (
+from placement.engine.numa.allocator import (
+    NO_RESERVATIONS,
+    Allocation,
+    HostReservations,
+    ReservedPlacing,
+    allocate_designated,
+)
+from placement.engine.numa.cpus import mask_of, members_of
+from placement.engine.numa.host import (
     INVALID_TOPOLOGY,
+    MISSED,
     NOT_ENOUGH_CPUS,
     BindPolicy,
     ExclusiveLevel,
+    Holding,
+    HostState,
+    NumaAmounts,
     NumaPolicy,
     PodDemand,
     PodRefused,
     Refusal,
     RefusalClass,
-)
-from placement.engine.numa.host import (
-    MISSED,
-    Holding,
-    HostState,
     Scorer,
     host_scorer,
     missed,
     score_on_numa_nodes,
 )
-from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations, ReservedPlacing
 from placement.engine.scoring.order import Order
 from placement.pods.columns import (
     NUMA_NODES,

@@ -11,10 +11,8 @@ import numpy as np
 
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Mask
-from placement.engine.numa.allocator import Allocation
-from placement.engine.numa.demand import Refusal
-from placement.engine.numa.host import HostTotals, Scorer
-from placement.engine.numa.reservations import NO_RESERVATIONS, HostReservations
+from placement.engine.numa.allocator import NO_RESERVATIONS, Allocation, HostReservations
+from placement.engine.numa.host import HostTotals, Refusal, Scorer
 from placement.engine.scoring.order import POD_SCORING, Order
 from placement.pods.columns import Asked, NodeTable
 from placement.pods.host import Host

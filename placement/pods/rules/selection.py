@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.engine.domain.explanation import Condition, ConditionKind, Obstacle
 from placement.engine.forest.arrays import Mask
-from placement.engine.numa.demand import Refusal, RefusalClass
+from placement.engine.numa.host import Refusal, RefusalClass
 from placement.pods.columns import NodeTaints
 from placement.pods.manifests.selection import CORDONED, NodeSelection, untolerated
 from placement.pods.node_info import NodeInfo

@@ -3,9 +3,7 @@
 import datetime
 from dataclasses import replace
 
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.demand import ExclusiveLevel
-from placement.engine.numa.host import Holding
+from placement.engine.numa.host import ExclusiveLevel, Holding, NumaAmounts
 from placement.pods.model import RecordedPod
 from placement.pods.rows import PodAnswer, answer_of, consumer_of, is_claim, record_of, rescued, status_of
 from placement.pods.statements.pods import StoredPod

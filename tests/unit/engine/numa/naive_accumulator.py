@@ -3,8 +3,8 @@
 Only what the profile `koord-scheduler` has: no distribution, no step down from NUMANodeLevel.
 """
 
-from placement.engine.numa.cpuset import members_of
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel
+from placement.engine.numa.cpus import members_of
+from placement.engine.numa.host import BindPolicy, ExclusiveLevel
 
 
 class NotEnough(Exception):

@@ -4,18 +4,29 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.cpus import CpuTopology, LogicalCpu, layout_of
-from placement.engine.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
-from placement.engine.numa.demand import (
+from placement.engine.numa.cpus import (
+    CpuTopology,
+    LogicalCpu,
+    format_cpu_list,
+    layout_of,
+    mask_of,
+    members_of,
+    parse_cpu_list,
+)
+from placement.engine.numa.host import (
+    DEFAULT_RULES,
     BindPolicy,
     CpuDemand,
+    CpuUse,
     Distribution,
     ExclusiveLevel,
+    Holding,
+    HostLedger,
+    HostState,
+    NumaAmounts,
     PickRules,
     PodDemand,
 )
-from placement.engine.numa.host import DEFAULT_RULES, CpuUse, Holding, HostLedger, HostState
 
 
 def topology(sockets=2, numa_per_socket=1, cores_per_numa=4, threads=2, *, distant=False):

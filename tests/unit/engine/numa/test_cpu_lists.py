@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.engine.domain.errors import BadRequest
-from placement.engine.numa.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+from placement.engine.numa.cpus import CpuListError, format_cpu_list, parse_cpu_list
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,18 @@ from hypothesis import strategies as st
 
 from placement.engine.numa.accumulator import even_shares, take_cpus
 from placement.engine.numa.allocator import NumaAllocator
-from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import BindPolicy, Distribution, ExclusiveLevel, PickRules, PodRefused
-from placement.engine.numa.host import CpuPreference, CpuUse, HostState, missed
+from placement.engine.numa.cpus import mask_of
+from placement.engine.numa.host import (
+    BindPolicy,
+    CpuPreference,
+    CpuUse,
+    Distribution,
+    ExclusiveLevel,
+    HostState,
+    PickRules,
+    PodRefused,
+    missed,
+)
 from tests.unit.engine.numa.naive_accumulator import naive_take
 from tests.unit.engine.numa.samples import demand, host, layout, pod, problems, shown, use_of
 

@@ -15,17 +15,20 @@ from placement.engine.numa.allocator import (
     allocate_designated,
     split_amount,
 )
-from placement.engine.numa.amounts import NOTHING, NumaAmounts
-from placement.engine.numa.cpus import layout_of, shared_pools
-from placement.engine.numa.cpuset import mask_of, members_of
-from placement.engine.numa.demand import Distribution, ExclusiveLevel, PodDemand, PodRefused
+from placement.engine.numa.cpus import layout_of, mask_of, members_of, shared_pools
 from placement.engine.numa.host import (
+    NOTHING,
     CpuUse,
+    Distribution,
+    ExclusiveLevel,
     Holding,
     HostLedger,
     HostState,
     HostTotals,
+    NumaAmounts,
     NumaNeighbours,
+    PodDemand,
+    PodRefused,
     host_scorer,
     numa_used,
 )

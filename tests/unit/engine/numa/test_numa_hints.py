@@ -22,11 +22,15 @@ from placement.engine.numa.alignment import (
     summarize,
 )
 from placement.engine.numa.allocator import NumaAllocator
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.cpus import layout_of
-from placement.engine.numa.cpuset import mask_of
-from placement.engine.numa.demand import NumaExclusivity, NumaPolicy, PodRefused
-from placement.engine.numa.host import HostState, NumaNeighbours
+from placement.engine.numa.cpus import layout_of, mask_of
+from placement.engine.numa.host import (
+    HostState,
+    NumaAmounts,
+    NumaExclusivity,
+    NumaNeighbours,
+    NumaPolicy,
+    PodRefused,
+)
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Weighted
 from tests.unit.engine.numa.samples import holding, host, pod, topology

@@ -2,9 +2,8 @@
 
 import pytest
 
-from placement.engine.numa.amounts import NumaAmounts
-from placement.engine.numa.demand import PodRefused
-from placement.engine.numa.reservations import HostReservations, Reservation, ReservedPlacing, what_is_left
+from placement.engine.numa.allocator import HostReservations, Reservation, ReservedPlacing, what_is_left
+from placement.engine.numa.host import NumaAmounts, PodRefused
 from tests.unit.engine.numa.samples import cpus, holding, host, pod, shown
 
 

@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 from placement.allocations.kubernetes_resources import host_class
 from placement.common.manifest import ManifestReport, Profile
-from placement.engine.numa.amounts import NumaAmounts, summed
-from placement.engine.numa.cpuset import parse_cpu_list
-from placement.engine.numa.demand import ExclusiveLevel
-from placement.engine.numa.host import Holding, HostLedger, HostTotals
+from placement.engine.numa.cpus import parse_cpu_list
+from placement.engine.numa.host import ExclusiveLevel, Holding, HostLedger, HostTotals, NumaAmounts, summed
 from placement.pods.cycle import judged as judged_by
 from placement.pods.host import host_of, with_ledger
 from placement.pods.koordinator.node import import_node

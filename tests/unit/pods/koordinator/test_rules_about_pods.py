@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from placement.common.manifest import ManifestError, Profile
-from placement.engine.numa.cpuset import format_cpu_list
-from placement.engine.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
+from placement.engine.numa.cpus import format_cpu_list
+from placement.engine.numa.host import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy, PodRefused
 from placement.pods.host import remarks_on
 from placement.pods.koordinator.annotations import (
     completed_spec,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.engine.numa.demand import NumaPolicy
+from placement.engine.numa.host import NumaPolicy
 from placement.pods.column_score import highest_scores, least_missed
 from placement.pods.columns import GUARD, KIND, NodeNumbers
 from placement.pods.cycle import ShapeRanking

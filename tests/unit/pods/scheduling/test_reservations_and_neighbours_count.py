@@ -1,8 +1,8 @@
 """What reservations and neighbours change about where a pod fits and what it is given."""
 
-from placement.engine.numa.cpuset import format_cpu_list, mask_of
+from placement.engine.numa.allocator import HostReservations, Reservation
+from placement.engine.numa.cpus import format_cpu_list, mask_of
 from placement.engine.numa.host import HostTotals
-from placement.engine.numa.reservations import HostReservations, Reservation
 from placement.pods.rules.numa import allocate_on_host
 from placement.pods.rules.rule import IncomingPod
 from tests.kubernetes import RATIO

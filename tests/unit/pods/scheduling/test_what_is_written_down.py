@@ -3,7 +3,7 @@
 import pytest
 
 from placement.common.manifest import ManifestError
-from placement.engine.numa.amounts import NumaAmounts
+from placement.engine.numa.host import NumaAmounts
 from placement.pods.host import numa_capacity
 from placement.pods.koordinator.annotations import status_document
 from placement.pods.koordinator.pod import read_pod_record

@@ -9,7 +9,7 @@ import pytest
 from placement.common.manifest import ManifestError
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.inventories import Inventory
-from placement.engine.numa.cpuset import format_cpu_list
+from placement.engine.numa.cpus import format_cpu_list
 from placement.pods.koordinator.node import import_node
 from placement.pods.model import NodeImport
 from tests.unit.pods.koordinator.conftest import SMALL_HOST, build_node, build_nrt, build_zone

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from placement.common.manifest import Profile
-from placement.engine.numa.demand import NumaStrategy
+from placement.engine.numa.host import NumaStrategy
 from placement.engine.scoring.order import DEFAULT_SCORING, Strategy
 from placement.engine.scoring.rule import Shape
 from placement.pods.model import QosClass, SchedulerSettings
