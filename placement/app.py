@@ -25,13 +25,12 @@ from placement.engine.domain.errors import BadRequest, Forbidden, PlacementError
 from placement.engine.domain.inventories import UNKNOWN_OWNER
 from placement.flavors import routes as flavors_routes
 from placement.flavors.nova import FlavorRefused
-from placement.http import auth, context, openapi, responses
+from placement.http import auth, context, openapi
 from placement.http.auth import NO_FILE, BadTokens, Keystone, Tokens
-from placement.http.context import objection
+from placement.http.context import HttpError, Misconfigured, Relayed, objection
 from placement.http.gate import Policy, guarded_by
 from placement.http.middleware import Application, add_hooks, allowed_origins, bound, surrounded
 from placement.http.openapi import EXTENSION, Documents
-from placement.http.responses import HttpError, Misconfigured, Relayed
 from placement.http.schemas import dump
 from placement.planning import routes as planning_routes
 from placement.planning.capacity import Watch
@@ -168,14 +167,14 @@ def _placement_error(error: PlacementError) -> Response:
     believes = settings.auth_strategy == "noauth2"
     if isinstance(error, Forbidden) and believes and not context.current().caller.roles:
         message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
-    return responses.render(responses.status_of(error), message, code=error.code)
+    return context.render(context.status_of(error), message, code=error.code)
 
 
 def _not_all(refused: NotAll) -> Response:
     """Render an error for each member that got nothing; the status is common to all of them, or 409."""
     problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
-    statuses = {responses.status_of(each) for each in refused.refused.values()}
-    return responses.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
+    statuses = {context.status_of(each) for each in refused.refused.values()}
+    return context.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
 
 
 def _unschedulable(refused: Unschedulable) -> Response:
@@ -185,11 +184,11 @@ def _unschedulable(refused: Unschedulable) -> Response:
         "nodes_omitted": len(refused.refusals) - len(nodes),
         "explanation": explanation_body(refused.explanation),
     }
-    return responses.render(409, str(refused), code=refused.code, extra=extra)
+    return context.render(409, str(refused), code=refused.code, extra=extra)
 
 
 def _http_error(error: HttpError) -> Response:
-    response = responses.render(error.status, error.message, extra=error.extra)
+    response = context.render(error.status, error.message, extra=error.extra)
     response.headers.update(error.headers)
     return response
 
@@ -204,7 +203,7 @@ def _routing_error(error: HTTPException) -> Response:
         and current_app.url_map.bind("").allowed_methods(shorter)
     ):
         message = f"There is no slash at the end: ask for {shorter}"
-    response = responses.render(error.code or 500, message)
+    response = context.render(error.code or 500, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response
@@ -212,12 +211,12 @@ def _routing_error(error: HTTPException) -> Response:
 
 def _fault(error: Exception) -> Response:
     LOG.exception("unexpected failure of %s %s", request.method, request.path, exc_info=error)
-    return responses.render(500, "The failure was logged under this request id.")
+    return context.render(500, "The failure was logged under this request id.")
 
 
 _HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
     PlacementError: _placement_error,
-    FlavorRefused: lambda refused: responses.render_all(400, refused.problems),
+    FlavorRefused: lambda refused: context.render_all(400, refused.problems),
     NotAll: _not_all,
     Unschedulable: _unschedulable,
     HttpError: _http_error,

@@ -17,7 +17,7 @@ from placement.allocations import group_rules
 from placement.allocations.candidates import SearchSettings
 from placement.app import create_application
 from placement.engine.search.budget import Budget
-from placement.http.responses import Misconfigured
+from placement.http.context import Misconfigured
 from tests.client import Client, detail
 from tests.conftest import application_on, compatible
 from tests.kubernetes import node_manifests, pod_manifest

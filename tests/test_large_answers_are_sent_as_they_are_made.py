@@ -6,7 +6,7 @@ import json
 import urllib.request
 
 from placement.allocations.candidates import SearchSettings
-from placement.http import responses
+from placement.http import context
 from tests.client import Client
 from tests.conftest import application_at, application_on
 from tests.server import database_url, running_service
@@ -32,7 +32,7 @@ def fill(api: Client) -> list[str]:
 
 def test_every_candidate_is_in_it_whatever_its_layout(monkeypatch):
     """Twelve groups of different amounts on two devices: nearly as many layouts as candidates."""
-    monkeypatch.setattr(responses, "_BUILT_AT_ONCE_BYTES", 1000)
+    monkeypatch.setattr(context, "_BUILT_AT_ONCE_BYTES", 1000)
     with application_on("sqlite") as application:
         api = Client(application.test_client())
         devices = fill(api)

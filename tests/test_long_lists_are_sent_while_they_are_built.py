@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from flask import Flask
 
-from placement.http import responses
+from placement.http import context
 from tests.client import Client
 
 
@@ -15,7 +15,7 @@ def test_pieces_make_the_same_bytes(application: Flask, api: Client, monkeypatch
     for version in ("1.0", "1.14", "1.39"):
         whole = api.at(version).get("/resource_providers")
         for together in (1, 7, 24):
-            monkeypatch.setattr(responses, "_ITEMS_AT_ONCE", together)
+            monkeypatch.setattr(context, "_ITEMS_AT_ONCE", together)
             pieces = api.at(version).get("/resource_providers")
             assert "Content-Length" not in pieces.headers
             assert pieces.data == whole.data
@@ -37,7 +37,7 @@ def test_only_what_is_asked_for_is_built(application: Flask):
 
     with application.test_request_context("/", base_url="http://localhost", environ_overrides=ENVIRONMENT):
         application.preprocess_request()
-        response = responses.list_response("numbers", range(3500), render)
+        response = context.list_response("numbers", range(3500), render)
     pieces = response.iter_encoded()
     assert next(pieces).startswith(b'{"numbers":[0,1,')
     assert len(built) == 1000

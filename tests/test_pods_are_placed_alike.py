@@ -11,11 +11,12 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.engine.domain import request_scope
+from placement.engine.domain.request_scope import utcnow
 from placement.pods.statements import pods
 from placement.pods.statements.pods import PodInsert
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
-from placement.storage.database import Database, utcnow
+from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from tests.client import Client
 from tests.conftest import compatible

@@ -12,8 +12,8 @@ from flask import Flask
 
 from placement.engine.domain.errors import Unavailable
 from placement.providers import view
+from placement.storage.backends.backend import Horizon
 from placement.storage.database import Database
-from placement.storage.history import Horizon
 from placement.use_cases import UseCases
 from tests.client import Client
 from tests.conftest import application_of

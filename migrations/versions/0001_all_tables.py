@@ -6,7 +6,7 @@ Revision: 0001, follows None
 import sqlalchemy as sa
 from alembic import op
 
-from placement.storage.types import Revision
+from placement.storage.tables import Revision
 
 revision = "0001"
 down_revision = None

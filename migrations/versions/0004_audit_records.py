@@ -6,7 +6,7 @@ Revision: 0004, follows 0003
 import sqlalchemy as sa
 from alembic import op
 
-from placement.storage.types import LONG_ID, Revision
+from placement.storage.tables import LONG_ID, Revision
 
 revision = "0004"
 down_revision = "0003"

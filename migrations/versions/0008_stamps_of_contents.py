@@ -6,7 +6,7 @@ Revision: 0008, follows 0007
 import sqlalchemy as sa
 from alembic import op
 
-from placement.storage.types import Revision
+from placement.storage.tables import Revision
 
 revision = "0008"
 down_revision = "0007"

@@ -21,9 +21,8 @@ from placement.allocations.statements.consumers import pod_conflict
 from placement.engine.domain import groups
 from placement.engine.domain.errors import Conflict, PlacementError
 from placement.engine.domain.explanation import first_obstacle
-from placement.engine.domain.groups import CandidateQuery, SplitRule
+from placement.engine.domain.groups import CandidateQuery, Mappings, SplitRule, rebuilt, settled
 from placement.engine.domain.inventories import ConsumerClaim
-from placement.engine.domain.mappings import Mappings, rebuilt, settled
 from placement.engine.forest.inventories import Draw
 from placement.engine.forest.simulation import SimulatedForest
 from placement.engine.search.answer import Answer, Element

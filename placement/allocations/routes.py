@@ -52,7 +52,7 @@ from placement.engine.domain.inventories import (
 )
 from placement.http import context
 from placement.http import schemas as fields
-from placement.http.context import use_cases
+from placement.http.context import empty_response, json_response, newest, streamed, use_cases
 from placement.http.gate import cluster_of_body, cluster_of_query, route
 from placement.http.operations import (
     EMPTY,
@@ -74,7 +74,6 @@ from placement.http.operations import (
     validated,
 )
 from placement.http.query_grammar import EXTENDED, PARAMETERS, WORLD
-from placement.http.responses import empty_response, json_response, newest, streamed
 from placement.http.schemas import Mapping, Object, load
 from placement.providers.schemas import ProviderAllocationsSchema, inventory_from
 

@@ -18,7 +18,7 @@ from placement.common.microversions import NEWEST
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import Action, AuditFilter, StoredRecord, TargetKind
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.context import current, use_cases
+from placement.http.context import HttpError, admits_json, current, json_response, use_cases
 from placement.http.gate import route
 from placement.http.operations import (
     LARGEST_LONG_ID,
@@ -37,7 +37,6 @@ from placement.http.operations import (
     refuse_unknown,
     single,
 )
-from placement.http.responses import HttpError, admits_json, json_response
 from placement.http.schemas import (
     OPTIONAL,
     AnswerSchema,

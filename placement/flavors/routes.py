@@ -28,10 +28,9 @@ from placement.flavors.claim_bodies import CLAIMANT, application, many_claims
 from placement.flavors.nova import translation_document
 from placement.flavors.schemas import ClaimForFlavorSchema, FlavorRequestSchema, FlavorSearchSchema
 from placement.http import context
-from placement.http.context import use_cases
+from placement.http.context import error_document, json_body, json_response, status_of, streamed, use_cases
 from placement.http.gate import cluster_of_body, cluster_of_claim, route
-from placement.http.operations import BODY_PREFIX, OneOf, Operation, json_body
-from placement.http.responses import error_document, json_response, status_of, streamed
+from placement.http.operations import BODY_PREFIX, OneOf, Operation
 from placement.http.schemas import dump, load
 
 blueprint = Blueprint("flavors", __name__)

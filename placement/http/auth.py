@@ -23,8 +23,7 @@ from oslo_config import cfg
 
 from placement.common.secrets import is_open_to_others
 from placement.engine.domain.request_scope import Full, WaitingRoom
-from placement.http.context import Caller
-from placement.http.responses import HttpError, Misconfigured, Relayed
+from placement.http.context import Caller, HttpError, Misconfigured, Relayed
 
 # Static bearer tokens and their owners. The file is YAML (so JSON will do) and maps each token to its owner.
 #

@@ -20,18 +20,16 @@ from placement.common.microversions import HEADER, SERVICE, Feature
 from placement.engine.domain import request_scope
 from placement.engine.domain.errors import BadRequest, Forbidden, NotFound
 from placement.http import context
-from placement.http.context import Caller
+from placement.http.context import Caller, HttpError, Misconfigured, admits_json, peeked
 from placement.http.operations import (
     Operation,
     RouteGuard,
     describes,
     every,
     parameters,
-    peeked,
     read,
     refuse_unknown,
 )
-from placement.http.responses import HttpError, Misconfigured, admits_json
 from placement.http.rules import ELSEWHERE, list_rules
 
 Handler = Callable[..., Any]

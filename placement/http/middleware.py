@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from flask import Flask, Response, after_this_request, current_app, g, request
+from flask import Flask, Response, current_app, g, request
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
@@ -32,11 +32,11 @@ from placement.http.context import (
     CANDIDATES_KEY,
     ENVIRONMENT_KEY,
     READS_KEY,
+    HttpError,
     in_log,
     watch_of,
 )
 from placement.http.gate import OWN_PATHS, PAGES
-from placement.http.responses import HttpError
 from placement.metrics.catalog import REQUEST_SECONDS, REQUESTS
 
 _STATUSES = frozenset(HTTPStatus)
@@ -147,6 +147,8 @@ def _finish(response: Response) -> Response:
     if at.version is not None:
         response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
         response.headers.add("Vary", microversions.HEADER)
+    if at.leave is not None:
+        response.call_on_close(at.leave)
     return response
 
 
@@ -349,9 +351,6 @@ def bound(most: int) -> Callable[[], None]:
         if not callers.enter(user):
             raise HttpError(429, TOO_MANY, headers=_LATER)
 
-        @after_this_request
-        def leave_once_sent(response: Response) -> Response:
-            response.call_on_close(lambda: callers.leave(user))
-            return response
+        g.placement.leave = partial(callers.leave, user)
 
     return enter

@@ -9,21 +9,12 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
-import orjson
-from flask import current_app, g, request
-from werkzeug.exceptions import HTTPException
+from flask import current_app, request
 
-from placement.common.documents import (
-    MOST_MANIFEST_BYTES,
-    MOST_MANIFEST_VALUES,
-    check_json,
-    parse_json,
-    parse_yaml,
-)
 from placement.common.microversions import NEWEST, Feature, Microversion
 from placement.engine.domain.errors import BadRequest, SchemaViolation
 from placement.http import context
-from placement.http.responses import HttpError
+from placement.http.context import json_body
 from placement.http.schemas import (
     Document,
     ErrorSchema,
@@ -200,85 +191,10 @@ def names_of(known: Iterable[Parameter], version: Microversion) -> Collection[st
     return [each.name for each in known if each.exists(version)]
 
 
-# Reading request bodies.
+# The body of a request by the schema of its route, and its query string.
 
 
-_YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-_PIECE = 2**20
 BODY_PREFIX = "JSON does not validate: "
-
-
-def json_body() -> Any:
-    """Return the body as JSON. Raises BadRequest, HttpError."""
-    text = received()
-    check_json(text)
-    try:
-        return orjson.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"Malformed JSON: {error}") from None
-
-
-def json_body_or(default: Any) -> Any:
-    """Return the body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
-    text = context.current().body = received()
-    return json_body() if text else default
-
-
-def manifests(times: int = 1) -> list[Any]:
-    """Return the documents of a JSON or YAML body, which may be `times` as large as that of one thing.
-
-    Raises BadRequest, HttpError.
-    """
-    text, most = received(), times * MOST_MANIFEST_BYTES
-    if len(text) > most:
-        raise HttpError(413, f"Manifests may have {most} bytes, these have {len(text)}")
-    if request.mimetype == "application/json":
-        return parse_json(text)
-    if request.mimetype in _YAML:
-        return parse_yaml(text, times * MOST_MANIFEST_VALUES)
-    sent = request.content_type or None
-    raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
-
-
-def peeked() -> Any:
-    """Return the body as JSON, None if it is not JSON; the handler can read it again. Raises HttpError."""
-    context.current().body = received()
-    try:
-        return json_body()
-    except BadRequest:
-        return None
-
-
-def received() -> bytes:
-    """Return the whole body; refuse a truncated one, because the beginning of YAML is YAML, too.
-
-    Raises HttpError. Source: RFC 9112, section 8.
-    """
-    kept: bytes | None = g.placement.body
-    if kept is not None:
-        return kept
-    environ, most = request.environ, current_app.config["MAX_CONTENT_LENGTH"]
-    try:
-        if "HTTP_TRANSFER_ENCODING" not in environ:
-            text = request.get_data(cache=False)
-        elif not environ.get("wsgi.input_terminated"):
-            raise HttpError(411, "This server does not read bodies without Content-Length")
-        else:
-            taken = bytearray()
-            # Some servers return less than was asked for before the end.
-            while piece := environ["wsgi.input"].read(_PIECE):
-                taken += piece
-                if len(taken) > most:
-                    raise HttpError(413, f"Bodies may have {most} bytes")
-            text = bytes(taken)
-    except (HTTPException, HttpError):
-        raise
-    except Exception as error:
-        # Each server has errors of its own for bodies that are not framed as HTTP has it.
-        raise HttpError(400, f"The body cannot be read: {error}") from None
-    if len(text) < (request.content_length or 0):
-        raise HttpError(400, f"The body breaks off after {len(text)} of {request.content_length} bytes")
-    return text
 
 
 def validated() -> Any:
@@ -288,9 +204,6 @@ def validated() -> Any:
     schema = None if operation is None else shape_at(operation.body, version)
     assert isinstance(schema, (type, HttpField))
     return load(schema, version, json_body(), BODY_PREFIX)
-
-
-# Reading query strings.
 
 
 PREFIX = "Invalid query string parameters: "

@@ -593,7 +593,8 @@ def dumper(
 
 def dump(schema: type[AnswerSchema], source: Any, version: Microversion = NEWEST, context: Any = None) -> Any:
     """Return an object of the service as the JSON values that the schema describes."""
-    return dumper(schema, version, context)(source)
+    chosen: Any = schema_for(schema, version)
+    return chosen.body(source, context)
 
 
 def since(feature: Feature, **more: Any) -> dict[str, Any]:

@@ -10,15 +10,14 @@ from flask import Blueprint, Response
 
 from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
-from placement.common.manifest_lists import pod_manifest
+from placement.common.documents import pod_manifest
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
-from placement.http.context import use_cases
+from placement.http.context import json_response, use_cases
 from placement.http.gate import cluster_of_body, cluster_of_query, route
 from placement.http.operations import Operation, Parameter, Parameters, parameters, read, single, validated
 from placement.http.query_grammar import OF_ALL, OWN, PARAMETERS, SPLITS
-from placement.http.responses import json_response
 from placement.http.schemas import dump, load
 from placement.planning.capacity import BY, BY_CLUSTER, Question, RequestKind
 from placement.planning.making_room import AtMost, PlanLimits

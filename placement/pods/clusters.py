@@ -28,11 +28,11 @@ from placement.pods.reservation_ends import records_after, without_expired
 from placement.pods.statements import nodes as node_rows
 from placement.pods.views import NodeView, view_of
 from placement.pods.writer import NodeChanged, PodAttributes, PodWriter
-from placement.providers.statements import clusters, contents, trees
+from placement.providers.statements import clusters, contents, providers
 from placement.providers.statements import names as catalog
 from placement.providers.statements.clusters import NAME, Cluster, Node, found, unknown, unknown_node
 from placement.providers.statements.contents import Stored
-from placement.providers.statements.trees import TreeMember
+from placement.providers.statements.providers import TreeMember
 from placement.providers.trees import TreeChange
 from placement.storage.database import (
     Database,
@@ -389,7 +389,7 @@ class Clusters:
             node = clusters.find_node(connection, cluster.id, node_name)
             if node is None:
                 raise unknown_node(name, node_name)
-            members = trees.members(connection, node.provider_id)
+            members = providers.tree_members(connection, node.provider_id)
             records = contents.stored(connection, [member.id for member in members])
             state = self._imports.state(connection, cluster, node)
         current = without_expired(state)

@@ -11,10 +11,9 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.context import note_that_it_reads, use_cases
+from placement.http.context import json_body, json_response, note_that_it_reads, use_cases
 from placement.http.gate import route
-from placement.http.operations import Operation, json_body
-from placement.http.responses import json_response
+from placement.http.operations import Operation
 from placement.metrics.catalog import EXTENDER_CALLS
 from placement.pods.extender import Binding
 from placement.pods.preemption import Victims

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from placement.common.gang import Gang, Membership, gang_of
 from placement.engine.domain.errors import Conflict
+from placement.engine.domain.request_scope import utcnow
 from placement.pods.documents import PodDocument
 from placement.pods.node_info import NodeInfo
 from placement.pods.snapshot import NodeColumns
 from placement.pods.writer import Waiting
-from placement.storage.database import utcnow
 
 
 class GangWaits(Conflict):

@@ -16,6 +16,7 @@ from placement.common.manifest import ManifestError
 from placement.common.pod_identity import is_former
 from placement.engine.domain.errors import BadRequest, CapacityExceeded, Conflict
 from placement.engine.domain.explanation import ConditionKind, Explanation, Obstacle
+from placement.engine.domain.request_scope import utcnow
 from placement.engine.numa.cpus import format_cpu_list
 from placement.engine.numa.host import PodRefused, Refusal
 from placement.pods.cache import ClusterSnapshot
@@ -38,7 +39,6 @@ from placement.pods.shared_pools import HostPools, host_pools, is_pinned_unseen,
 from placement.pods.snapshot import NodeColumns
 from placement.pods.statements.pods import StoredPod
 from placement.pods.writer import PodPlacement, Waiting
-from placement.storage.database import utcnow
 
 
 def placed(ranked: Ranked, incoming: PodSpec, document: PodDocument) -> PodPlacement:

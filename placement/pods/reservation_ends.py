@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from placement.common.gang import Gang
+from placement.engine.domain.request_scope import utcnow
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.gangs import overdue, standing_of
 from placement.pods.host import Place
@@ -18,8 +19,8 @@ from placement.pods.node_info import NodeInfo
 from placement.pods.statements import pods
 from placement.pods.writer import Ending, PodWriter, Waiting
 from placement.providers.statements.contents import Stored
-from placement.providers.statements.trees import TreeMember
-from placement.storage.database import Database, retry_until_deadline, utcnow
+from placement.providers.statements.providers import TreeMember
+from placement.storage.database import Database, retry_until_deadline
 
 FAILED, EXPIRED = "Failed", "expired"
 

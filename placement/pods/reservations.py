@@ -10,6 +10,7 @@ from placement.allocations.claims import count_repeated
 from placement.common.manifest import ManifestError
 from placement.common.pod_identity import consumer_of, derived_uid
 from placement.engine.domain.errors import BadRequest, Conflict
+from placement.engine.domain.request_scope import utcnow
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.cycle import kept_on
 from placement.pods.documents import PodDocument, check_name, checked_uid
@@ -25,7 +26,7 @@ from placement.pods.statements.pods import PodFilter, StoredPod
 from placement.pods.writer import AVAILABLE, PodKey, PodWriter
 from placement.providers.statements import providers
 from placement.providers.statements.clusters import found, unknown_pod
-from placement.storage.database import Database, retry_until_deadline, utcnow
+from placement.storage.database import Database, retry_until_deadline
 
 
 @dataclass(frozen=True, slots=True)

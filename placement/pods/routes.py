@@ -7,8 +7,8 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.common.documents import MOST_MANIFESTS
-from placement.common.manifest_lists import (
+from placement.common.documents import (
+    MOST_MANIFESTS,
     node_manifests,
     nodes_manifests,
     pod_manifest,
@@ -18,7 +18,14 @@ from placement.common.manifest_lists import (
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.http import context
-from placement.http.context import use_cases
+from placement.http.context import (
+    empty_response,
+    json_body_or,
+    json_response,
+    list_response,
+    manifests,
+    use_cases,
+)
 from placement.http.gate import route
 from placement.http.operations import (
     EMPTY,
@@ -27,8 +34,6 @@ from placement.http.operations import (
     ROW_ID,
     Operation,
     Parameter,
-    json_body_or,
-    manifests,
     names_of,
     page_size,
     page_start,
@@ -37,7 +42,6 @@ from placement.http.operations import (
     shows,
     single,
 )
-from placement.http.responses import empty_response, json_response, list_response
 from placement.http.schemas import dump, dumper
 from placement.pods.clusters import NodeDocuments
 from placement.pods.schemas import (

@@ -20,7 +20,7 @@ from placement.engine.domain.errors import PlacementError
 from placement.engine.numa import host as numa
 from placement.engine.numa.cpus import format_cpu_list
 from placement.http import schemas as fields
-from placement.http.responses import error_document, status_of
+from placement.http.context import error_document, status_of
 from placement.http.schemas import (
     CONTEXT,
     ELSEWHERE,
@@ -49,7 +49,7 @@ from placement.pods.model import AllocatePolicy, QosClass, ResourceStatus
 from placement.pods.rows import PodAnswer
 from placement.pods.views import CpuView
 from placement.providers.statements.contents import Stored
-from placement.providers.statements.trees import TreeMember
+from placement.providers.statements.providers import TreeMember
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.
 _SCORING = Given(

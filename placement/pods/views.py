@@ -24,12 +24,11 @@ from placement.pods.shared_pools import host_pools, known_cpus, pod_cpus, report
 from placement.pods.statements.pods import RESERVED
 from placement.providers import view
 from placement.providers.service import missing
-from placement.providers.statements import clusters, contents, trees
+from placement.providers.statements import clusters, contents
 from placement.providers.statements import providers as statements_providers
 from placement.providers.statements.clusters import HostedNode, unknown
 from placement.providers.statements.contents import Stored
-from placement.providers.statements.providers import NamedPlace
-from placement.providers.statements.trees import TreeMember
+from placement.providers.statements.providers import NamedPlace, TreeMember
 from placement.storage import tables
 from placement.storage.database import Database, Executor
 
@@ -238,7 +237,7 @@ class HostViews:
             if root_id is None or not request_scope.admits(cluster):
                 raise missing(uuid)
             check(cluster)
-            members = trees.members(connection, root_id)
+            members = statements_providers.tree_members(connection, root_id)
             records = contents.stored(connection, [member.id for member in members])
             held = lists.on_tree(connection, root_id)
             state = None if node is None else self._state(connection, node, root_id)

@@ -25,6 +25,7 @@ from placement.allocations.statements.consumers import (
 )
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import Conflict
+from placement.engine.domain.request_scope import utcnow
 from placement.pods.cache import ClusterCache, ClusterSnapshot
 from placement.pods.documents import PodDocument
 from placement.pods.model import HostIdentity, RecordedPod
@@ -52,7 +53,7 @@ from placement.pods.statements.pods import PodInsert, PodValues, StoredPod
 from placement.providers.statements import clusters, providers
 from placement.providers.statements.clusters import Cluster
 from placement.providers.statements.names import ClassIds
-from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 
 POD = "POD"

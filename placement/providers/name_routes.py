@@ -11,7 +11,7 @@ from placement.common.microversions import Feature
 from placement.engine.domain.errors import BadRequest, Conflict
 from placement.http import context
 from placement.http import schemas as fields
-from placement.http.context import use_cases
+from placement.http.context import empty_response, json_response, newest, path, use_cases
 from placement.http.gate import require_json, route
 from placement.http.operations import (
     EMPTY,
@@ -25,7 +25,6 @@ from placement.http.operations import (
     shows,
     validated,
 )
-from placement.http.responses import empty_response, json_response, newest, path
 from placement.http.schemas import dump, load
 from placement.providers.schemas import (
     ResourceClassesSchema,

@@ -10,7 +10,7 @@ from placement.engine.domain.inventories import MAX_FLOAT, MAX_INT
 from placement.engine.domain.inventories import Inventory as InventoriesInventory
 from placement.http import context
 from placement.http import schemas as fields
-from placement.http.responses import path
+from placement.http.context import path
 from placement.http.schemas import (
     CONTEXT,
     AnswerSchema,

@@ -9,10 +9,9 @@ from typing import Any
 
 from placement.engine.domain.errors import Conflict
 from placement.engine.domain.inventories import Inventory, ProviderSpec, TreeSpec
-from placement.providers.statements import contents, names, providers, trees
+from placement.providers.statements import contents, names, providers
 from placement.providers.statements.contents import Stored
-from placement.providers.statements.providers import LockedProvider
-from placement.providers.statements.trees import NewProvider
+from placement.providers.statements.providers import LockedProvider, NewProvider
 from placement.storage import tables
 from placement.storage.database import Transaction
 from placement.storage.failures import TryAgain
@@ -90,9 +89,9 @@ def bring_about(
 
 def remove(transaction: Transaction, root_id: int, what: str) -> None:
     """Delete a whole tree. Raises InTheWay if there are allocations on it."""
-    ids = trees.ids_below(transaction, [root_id])
+    ids = providers.ids_below(transaction, [root_id])
     providers.lock_all(transaction, (), ids)
-    held = trees.allocated(transaction, ids)
+    held = providers.allocated(transaction, ids)
     if held:
         names = providers.names_by_id(transaction, held)
         raise InTheWay(
@@ -194,7 +193,7 @@ class _TreeWriter:
         transaction = self._transaction
         providers.lock_trees(transaction, shared=True)
         roots = providers.ids_of(transaction, [tree.spec.root.uuid for tree in self._trees])
-        stored = trees.ids_below(transaction, roots.values()) if roots else set()
+        stored = providers.ids_below(transaction, roots.values()) if roots else set()
         uuids = [spec.uuid for _, spec in self._specs()]
         by_uuid = {row.uuid: row for row in providers.lock_all(transaction, uuids, stored)}
         by_root: dict[int | None, dict[str, LockedProvider]] = defaultdict(dict)
@@ -218,7 +217,7 @@ class _TreeWriter:
         missing = wanted - found.keys()
         if missing and is_class:
             # The cluster is locked: no other import adds classes meanwhile.
-            room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
+            room = _MOST_CLASSES - providers.count_classes(self._transaction, self._cluster_id)
             fresh: set[str] = set()
             for tree, spec in self._specs():
                 fresh |= missing & spec.inventories.keys()
@@ -237,7 +236,7 @@ class _TreeWriter:
     def _without_obstacles(self, records: Mapping[int, Mapping[int, Stored]]) -> list[LockedProvider]:
         """Refuse the trees with obstacles, and return what is to be deleted of the others."""
         gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
-        held = trees.allocated(self._transaction, [row.id for row in gone]) if gone else {}
+        held = providers.allocated(self._transaction, [row.id for row in gone]) if gone else {}
         refused: dict[str, Conflict] = {}
         for tree in self._trees:
             obstacles = self._losses(tree, held) if gone else set()
@@ -285,7 +284,7 @@ class _TreeWriter:
                     parent_id, root_id = tree.ids[spec.parent_uuid], tree.ids[tree.spec.root.uuid]
                 generation = int(bool(spec.inventories or spec.traits))
                 rows.append(NewProvider(spec.uuid, spec.name, parent_id, root_id, generation))
-            inserted = trees.insert_providers(self._transaction, rows, self._cluster_id)
+            inserted = providers.insert_providers(self._transaction, rows, self._cluster_id)
             for tree, spec in level:
                 if spec.uuid not in inserted:
                     raise TakenName(spec, tree.spec.root.uuid)
@@ -320,7 +319,7 @@ class _TreeWriter:
 
     def _write_traits(self, fresh: Collection[int], trait_ids: Mapping[str, int]) -> None:
         known = [tree.ids[spec.uuid] for tree, spec in self._specs() if tree.ids[spec.uuid] not in fresh]
-        stored = trees.traits_of(self._transaction, known) if known else {}
+        stored = providers.traits_of(self._transaction, known) if known else {}
         added, removed = set(), set()
         for tree, spec in self._specs():
             provider_id = tree.ids[spec.uuid]
@@ -328,7 +327,7 @@ class _TreeWriter:
             present = stored.get(provider_id, set())
             added |= {(provider_id, trait) for trait in wanted - present}
             removed |= {(provider_id, trait) for trait in present - wanted}
-        trees.change_traits(self._transaction, added, removed)
+        providers.change_traits(self._transaction, added, removed)
         self._raised |= {pair[0] for pair in added | removed}
 
     def _specs(self) -> Iterator[tuple[_Tree, ProviderSpec]]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placement.allocations.candidates import SearchSettings
-from placement.common.documents import parse_yaml
-from placement.common.manifest_lists import node_manifests
+from placement.common.documents import node_manifests, parse_yaml
 from placement.common.secrets import shown
 from placement.engine.domain.inventories import ConsumerClaim, Inventory
 from placement.use_cases import UseCases

@@ -8,7 +8,7 @@ from placement.allocations.orders import order_of
 from placement.engine.domain.errors import PlacementError
 from placement.http import auth, gate
 from placement.http.auth import NO_FILE, BadTokens, Keystone
-from placement.http.responses import Misconfigured
+from placement.http.context import Misconfigured
 from placement.server import settings
 
 

@@ -13,9 +13,10 @@ from placement.common import probes
 from placement.common.microversions import NEWEST, OLDEST
 from placement.common.probes import METRICS
 from placement.engine.domain.errors import Unavailable
+from placement.engine.domain.request_scope import utcnow
 from placement.http import context
+from placement.http.context import json_response
 from placement.http.operations import EMPTY, Content, Operation, Parameter, describes
-from placement.http.responses import json_response, now
 from placement.metrics.sharing import exposition
 from placement.planning.capacity import Watch
 from placement.providers.fleet import FleetCapacity
@@ -40,7 +41,7 @@ def versions() -> Response:
                 }
             ]
         },
-        modified=now(),
+        modified=utcnow(),
     )
 
 

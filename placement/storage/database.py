@@ -18,14 +18,14 @@ import sqlalchemy as sa
 from placement.engine.domain import request_scope
 from placement.engine.domain.audit import KEPT_DAYS, Action, AuditRecord, TargetKind
 from placement.engine.domain.errors import Unavailable
+from placement.engine.domain.request_scope import utcnow
 from placement.metrics.catalog import DATABASE_FAILURES, RETRIES
-from placement.storage import audit, failures, history
+from placement.storage import audit, failures
 from placement.storage.audit import Retention
-from placement.storage.backends.backend import Backend, SingleWrite, supported
+from placement.storage.backends.backend import HISTORY_KEY, Backend, History, SingleWrite, supported
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.sqlite import SQLite
 from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, TryAgain, Unreachable
-from placement.storage.history import History
 
 # What the pool notes of a connection: when it was opened, and when it came back.
 _LAST_USE = "placement_last_use"
@@ -60,12 +60,6 @@ _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-_BEGIN = "placement_begin"
-
-
-def utcnow() -> datetime.datetime:
-    """Return the present in UTC without a zone, as the tables keep it."""
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
 class Executor(Protocol):
@@ -82,8 +76,8 @@ class Transaction:
         """Store `doubt`, which empties every cache of the process; it is called where a cache is stale."""
         self.connection = connection
         self.execute: Callable[..., Any] = connection.execute
-        # Which server, or file, this transaction is with: see storage.history.
-        self.server = str(connection.info[history.KEY])
+        # Which server, or file, this transaction is with: see `History` of the backends.
+        self.server = str(connection.info[HISTORY_KEY])
         self.backend = backend
         self.locked, self.insert_or_ignore = backend.locked, backend.insert_or_ignore
         self.now = utcnow()
@@ -105,7 +99,7 @@ class Transaction:
 
     @cached_property
     def stamp(self) -> Any:
-        """Return the value for `revision` columns: see storage.types.Revision."""
+        """Return the value for `revision` columns: see storage.tables.Revision."""
         return self.backend.stamp_with(self.stamp_parameters)
 
     @cached_property
@@ -175,14 +169,13 @@ class Database:
         sa.event.listen(self.engine, "connect", self._prepare)
         sa.event.listen(self.engine, "checkin", _note_use)
         sa.event.listen(self.engine, "checkout", self._refuse)
-        sa.event.listen(self.engine, "begin", _begin)
         sa.event.listen(self.engine, "handle_error", self._give_up_broken)
 
     # -- connections --------------------------------------------------------------------------------
 
     def _prepare(self, connection: Any, record: Any) -> None:
         found = self.backend.prepare(connection)
-        record.info |= {history.KEY: found, _OPENED: time.monotonic()}
+        record.info |= {HISTORY_KEY: found, _OPENED: time.monotonic()}
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
@@ -191,7 +184,7 @@ class Database:
         if used is None:
             # It was just made. If a new one is refused as well, the pool makes no third.
             return
-        if not self.backend.is_present(record.info[history.KEY]):
+        if not self.backend.is_present(record.info[HISTORY_KEY]):
             raise sa.exc.DisconnectionError
         # Files do not hang up.
         if not self.backend.is_embedded:
@@ -206,7 +199,7 @@ class Database:
 
         The pool checks this, too, whenever it hands a connection out.
         """
-        if not self.backend.is_present(connection.info[history.KEY]):
+        if not self.backend.is_present(connection.info[HISTORY_KEY]):
             return False
         age = time.monotonic() - connection.info[_OPENED]
         return self._recycle_seconds < 0 or bool(age < self._recycle_seconds)
@@ -223,10 +216,9 @@ class Database:
     def snapshot(self) -> Iterator[sa.Connection]:
         """Yield a read-only transaction in which all statements see one state. Raises Unavailable."""
         begin = self.backend.begin_snapshot()
-        with self.translating(), self.engine.connect() as plain:
-            connection = plain.execution_options(**{_BEGIN: begin})
-            with connection.begin():
-                yield connection
+        with self.translating(), self.engine.connect() as connection, connection.begin():
+            connection.exec_driver_sql(begin)
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -234,15 +226,10 @@ class Database:
 
         Raises TryAgain, OutcomeUnknown, Unavailable.
         """
-        with (
-            self._noting_refusals(),
-            self.backend.alone(),
-            self.translating(),
-            self.engine.connect() as plain,
-        ):
-            begin = self.backend.begin_write(plain)
-            connection = plain.execution_options(**{_BEGIN: begin})
+        with self.backend.alone(), self.translating(is_write=True), self.engine.connect() as connection:
+            begin = self.backend.begin_write(connection)
             with connection.begin() as transaction:
+                connection.exec_driver_sql(begin)
                 written = Transaction(connection, self.backend, self.history.forget)
                 yield written
                 is_recorded = self.audits and bool(written.records)
@@ -260,7 +247,7 @@ class Database:
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
         """Yield a connection for one statement that commits by itself. Raises as `write` does."""
-        with self._noting_refusals(), self.translating(), self.engine.connect() as connection:
+        with self.translating(is_write=True), self.engine.connect() as connection:
             write = SingleWrite(connection)
             try:
                 yield write
@@ -270,17 +257,6 @@ class Database:
                 raise
         if self.audits:
             self.retention.wrote()
-
-    @contextmanager
-    def _noting_refusals(self) -> Iterator[None]:
-        try:
-            yield
-        except Unavailable as error:
-            found = self.diagnose(error.__cause__ or error)
-            if found in _LASTING:
-                self._refused = found.sentence, time.monotonic()
-            raise
-        self._refused = None
 
     @property
     def refusal(self) -> str | None:
@@ -297,16 +273,23 @@ class Database:
             raise OutcomeUnknown(_LOST_COMMIT) from error
 
     @contextmanager
-    def translating(self) -> Iterator[None]:
-        """Turn errors of SQLAlchemy and the driver into Unavailable, unless they are faults of ours."""
+    def translating(self, *, is_write: bool = False) -> Iterator[None]:
+        """Turn errors of SQLAlchemy and the driver into Unavailable, unless they are faults of ours.
+
+        What refuses a write is kept for `refusal`.
+        """
         try:
             yield
         except (sa.exc.SQLAlchemyError, self._driver_error) as error:
             found = self.diagnose(error)
             if found is None:
                 raise
+            if is_write and found in _LASTING:
+                self._refused = found.sentence, time.monotonic()
             self._note(error)
             raise found.raised() from error
+        if is_write:
+            self._refused = None
 
     def diagnose(self, error: BaseException) -> Diagnosis | None:
         """Return what is wrong, None for a fault of ours; takes errors of SQLAlchemy and of the driver."""
@@ -346,12 +329,6 @@ class Database:
 def _note_use(connection: Any, record: Any) -> None:
     if connection is not None:
         record.info[_LAST_USE] = time.monotonic()
-
-
-def _begin(connection: sa.Connection) -> None:
-    begin = connection.get_execution_options().get(_BEGIN)
-    if begin is not None:
-        connection.exec_driver_sql(begin)
 
 
 # The running of a use case as one transaction, and the policy for repeating it.

@@ -3,7 +3,7 @@
 Each write stamps the providers it touches, and each look returns the stamp from which the next one has to
 look (the horizon). Rows may be reported twice, never missed; the backends define how (storage.backends).
 
-Stamps mean something within one history only (storage.history). Each look carries its own history; a
+Stamps mean something within one history only (storage.backends). Each look carries its own history; a
 horizon of another one counts as too old for anything but loading everything again.
 """
 
@@ -25,10 +25,9 @@ from placement.engine.domain import request_scope
 from placement.engine.domain.errors import Unavailable
 from placement.engine.forest.providers import NumberColumn, ProviderRecord, ProviderStates, Snapshot
 from placement.metrics.catalog import FEED_ROWS, LOOK_SECONDS, RELOADS
-from placement.storage import history, records, tables
-from placement.storage.backends.backend import Lookout
+from placement.storage import records, tables
+from placement.storage.backends.backend import BEFORE_ALL, HISTORY_KEY, Horizon, Lookout
 from placement.storage.database import Database, Transaction
-from placement.storage.history import BEFORE_ALL, Horizon
 from placement.storage.records import NodeParts
 
 # What writers report to all processes beside the stamps of providers: rows of the table `changes`.
@@ -145,7 +144,7 @@ class Feed:
     def _look(
         self, connection: sa.Connection, horizon: int, clusters: Sequence[int], *, is_quick: bool
     ) -> FeedBatch | None:
-        server, look, is_late = connection.info[history.KEY], FeedBatch(), False
+        server, look, is_late = connection.info[HISTORY_KEY], FeedBatch(), False
         assert self._lookout is not None
         rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
         if rows is None:
@@ -192,7 +191,7 @@ class Feed:
         """Return the horizon to look from after reading in this transaction, which must be of one state."""
         number, revision, place = snapshot.exec_driver_sql(self._database.backend.horizon).one()
         witness = f"{revision}/{place}"
-        server = snapshot.info[history.KEY]
+        server = snapshot.info[HISTORY_KEY]
         self._database.history.observe(server, witness)
         return Horizon(number, f"{server} {witness}")
 
@@ -207,7 +206,7 @@ class Feed:
                 self._drop_outdated()
                 connection = self._connection or self._connect()
                 known = getattr(horizon, "history", None)
-                if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
+                if known is not None and not known.startswith(f"{connection.info[HISTORY_KEY]} "):
                     raise Unavailable("The database was exchanged while it was read; try again.")
                 yield connection
         except BaseException:

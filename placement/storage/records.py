@@ -26,8 +26,7 @@ from placement.engine.forest.providers import (
     Snapshot,
 )
 from placement.storage import tables
-from placement.storage.tables import CONTENT
-from placement.storage.types import IsSelected
+from placement.storage.tables import CONTENT, IsSelected
 
 if TYPE_CHECKING:
     from placement.storage.backends.backend import Backend

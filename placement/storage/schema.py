@@ -23,7 +23,7 @@ from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain, Unreachable, words_of
 from placement.storage.feed import NAMES_CHANGED, record_change
-from placement.storage.types import Revision
+from placement.storage.tables import Revision
 
 LOG = logging.getLogger(__name__)
 _versions = sa.table("alembic_version", sa.column("version_num", sa.String))

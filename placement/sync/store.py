@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from placement.common.manifest_lists import RESERVATION_API_VERSION
+from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.pod_identity import ENDED_PHASES, canonical_uid, resize_status
 from placement.sync.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path
 from placement.sync.service import PodId

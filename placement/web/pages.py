@@ -14,11 +14,10 @@ from placement.common.documents import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.engine.domain.errors import BadRequest, NotFound, PlacementError
 from placement.engine.numa.cpus import format_cpu_list
 from placement.flavors.nova import FlavorRefused
-from placement.http import context, operations, responses
-from placement.http.context import OPEN_PATHS
+from placement.http import context, operations
+from placement.http.context import OPEN_PATHS, HttpError, Relayed
 from placement.http.gate import PAGES
 from placement.http.middleware import below
-from placement.http.responses import HttpError, Relayed
 from placement.web import capacity as capacity
 from placement.web import changes as changes
 from placement.web import consumers as consumers
@@ -56,7 +55,7 @@ def problem(status: int, *messages: str) -> Response:
     """Return a page about an error; where JSON or CSV was asked for, the error as the API has it."""
     given = [message for message in messages if message]
     if request.args.get("format") in (JSON, CSV):
-        return responses.render(status, "; ".join(given))
+        return context.render(status, "; ".join(given))
     return html(
         "problem.html",
         status,
@@ -68,9 +67,7 @@ def problem(status: int, *messages: str) -> Response:
     )
 
 
-blueprint.register_error_handler(
-    PlacementError, lambda error: problem(responses.status_of(error), str(error))
-)
+blueprint.register_error_handler(PlacementError, lambda error: problem(context.status_of(error), str(error)))
 blueprint.register_error_handler(
     FlavorRefused, lambda refused: problem(400, *(message for _, message in refused.problems))
 )
@@ -101,7 +98,7 @@ def _fault(error: Exception) -> Response:
 def _unknown() -> Response:
     """Send an unknown caller on to the sign-in page and back; JSON, CSV and scripts get 401."""
     if request.args.get("format") in (JSON, CSV) or request.headers.get("X-Requested-With"):
-        return responses.render(401, "The session has ended: sign in again.")
+        return context.render(401, "The session has ended: sign in again.")
     back = request.full_path.rstrip("?") if request.method == "GET" else None
     ended = "1" if session.is_signed_in() else None
     session.sign_out()

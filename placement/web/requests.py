@@ -13,8 +13,7 @@ from flask import Response, current_app, request
 from placement.allocations import candidate_query
 from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchResult
 from placement.allocations.rendering import explanation_body, score_members
-from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml
-from placement.common.manifest_lists import pod_manifest
+from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml, pod_manifest
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid

@@ -24,8 +24,8 @@ from flask import Response, current_app, g, request
 from werkzeug.http import parse_cookie
 
 from placement.engine.domain.request_scope import Full, WaitingRoom
+from placement.http.context import HttpError, Misconfigured
 from placement.http.gate import PAGES
-from placement.http.responses import HttpError, Misconfigured
 
 COOKIE = "placement_session"
 KEY_FIELD = "form_key"

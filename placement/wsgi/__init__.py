@@ -9,7 +9,7 @@ from flask import Flask
 
 from placement import app
 from placement.engine.domain.errors import PlacementError
-from placement.http.responses import Misconfigured
+from placement.http.context import Misconfigured
 from placement.server import settings
 
 

@@ -77,7 +77,7 @@ class ImportNodes(Listing):
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifests; - for standard input"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from placement.common.manifest_lists import nodes_manifests
+        from placement.common.documents import nodes_manifests
 
         nodes = nodes_manifests(read_yaml(parsed_args.file))
         columns = ("name", "created", "changed", "deleted", "warnings")

@@ -229,7 +229,7 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
-    from placement.common.manifest_lists import pods_manifests
+    from placement.common.documents import pods_manifests
 
     return pods_manifests(read_yaml(file))
 

@@ -54,7 +54,7 @@ class CreateReservations(Listing):
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifest; - for standard input"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from placement.common.manifest_lists import reservations_manifests
+        from placement.common.documents import reservations_manifests
 
         manifests = reservations_manifests(read_yaml(parsed_args.file))
         client, cluster = self.client, parsed_args.cluster

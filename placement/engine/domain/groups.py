@@ -1,10 +1,11 @@
-"""Request groups: what a caller of allocation candidates asks for, in whatever syntax it was written."""
+"""Request groups: what a caller of allocation candidates asks for, and the providers that serve them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -221,3 +222,159 @@ class MemberRule:
         if self.kind is RuleKind.TOGETHER:
             return f"all on the same {self.per}"
         return f"spread over {len(self.aggregates)} aggregates, at most {self.max_skew} apart"
+
+
+# The mapping of request groups to providers, also rebuilt from stored amounts.
+#
+# Stored allocations do not record groups. Groups that ask for the same thing may swap their providers, so
+# such groups get them in order of suffixes and uuids, in the first answer and in every later one.
+
+
+Mappings = Mapping[str, list[str]]
+Held = Mapping[str, Mapping[str, int]]
+# Amounts can be split over groups in very many ways, and a long search would keep other requests waiting.
+_MOST_STEPS = 10_000
+
+
+def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
+    """Return the mappings of a candidate, with the providers of like groups in order of uuids."""
+    found = dict(mappings)
+    for group in query.groups:
+        if group.split:
+            found[group.suffix] = sorted(found[group.suffix])
+    for block in _blocks(query):
+        providers = sorted(found[group.suffix] for group in block)
+        found.update(zip((group.suffix for group in block), providers, strict=True))
+    return found
+
+
+def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
+    """Return the mappings of a consumer that holds what the query asks for, as `settled` gave them.
+
+    `held`: amounts by provider uuid and class, in sum the amounts of the query. Return None if they
+    fit the groups in several ways, if a group asks for no resources, or if two groups ask for a class that is
+    split: the amounts are ambiguous then.
+    """
+    if not all(group.resources for group in query.groups):
+        return None
+    if any(group.split for group in query.groups):
+        return _rebuilt_splits(query, held)
+    ways = _Fitting(query, held).walk()
+    try:
+        first = next(ways, None)
+        ambiguous = any(way != first for way in ways)
+    except _TooManySteps:
+        return None
+    return None if ambiguous else first
+
+
+def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
+    """Return the mappings in which all of a split class serves the one group that asks for it."""
+    asked = Counter(name for group in query.groups for name in group.resources)
+    split = {name: group.suffix for group in query.groups for name in group.split}
+    if any(asked[name] > 1 for name in split):
+        return None
+    rest = [
+        replace(group, resources=whole, split=frozenset())
+        for group in query.groups
+        if (whole := {name: amount for name, amount in group.resources.items() if name not in split})
+    ]
+    left = {
+        uuid: kept
+        for uuid, amounts in held.items()
+        if (kept := {name: amount for name, amount in amounts.items() if name not in split})
+    }
+    found = rebuilt(replace(query, groups=tuple(rest)), left) if rest else {}
+    if found is None:
+        return None
+    providers = {group.suffix: set(found.get(group.suffix, ())) for group in query.groups}
+    for uuid, amounts in held.items():
+        for name in amounts.keys() & split.keys():
+            providers[split[name]].add(uuid)
+    return {
+        group.suffix: sorted(providers[group.suffix]) if group.split else found[group.suffix]
+        for group in query.groups
+    }
+
+
+def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
+    """Return the suffixed groups in order of suffixes, in blocks that may swap their providers."""
+    blocks: dict[object, list[RequestGroup]] = {}
+    for group in sorted(query.groups, key=lambda group: group.suffix):
+        if group.suffix != UNSUFFIXED:
+            roles = tuple(group.suffix in names for names in query.same_subtree)
+            blocks.setdefault((group.condition, roles), []).append(group)
+    return list(blocks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Amounts that one provider gives; `follows`: the slot before belongs to a like group."""
+
+    suffix: str
+    amounts: Mapping[str, int]
+    follows: bool = False
+
+
+class _TooManySteps(Exception):
+    pass
+
+
+class _Fitting:
+    """A search for the ways to split the held amounts over the groups.
+
+    The slots are one per suffixed group, like groups in a row, and one per class of the unsuffixed group.
+    """
+
+    def __init__(self, query: CandidateQuery, held: Held) -> None:
+        self._isolate = query.isolate
+        self._left = {uuid: dict(amounts) for uuid, amounts in sorted(held.items())}
+        self._slots = [
+            _Slot(group.suffix, group.resources, follows=at > 0)
+            for block in _blocks(query)
+            for at, group in enumerate(block)
+        ]
+        self._slots += [
+            _Slot(UNSUFFIXED, {name: amount})
+            for group in query.groups
+            if group.suffix == UNSUFFIXED
+            for name, amount in group.resources.items()
+        ]
+        self._suffixes = [group.suffix for group in query.groups]
+        self._chosen: list[str] = []
+        self._steps = 0
+
+    def walk(self) -> Iterator[Mappings]:
+        """Yield all mappings, some more than once. Raises _TooManySteps."""
+        if len(self._chosen) == len(self._slots):
+            found: dict[str, list[str]] = {suffix: [] for suffix in self._suffixes}
+            for slot, uuid in zip(self._slots, self._chosen, strict=True):
+                if uuid not in found[slot.suffix]:
+                    found[slot.suffix].append(uuid)
+            yield found
+            return
+        slot = self._slots[len(self._chosen)]
+        for uuid, left in self._left.items():
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                raise _TooManySteps
+            if self._may_serve(slot, uuid, left):
+                self._chosen.append(uuid)
+                _add(left, slot.amounts, -1)
+                yield from self.walk()
+                _add(left, slot.amounts, 1)
+                self._chosen.pop()
+
+    def _may_serve(self, slot: _Slot, uuid: str, left: Mapping[str, int]) -> bool:
+        if slot.follows and uuid < self._chosen[-1]:
+            return False
+        if self._isolate and slot.suffix != UNSUFFIXED:
+            taken = zip(self._slots, self._chosen, strict=False)
+            if any(other.suffix != UNSUFFIXED and uuid == chosen for other, chosen in taken):
+                return False
+        return all(left.get(name, 0) >= amount for name, amount in slot.amounts.items())
+
+
+def _add(amounts: dict[str, int], others: Mapping[str, int], sign: int) -> None:
+    for name, amount in others.items():
+        amounts[name] += sign * amount

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TypeVar
 
 _HEX = re.compile(r"[0-9a-fA-F]{32}")
-_DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def normalize_uuid(text: str) -> str | None:
@@ -25,9 +24,8 @@ def normalize_uuid(text: str) -> str | None:
     return str(uuid.UUID(hex=digits))
 
 
-def is_dashed_uuid(text: str) -> bool:
-    """Return whether the text is a uuid with its dashes in the canonical places, in any letter case."""
-    return _DASHED.fullmatch(text) is not None
+is_dashed_uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch
+"""Return a match if the text is a uuid with its dashes in the canonical places, in any letter case."""
 
 
 # The same few callers come again and again.

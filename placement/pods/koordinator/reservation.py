@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.common.documents import RESERVATION_API_VERSION
 from placement.common.manifest import Field, ManifestReport, read_duration, read_manifest
-from placement.common.manifest_lists import RESERVATION_API_VERSION
 from placement.pods.koordinator import annotations as keys
 from placement.pods.manifests.selection import read_owners
 from placement.pods.model import AllocatePolicy, ReservationTerms

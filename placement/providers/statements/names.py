@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.identifiers import portions
 from placement.storage import tables
+from placement.storage.backends.backend import History
 from placement.storage.database import Executor, Transaction
 from placement.storage.failures import TryAgain
 from placement.storage.feed import NAMES_CHANGED, record_change
-from placement.storage.history import History
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
@@ -123,7 +123,10 @@ class ClassIds:
         """Return the ids of the resource classes that exist."""
         server, standard = transaction.server, self._standard
         known = {name: standard[server, name] for name in wanted if (server, name) in standard}
-        found = class_ids(transaction, [name for name in wanted if name not in known])
+        missing = set(wanted).difference(known)
+        if not missing:
+            return known
+        found = class_ids(transaction, missing)
         standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
         return {**found, **known}
 

@@ -6,7 +6,9 @@ protocol, never which database it is.
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -32,7 +34,7 @@ class SingleWrite:
 
 
 class Stamped(NamedTuple):
-    """A write that took place: the stamp it left, and on which server (storage.history).
+    """A write that took place: the stamp it left, and on which server (`History`).
 
     `former` are the providers it stamped, each with the stamp that it had until then.
     """
@@ -90,7 +92,7 @@ class Backend(Protocol):
         """Open a connection of the driver, or return None to have SQLAlchemy open it. Raises its errors."""
 
     def prepare(self, connection: Any) -> str:
-        """Set up a new connection of the driver; return which server or file it is to (storage.history)."""
+        """Set up a new connection of the driver; return which server or file it is to (`History`)."""
 
     def is_present(self, opened: str) -> bool:
         """Return whether that server or file is the present database, not one that was replaced since."""
@@ -148,7 +150,7 @@ class Backend(Protocol):
 
     # -- statements ---------------------------------------------------------------------------------
 
-    # The value for `revision` columns (storage.types.Revision) in statements that are made once.
+    # The value for `revision` columns (storage.tables.Revision) in statements that are made once.
     stamp: ClassVar[sa.ColumnElement[int]]
     # `stamp` as text, for statements that are written as text.
     stamp_text: ClassVar[str]
@@ -224,7 +226,7 @@ class Backend(Protocol):
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    # A statement for the stamp to look from next, and the two parts of the witness (storage.history).
+    # A statement for the stamp to look from next, and the two parts of the witness (`History`).
     horizon: ClassVar[str]
     # An expression for the present moment as text, which separates later writes from earlier ones; and the
     # condition that a {column} with stamps is later than the moment :since.
@@ -312,3 +314,79 @@ def described_server(url: sa.URL) -> str:
     ports = f" port {port}" if port else ""
     hosts = ",".join(hosts_of(url)) or "of the local socket"
     return f"host {hosts}{ports}, database {url.database}, user {url.username}"
+
+
+# The history of writes that a database is in, so that a process forgets what was true in another one.
+#
+# After a crash, a restore or the promotion of a replica a database may have lost commits. It then gives their
+# stamps to other commits, so what a process remembers is wrong and stamps do not show it. Each connection
+# therefore finds out which history it is in:
+#
+# * PostgreSQL: the system identifier, the database, when the server started, and since when it counts
+#   statistics, which begins anew with every recovery from a crash, also where the postmaster went on. While
+#   all of these are the same, nothing that was visible can have been lost. A promoted replica goes on with
+#   what it had: it stays as it is.
+# * SQLite: which file it is.
+# * Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL it is
+#   the hidden stamp (xmin) of a row that is never changed. For SQLite it is the version of the schema, which
+#   its backup interface raises.
+#
+# This is the one place that tells the caches of a process that the database is another one now.
+
+
+LOG = logging.getLogger(__name__)
+
+# Where a connection notes its history.
+HISTORY_KEY = "placement_history"
+
+
+class Horizon(int):
+    """A stamp to look from, and the history in which it means something."""
+
+    history: str
+
+    def __new__(cls, number: int, history: str) -> Horizon:
+        """Make the stamp `number` of a history."""
+        made = super().__new__(cls, number)
+        made.history = history
+        return made
+
+
+BEFORE_ALL = Horizon(0, "")
+
+
+class History:
+    """The history that the connections of this process are in, and the caches that forget when it changes."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+        self._forgetters: list[Callable[[], Any]] = []
+        self._lock = threading.Lock()
+
+    def forget_with(self, forget: Callable[[], Any]) -> None:
+        """Have `forget` called, from any thread, whenever the database turns out to be another one."""
+        self._forgetters.append(forget)
+
+    def observe(self, server: str, witness: str | None = None) -> None:
+        """Note a connection's server (or file), and its witness if one was read; forget if they differ."""
+        seen = {"server": server} if witness is None else {"server": server, "witness": witness}
+        with self._lock:
+            is_other = any(self._seen.get(key, value) != value for key, value in seen.items())
+            if is_other:
+                self._seen = seen
+            else:
+                self._seen |= seen
+        if is_other:
+            self.forget()
+
+    def forget(self) -> None:
+        """Have all caches of the process forget: the database is another one now."""
+        LOG.warning(
+            "The database was restarted, promoted, restored or replaced; nothing known before counts."
+        )
+        for forget in self._forgetters:
+            forget()
+
+    def is_present(self, server: str) -> bool:
+        """Return whether the newest connection was to this server."""
+        return self._seen.get("server", server) == server

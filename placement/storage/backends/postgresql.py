@@ -23,18 +23,17 @@ from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
 from placement.storage import failures, records, tables
 from placement.storage.backends import postgresql_claims
-from placement.storage.backends.backend import Backend, SingleWrite, Stamped, described_server
+from placement.storage.backends.backend import Backend, History, SingleWrite, Stamped, described_server
 from placement.storage.backends.postgresql_driver import GRACE_SECONDS, Dialect, WatchedConnection
 from placement.storage.failures import Diagnosis
-from placement.storage.history import History
-from placement.storage.types import Revision
+from placement.storage.tables import Revision
 
 # The questions to PostgreSQL about changes: statements that are prepared once in each session that looks.
 
 
 # A look is quick; one that takes longer may wait on a dead connection.
 _QUICK_SECONDS = 5.0
-# The witness of storage.history. On PostgreSQL the only row of this table never changes.
+# The witness of storage.backends. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
     "tableoid::bigint AS cluster FROM change_counter"
@@ -183,7 +182,7 @@ _TRANSPORT = {
     # For so many milliseconds the server may leave what was sent unacknowledged.
     "tcp_user_timeout": 10_000,
 }
-# Which server it is (storage.history), also for a user that may not read the control file.
+# Which server it is (storage.backends), also for a user that may not read the control file.
 _IDENTITY, _IDENTITY_WITHOUT_SYSTEM = (
     f"SELECT concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
     "extract(epoch FROM pg_postmaster_start_time()), "
@@ -375,7 +374,7 @@ class PostgreSQL(Backend):
         for column in stamps:
             restamped = sa.update(column.table).where(column > self.stamp)
             connection.execute(restamped.values({column.name: self.stamp}))
-        # The witness of storage.history: running processes take it for another database from now on.
+        # The witness of storage.backends: running processes take it for another database from now on.
         counter = tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))
 

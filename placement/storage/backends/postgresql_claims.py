@@ -12,8 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.backends.backend import SingleWrite, Stamped
-from placement.storage.history import KEY
+from placement.storage.backends.backend import HISTORY_KEY, SingleWrite, Stamped
 from placement.storage.tables import CONTENT, RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
@@ -187,7 +186,8 @@ def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | N
     row = _run("placement_pod_arrival", write, values, limits)
     if row is None:
         return None
-    return Stamped(row[0], str(write.connection.info[KEY]), frozenset((id_, stamp) for id_, stamp in row[1]))
+    server = str(write.connection.info[HISTORY_KEY])
+    return Stamped(row[0], server, frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
 def _run(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:

@@ -18,10 +18,10 @@ from sqlalchemy.dialects import sqlite
 
 from placement.engine.domain import request_scope
 from placement.engine.forest.providers import NumberColumn
-from placement.storage import failures, history, records, tables
-from placement.storage.backends.backend import Backend
+from placement.storage import failures, records, tables
+from placement.storage.backends.backend import HISTORY_KEY, Backend
 from placement.storage.failures import Diagnosis, OutcomeUnknown
-from placement.storage.types import Revision
+from placement.storage.tables import Revision
 
 # The meaning of the errors of SQLite.
 
@@ -62,7 +62,7 @@ def _code(error: BaseException) -> int | None:
 
 
 # How SQLite shows what changed: writers are serial, so a counter is the stamp. The second part is the witness
-# of storage.history.
+# of storage.backends.
 _LOOK = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
       FROM change_counter
@@ -205,7 +205,7 @@ class SQLite(Backend):
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raise OutcomeUnknown if the file was removed or replaced meanwhile."""
-        if not self.is_present(connection.info[history.KEY]):
+        if not self.is_present(connection.info[HISTORY_KEY]):
             raise OutcomeUnknown(_REPLACED)
 
     def is_writable(self, connection: sa.Connection) -> bool:

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.common import documents
-from placement.common.documents import DEEPEST, check_json, parse_json, parse_yaml
-from placement.common.manifest_lists import node_manifests, nodes_manifests, pod_manifest, pods_manifests
+from placement.common.documents import (
+    DEEPEST,
+    check_json,
+    node_manifests,
+    nodes_manifests,
+    parse_json,
+    parse_yaml,
+    pod_manifest,
+    pods_manifests,
+)
 from placement.engine.domain.errors import BadRequest
 from tests.synchronizing import node_manifests as node_manifests_of
 

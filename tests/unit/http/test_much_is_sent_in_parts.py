@@ -4,7 +4,7 @@ import orjson
 import pytest
 from flask import Flask
 
-from placement.http import responses
+from placement.http import context
 
 ENVIRONMENT = {"placement.request_id": "req-x", "REMOTE_ADDR": "127.0.0.1"}
 
@@ -20,14 +20,14 @@ def within_a_request(embedded_application: Flask):
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001])
 def test_a_list_has_the_same_bytes_whether_it_is_short_or_long(count):
-    answer = responses.list_response("n", range(count), lambda number: {"number": number})
+    answer = context.list_response("n", range(count), lambda number: {"number": number})
     expected = orjson.dumps({"n": [{"number": number} for number in range(count)]})
     assert b"".join(answer.iter_encoded()) == expected
     assert answer.is_streamed is (count > 1000)
 
 
 def test_little_is_sent_at_once_and_much_in_parts(monkeypatch):
-    monkeypatch.setattr(responses, "_BUILT_AT_ONCE_BYTES", 5)
+    monkeypatch.setattr(context, "_BUILT_AT_ONCE_BYTES", 5)
     made = []
 
     def parts():
@@ -35,9 +35,9 @@ def test_little_is_sent_at_once_and_much_in_parts(monkeypatch):
             made.append(part)
             yield part
 
-    short = responses.streamed([b"ab", b"cd"])
+    short = context.streamed([b"ab", b"cd"])
     assert (short.is_streamed, short.get_data()) == (False, b"abcd")
-    long = responses.streamed(parts())
+    long = context.streamed(parts())
     assert made == [b"abc", b"def"]
     assert long.is_streamed
     assert b"".join(long.iter_encoded()) == b"abcdefghijkl"

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from placement.engine.domain.errors import BadRequest
 from placement.providers.statements import providers
 from placement.storage.backends import backend
+from placement.storage.backends.backend import History
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.backends.postgresql_driver import Dialect
 from placement.storage.database import Database
 from placement.storage.feed import Feed
-from placement.storage.history import History
 from tests.server import database_url
 
 

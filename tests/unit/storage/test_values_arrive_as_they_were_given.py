@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placement.engine.domain.inventories import Inventory
-from placement.providers.statements import contents, names, trees
-from placement.providers.statements.trees import NewProvider
+from placement.providers.statements import contents, names
+from placement.providers.statements import providers as statements
+from placement.providers.statements.providers import NewProvider
 from placement.storage import tables
 from placement.storage.backends.postgresql import PostgreSQL
 from placement.storage.database import Database, RowStatement
@@ -99,7 +100,7 @@ def new_providers(count: int) -> list[NewProvider]:
 
 def test_records_of_many_providers(narrow):
     with narrow.write() as transaction:
-        providers = sorted(trees.insert_providers(transaction, new_providers(_PROVIDERS), None).values())
+        providers = sorted(statements.insert_providers(transaction, new_providers(_PROVIDERS), None).values())
         wanted_names = [f"CUSTOM_{number}" for number in range(_CLASSES)]
         names.insert_ignoring_known(transaction, tables.resource_classes, "name", wanted_names)
         classes = sorted(names.class_ids(transaction, wanted_names).values())
@@ -122,20 +123,20 @@ def test_many_names_and_memberships(narrow):
         assert sorted(inserted) == sorted(wanted)
         again = names.insert_ignoring_known(transaction, tables.traits, "name", [*wanted[:3], "CUSTOM_X"])
         assert again == ["CUSTOM_X"]
-        (id_,) = trees.insert_providers(transaction, new_providers(1), None).values()
+        (id_,) = statements.insert_providers(transaction, new_providers(1), None).values()
         ids = set(names.trait_ids(transaction, wanted).values())
         assert contents.replace_traits(transaction, id_, ids)
-        assert trees.traits_of(transaction, [id_]) == {id_: ids}
+        assert statements.traits_of(transaction, [id_]) == {id_: ids}
 
 
 def test_a_tree_of_many_providers(narrow):
     rows = new_providers(6000)
     with narrow.write() as transaction:
-        ids = trees.insert_providers(transaction, rows, None)
+        ids = statements.insert_providers(transaction, rows, None)
         assert ids.keys() == {row.uuid for row in rows}
-        assert trees.insert_providers(transaction, rows[:3], None) == {}
+        assert statements.insert_providers(transaction, rows[:3], None) == {}
         names.insert_ignoring_known(transaction, tables.traits, "name", ["CUSTOM_A", "CUSTOM_B"])
         traits = sorted(names.trait_ids(transaction, ["CUSTOM_A", "CUSTOM_B"]).values())
-        trees.change_traits(transaction, [(id_, trait) for id_ in ids.values() for trait in traits], ())
-        held = trees.traits_of(transaction, list(ids.values()))
+        statements.change_traits(transaction, [(id_, trait) for id_ in ids.values() for trait in traits], ())
+        held = statements.traits_of(transaction, list(ids.values()))
         assert held == {id_: set(traits) for id_ in ids.values()}

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from placement.engine.domain import groups
-from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule
-from placement.engine.domain.mappings import rebuilt, settled
+from placement.engine.domain.groups import CandidateQuery, RequestGroup, SplitRule, rebuilt, settled
 from placement.engine.search.query import GroupQuery
 from placement.http.query_grammar import GroupSchema
 from tests.naive import enumerate_candidates
