@@ -251,11 +251,6 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
     return {name: _paired(manifests) for name, manifests in by_name.items()}
 
 
-def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """Return the one Pod among the documents. Raises BadRequest."""
-    return _one_of_kind("Pod", documents)
-
-
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     """Return any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
 
@@ -264,27 +259,19 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     found = list(_flattened(documents))
     groups = [manifest for manifest in found if manifest.get("kind") == POD_GROUP]
     others = [manifest for manifest in found if manifest.get("kind") != POD_GROUP]
-    return with_pod_groups(_of_kind("Pod", others), groups)
+    return with_pod_groups(manifests_of_kind("Pod", others), groups)
 
 
-def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
-    """Return the one Reservation among the documents. Raises BadRequest."""
-    return _one_of_kind("Reservation", documents)
-
-
-def reservations_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Return any number of Reservations, List objects opened. Raises BadRequest for anything else."""
-    return _of_kind("Reservation", documents)
-
-
-def _one_of_kind(kind: str, documents: list[Any]) -> Mapping[str, Any]:
-    found = _of_kind(kind, documents)
+def manifest_of_kind(kind: str, documents: list[Any]) -> Mapping[str, Any]:
+    """Return the one manifest among the documents, which is of that kind. Raises BadRequest."""
+    found = manifests_of_kind(kind, documents)
     if len(found) != 1:
         raise BadRequest(f"expected one {kind}, got {len(found)} manifests")
     return found[0]
 
 
-def _of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]]:
+def manifests_of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]]:
+    """Return any number of manifests of one kind, List objects opened. Raises BadRequest for others."""
     found = list(_flattened(documents))
     for manifest in found:
         if manifest.get("kind") != kind:

@@ -133,7 +133,7 @@ def version() -> Microversion:
 
 def offers(feature: Feature) -> bool:
     """Return whether the request's version has the feature."""
-    return version() >= feature.value
+    return (g.placement.version or OLDEST) >= feature.value
 
 
 def use_cases() -> UseCases:

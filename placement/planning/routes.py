@@ -10,7 +10,7 @@ from flask import Blueprint, Response
 
 from placement.allocations import candidate_query
 from placement.allocations.candidate_query import world_of
-from placement.common.documents import pod_manifest
+from placement.common.documents import manifest_of_kind
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.groups import CandidateQuery
@@ -77,7 +77,7 @@ def kind_of(given: Mapping[str, Any], place: str) -> RequestKind:
     try:
         if "pod" in given:
             part = "pod: "
-            found = RequestKind(pod=pod_manifest([given["pod"]]))
+            found = RequestKind(pod=manifest_of_kind("Pod", [given["pod"]]))
         elif "querystring" in given:
             part = "querystring: "
             found = RequestKind(query=_query(read(given["querystring"])))

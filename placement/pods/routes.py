@@ -9,11 +9,10 @@ from flask import Blueprint, Response
 
 from placement.common.documents import (
     MOST_MANIFESTS,
+    manifest_of_kind,
     node_manifests,
     nodes_manifests,
-    pod_manifest,
     pods_manifests,
-    reservation_manifest,
 )
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
@@ -136,7 +135,7 @@ def show_pod(cluster: str, namespace: str, name: str) -> Response:
 )
 def put_pod(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
-    pod = pod_manifest(manifests())
+    pod = manifest_of_kind("Pod", manifests())
     created, answer = use_cases().pods.put(cluster, namespace, name, pod)
     return json_response(dump(PodSchema, answer, context=cluster), 201 if created else 200)
 
@@ -196,8 +195,8 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
             raise BadRequest("nodeNames: must be a list of names of nodes")
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
             raise BadRequest(f"limit: must be 0 or more, not {most!r}")
-        return pod_manifest([request.get("pod")]), names, most
-    return pod_manifest(documents), None, None
+        return manifest_of_kind("Pod", [request.get("pod")]), names, most
+    return manifest_of_kind("Pod", documents), None, None
 
 
 # /ext/v1/clusters/{cluster}/reservations: places kept for pods to come.
@@ -240,7 +239,9 @@ def show_reservation(cluster: str, name: str) -> Response:
 )
 def put_reservation(cluster: str, name: str) -> Response:
     """Place a reservation, or change its terms; the manifest is JSON or YAML."""
-    created, answer = use_cases().reservations.put(cluster, name, reservation_manifest(manifests()))
+    created, answer = use_cases().reservations.put(
+        cluster, name, manifest_of_kind("Reservation", manifests())
+    )
     return json_response(dump(ReservationSchema, answer, context=cluster), 201 if created else 200)
 
 

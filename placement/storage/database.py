@@ -100,7 +100,7 @@ class Transaction:
     @cached_property
     def stamp(self) -> Any:
         """Return the value for `revision` columns: see storage.tables.Revision."""
-        return self.backend.stamp_with(self.stamp_parameters)
+        return self.backend.stamp.params(self.stamp_parameters)
 
     @cached_property
     def stamp_parameters(self) -> Mapping[str, int]:

@@ -39,11 +39,11 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 def read_providers(
-    rows_of: Callable[[Sequence[int]], Iterable[Any]], ids: Sequence[int]
+    rows_of: Callable[[Sequence[int]], Sequence[Iterable[Any]]], ids: Sequence[int]
 ) -> list[ProviderRecord]:
     """Return the present state of some providers, each consistent in itself; missing ones are left out.
 
-    `rows_of` returns the rows of the `statement` for some ids.
+    `rows_of` returns the rows of each query of `everything_about` some ids.
     """
     return [record for some in portions(ids, _AT_ONCE) for record in _assemble(rows_of(some))]
 
@@ -174,59 +174,18 @@ def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> t
     return capacity, round(min(allocation_ratio, LARGEST_RATIO) * MILLION)
 
 
-def statement(
-    is_among: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]],
-) -> sa.CompoundSelect[Any]:
-    """Return one statement for everything about some providers, so that each record is of one moment.
-
-    `is_among` is the condition that an id is one of theirs.
-    """
-    none = sa.null()
-    inventory = tables.inventories.c
-    id_, uuid, generation, parent, root, revision, content = _provider_columns()
-    members = (
-        (2, tables.provider_traits, "trait_id"),
-        (3, tables.provider_aggregates, "aggregate_id"),
-    )
-    return sa.union_all(
-        sa.select(
-            sa.literal(0), id_, uuid, generation, parent, root, revision, content, none, none,
-            sa.cast(none, sa.Float),
-        ).where(is_among(tables.providers.c.id)),
-        sa.select(
-            sa.literal(1), inventory.resource_provider_id, none, *_inventory_columns()
-        ).where(is_among(inventory.resource_provider_id)),
-        *(
-            sa.select(
-                sa.literal(kind),
-                table.c.resource_provider_id,
-                _joined(table.c[column]),
-                *([none] * 8),
-            )
-            .where(is_among(table.c.resource_provider_id))
-            .group_by(table.c.resource_provider_id)
-            for kind, table, column in members
-        ),
-    )  # fmt: skip
-
-
-def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
-    providers: list[ProviderRow] = []
+def _assemble(parts: Sequence[Iterable[Any]]) -> list[ProviderRecord]:
+    providers, offers, *members = parts
     inventories: dict[int, list[InventoryRow]] = defaultdict(list)
-    members: dict[tuple[int, int], frozenset[int]] = {}
-    for kind, provider, text, *numbers in rows:
-        if kind == 0:
-            providers.append(ProviderRow(provider, text, *numbers[:5]))
-        elif kind == 1:
-            inventories[provider].append(_inventory_row(*numbers))
-        else:
-            members[kind, provider] = _ids_in(text)
+    for provider, *numbers in offers:
+        inventories[provider].append(_inventory_row(*numbers))
+    traits, aggregates = ({owner: _ids_in(text) for owner, text in rows} for rows in members)
     return [
         ProviderRecord(
-            row,
-            tuple(inventories.get(row.id, ())),
-            members.get((2, row.id), _NOTHING),
-            members.get((3, row.id), _NOTHING),
+            ProviderRow(*row),
+            tuple(inventories.get(row[0], ())),
+            traits.get(row[0], _NOTHING),
+            aggregates.get(row[0], _NOTHING),
         )
         for row in providers
     ]
@@ -287,6 +246,25 @@ class UnionQuery:
 
 def _long(column: Any) -> sa.ColumnElement[Any]:
     return sa.cast(column, sa.BigInteger) if isinstance(column.type, sa.Integer) else column
+
+
+def everything_about(is_given: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]]) -> UnionQuery:
+    """Return the queries for some providers, their inventories, traits and aggregates.
+
+    `is_given` is the condition that an id is one of theirs.
+    """
+    owner = tables.inventories.c.resource_provider_id
+    pairs = ((tables.provider_traits, "trait_id"), (tables.provider_aggregates, "aggregate_id"))
+    return UnionQuery(
+        sa.select(*_provider_columns()).where(is_given(tables.providers.c.id)),
+        sa.select(owner, *_inventory_columns()).where(is_given(owner)),
+        *(
+            sa.select(table.c.resource_provider_id, _joined(table.c[column]))
+            .where(is_given(table.c.resource_provider_id))
+            .group_by(table.c.resource_provider_id)
+            for table, column in pairs
+        ),
+    )
 
 
 # The parts of nodes, manifests apart: of all nodes of a cluster, or of nodes with certain hosts.

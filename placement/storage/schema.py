@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +18,7 @@ import sqlalchemy as sa
 
 from placement.engine.domain.errors import BadRequest, Unavailable
 from placement.storage import tables
-from placement.storage.database import Database
+from placement.storage.database import Attempts, Database
 from placement.storage.failures import TryAgain, Unreachable, words_of
 from placement.storage.feed import NAMES_CHANGED, record_change
 from placement.storage.tables import Revision
@@ -53,30 +51,29 @@ def upgrade(database: Database, revision: str = "head", tell: Callable[[str], ob
     """
     database.create()
     config = configuration(database)
-    until = time.monotonic() + _PATIENCE_SECONDS
+    attempts = Attempts(None, _PATIENCE_SECONDS, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
     script = alembic.script.ScriptDirectory.from_config(config)
     missing = script.iterate_revisions(revision, version(database) or "base")
     steps = [each.revision for each in reversed(list(missing))]
     for number, step in enumerate(steps):
         migrate = partial(alembic.command.upgrade, config, step)
-        _persist(f"migration {step}", migrate, until, tell, steps[number:])
+        _persist(f"migration {step}", migrate, attempts, tell, steps[number:])
         tell(f"migration {step} took effect")
-    _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), until, tell, ())
-    _persist("inserting standard names", lambda: sync_standard_names(database), until, tell, ())
+    _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), attempts, tell, ())
+    _persist("inserting standard names", lambda: sync_standard_names(database), attempts, tell, ())
 
 
 def _persist(
     what: str,
     work: Callable[[], object],
-    until: float,
+    attempts: Attempts,
     tell: Callable[[str], object],
     waiting: Sequence[str],
 ) -> None:
-    """Do a transaction of the upgrade, again while other writers are in its way, before the time `until`.
+    """Do a transaction of the upgrade, again while other writers are in its way and there may be `attempts`.
 
     Raises Unavailable, which names the migrations that are still `waiting`.
     """
-    pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             work()
@@ -84,7 +81,7 @@ def _persist(
         except Unreachable:
             raise
         except TryAgain as error:
-            if time.monotonic() + pause > until:
+            if not attempts.may_go_on():
                 left = (
                     f"Not done: migrations {', '.join(waiting)}."
                     if waiting
@@ -95,9 +92,7 @@ def _persist(
                     "What was done before stays; run `placement db upgrade` again."
                 ) from error.__cause__
             tell(f"{what} begins again: {words_of(error)}")
-        # Jitter keeps it from meeting the same writers at the same moment.
-        time.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        attempts.pause()
 
 
 def _forget_foreign_stamps(database: Database) -> None:

@@ -13,7 +13,7 @@ from flask import Response, current_app, request
 from placement.allocations import candidate_query
 from placement.allocations.candidates import NO_OPTIONS, SearchOptions, SearchResult
 from placement.allocations.rendering import explanation_body, score_members
-from placement.common.documents import MOST_MANIFEST_VALUES, parse_yaml, pod_manifest
+from placement.common.documents import MOST_MANIFEST_VALUES, manifest_of_kind, parse_yaml
 from placement.common.microversions import NEWEST
 from placement.engine.domain.errors import BadRequest
 from placement.engine.domain.identifiers import normalize_uuid
@@ -282,7 +282,9 @@ def cluster_of_pod(given: Mapping[str, str]) -> str:
 
 def manifest_of(given: Mapping[str, str]) -> Any:
     """Return the pod in a form. Raises BadRequest, ManifestError."""
-    return pod_manifest(parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES))
+    return manifest_of_kind(
+        "Pod", parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES)
+    )
 
 
 _ASKED = {"query": _query, "flavor": _flavor, "pod": _pod}

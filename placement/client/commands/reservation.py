@@ -54,9 +54,9 @@ class CreateReservations(Listing):
     arguments = (CLUSTER, argument("file", metavar="FILE", help="manifest; - for standard input"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from placement.common.documents import reservations_manifests
+        from placement.common.documents import manifests_of_kind
 
-        manifests = reservations_manifests(read_yaml(parsed_args.file))
+        manifests = manifests_of_kind("Reservation", read_yaml(parsed_args.file))
         client, cluster = self.client, parsed_args.cluster
         named = [(read_name(manifest, "Reservation"), manifest) for manifest in manifests]
         created = [put_named(client, manifest, cluster, "reservations", name) for name, manifest in named]

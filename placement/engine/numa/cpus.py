@@ -178,7 +178,7 @@ def _grouped(
 
 
 class CpuLayout:
-    """The cores, NUMA nodes and sockets of a host as masks of CPU ids; equal for equal topologies.
+    """The cores, NUMA nodes and sockets of a host as masks of CPU ids; equal topologies share one.
 
     `cores` are ascending by (socket, core), `numa_nodes` and `sockets` by id. `threads`, `numa_size` and
     `socket_size` are averages over the whole host, rounded down. Source: koordinator.md, "Derived numbers".
@@ -193,13 +193,6 @@ class CpuLayout:
         self.sockets = {socket: mask_of(cpus) for socket, cpus in topology.sockets.items()}
         self.numa_size = len(topology.rows) // max(1, len(self.numa_nodes))
         self.socket_size = len(topology.rows) // max(1, len(self.sockets))
-        self._hash = hash(topology)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, CpuLayout) and self.topology == other.topology)
 
     @cached_property
     def socket_of_numa(self) -> Mapping[int, int]:

@@ -248,20 +248,16 @@ class Provider(NamedTuple):
 
 _parent, _root = tables.providers.alias("parent"), tables.providers.alias("root")
 _with_root = _self.outerjoin(_root, _root.c.id == _self.c.root_provider_id)
+_with_parent = _with_root.outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
 _root_uuid = sa.func.coalesce(_root.c.uuid, _self.c.uuid)
-_provider = (
-    sa.select(
-        *_self.c["id", "uuid", "name", "generation"],
-        _parent.c.uuid,
-        _root_uuid,
-        _self.c.parent_provider_id,
-        _root_id,
-        sa.func.coalesce(_self.c.updated_at, _self.c.created_at),
-    )
-    .select_from(_self)
-    .outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
-    .outerjoin(_root, _root.c.id == _self.c.root_provider_id)
-)
+_provider = sa.select(
+    *_self.c["id", "uuid", "name", "generation"],
+    _parent.c.uuid,
+    _root_uuid,
+    _self.c.parent_provider_id,
+    _root_id,
+    sa.func.coalesce(_self.c.updated_at, _self.c.created_at),
+).select_from(_with_parent)
 
 
 def find(connection: Executor, uuid: str) -> Provider | None:
@@ -388,9 +384,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
             _root_uuid,
             tables.clusters.c.name,
         )
-        .select_from(_self)
-        .outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
-        .outerjoin(_root, _root.c.id == _self.c.root_provider_id)
+        .select_from(_with_parent)
         .outerjoin(tables.clusters, tables.clusters.c.id == _self.c.cluster_id)
         .where(_self.c.id > after)
         .order_by(_self.c.id)

@@ -55,8 +55,11 @@ class Lookout(Protocol):
         `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
         """
 
-    def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        """Return the rows of storage.records for some ids. Raises as `rows` does."""
+    def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        """Return the rows of each part (storage.records) of some providers, of one moment.
+
+        Raises as `rows` does.
+        """
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
         """Return the rows of each part (storage.records) of the nodes with these host providers.
@@ -157,9 +160,6 @@ class Backend(Protocol):
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Take the stamp of a transaction, once in each; return the parameters of `stamp`."""
-
-    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        """Return the value of `stamp` with these parameters."""
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows with stamps that this database cannot have given, as after restoring a dump."""

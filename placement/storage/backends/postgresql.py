@@ -63,9 +63,8 @@ def _text(statement: sa.CompoundSelect[Any]) -> str:
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
-_RECORDS = _text(records.statement(_is_given))
+_RECORDS = records.everything_about(_is_given)
 _NODE_PARTS = records.together(_is_given, sa.literal_column("$2", sa.Integer))
-_NODES = _text(_NODE_PARTS.statement)
 _HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
       FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
@@ -88,8 +87,8 @@ class ServerLookout:
         connection.exec_driver_sql(
             "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
             f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
-            f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}; "
-            f"PREPARE placement_nodes_{name}(integer[], integer) AS {_NODES}"
+            f"PREPARE placement_records_{name}(integer[]) AS {_text(_RECORDS.statement)}; "
+            f"PREPARE placement_nodes_{name}(integer[], integer) AS {_text(_NODE_PARTS.statement)}"
         )
         self._driver: Any = connection.connection.dbapi_connection
         self._look = f"EXECUTE placement_look_{name}(%s, %s)"
@@ -105,8 +104,8 @@ class ServerLookout:
         finally:
             self._driver.patience = usual
 
-    def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        return self._asked(self._records, list(ids))
+    def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        return _RECORDS.parted(self._asked(self._records, list(ids)))
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
         return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
@@ -365,9 +364,6 @@ class PostgreSQL(Backend):
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Return no parameters: the server knows the id of the transaction."""
         return {}
-
-    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        return self.stamp
 
     def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows that carry transaction ids of another server."""

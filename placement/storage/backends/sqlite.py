@@ -90,7 +90,7 @@ _REPLACED = (
 )
 _counter = tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
-_RECORDS = records.statement(lambda column: column.in_(_IDS))
+_RECORDS = records.everything_about(lambda column: column.in_(_IDS))
 _NODE_PARTS = records.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
 _NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
@@ -111,8 +111,8 @@ class FileLookout:
         self._data_version = version
         return rows
 
-    def records(self, ids: Sequence[int]) -> Sequence[Any]:
-        return self._connection.execute(_RECORDS, {"ids": ids}).all()
+    def records(self, ids: Sequence[int]) -> Sequence[Sequence[Any]]:
+        return _RECORDS.parted(self._connection.execute(_RECORDS.statement, {"ids": ids}))
 
     def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
         rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
@@ -243,9 +243,6 @@ class SQLite(Backend):
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Take the next number of the counter."""
         return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
-
-    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
-        return sa.literal(parameters["stamp"], type_=Revision())
 
     @staticmethod
     def insert_or_ignore(table: sa.Table) -> Any:

@@ -1,6 +1,7 @@
 """Deep, large and odd texts are refused before they cost anything; manifests hold what JSON holds."""
 
 import json
+from functools import partial
 
 import orjson
 import pytest
@@ -11,11 +12,11 @@ from placement.common import documents
 from placement.common.documents import (
     DEEPEST,
     check_json,
+    manifest_of_kind,
     node_manifests,
     nodes_manifests,
     parse_json,
     parse_yaml,
-    pod_manifest,
     pods_manifests,
 )
 from placement.engine.domain.errors import BadRequest
@@ -156,7 +157,7 @@ def test_nodes_with_their_topologies_and_pods_are_found_in_whatever_they_come():
     assert node_manifests([{"node": NODE, "nodeResourceTopology": TOPOLOGY}]) == both
     assert node_manifests([{"node": NODE}]) == (NODE, None)
     assert nodes_manifests([other, TOPOLOGY, NODE]) == {"m": (other, None), "n": both}
-    assert pod_manifest([{"kind": "List", "items": [POD]}]) == POD
+    assert manifest_of_kind("Pod", [{"kind": "List", "items": [POD]}]) == POD
     assert pods_manifests([POD, {"kind": "List", "items": [POD]}]) == [POD, POD]
 
 
@@ -168,7 +169,7 @@ def test_nodes_with_their_topologies_and_pods_are_found_in_whatever_they_come():
         (node_manifests, [NODE, POD], "expected Node or NodeResourceTopology, got 'Pod'"),
         (node_manifests, [NODE, 5], "expected a manifest, got int"),
         (nodes_manifests, [{"kind": "Node", "metadata": {}}], "a Node has none"),
-        (pod_manifest, [POD, POD], "expected one Pod, got 2"),
+        (partial(manifest_of_kind, "Pod"), [POD, POD], "expected one Pod, got 2"),
         (pods_manifests, [NODE], "expected Pod, got 'Node'"),
     ],
 )
