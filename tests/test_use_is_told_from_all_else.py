@@ -206,7 +206,7 @@ def test_what_the_release_before_writes_is_read(api, database, host, follower):
     mine = tables.providers.c.uuid == host
     with database.write() as transaction:
         id_ = transaction.execute(sa.select(tables.providers.c.id).where(mine)).scalar_one()
-        memberships.replace_traits(transaction, id_, ())
+        memberships.replace_members(transaction, memberships.TRAITS, id_, ())
         transaction.execute(sa.update(tables.providers).where(mine).values(revision=transaction.stamp))
     used(api, host)
     assert follower.agrees()
@@ -226,7 +226,7 @@ def test_who_is_stamped_in_another_order_than_commits_hides_nothing(monkeypatch)
             with database.write() as late:
                 providers.touch(late, [id_])
             assert follower.agrees()
-            memberships.replace_traits(early, id_, [trait])
+            memberships.replace_members(early, memberships.TRAITS, id_, [trait])
             providers.touch(early, [id_])
         with database.write() as transaction:
             providers.lock_and_stamp(transaction, (), [id_])

@@ -197,8 +197,10 @@ class Listings:
                 providers=shown,
                 next=shown[-1].id if len(found) > count else None,
                 records=contents.stored(connection, ids) if with_records else {},
-                traits=contents.traits_by_provider(connection, ids) if traits else {},
-                aggregates=contents.aggregates_by_provider(connection, ids) if aggregates else {},
+                traits=contents.members_by_provider(connection, contents.TRAITS, ids) if traits else {},
+                aggregates=contents.members_by_provider(connection, contents.AGGREGATES, ids)
+                if aggregates
+                else {},
             )
 
 

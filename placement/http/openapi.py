@@ -190,8 +190,7 @@ def _operation(
             error = schemas.of(operation.error if status == HTTPStatus.CONFLICT else ErrorSchema, version)
             document["responses"][str(status)] = schemas.failure(status, error)
     if body is not None:
-        example = {} if operation.example is None else {"example": operation.example}
-        content = {"schema": schemas.of(body, version), **example}
+        content = {"schema": schemas.of(body, version)}
         contents = dict.fromkeys(operation.body_types, content)
         document["requestBody"] = {"required": operation.body_required, "content": contents}
     if guard is None:

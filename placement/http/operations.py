@@ -112,7 +112,7 @@ class Operation:
 
     `answers`: the shape of the body by status of success. `errors`: statuses that do not follow from how the
     route is guarded and what it takes. `path`: schemas of path parameters that differ from the usual ones.
-    `body_types`: its media types. `example`: a body that is understood. `error`: the schema of a conflict.
+    `body_types`: its media types. `error`: the schema of a conflict.
     """
 
     answers: Mapping[int, Shape | ByVersion]
@@ -122,7 +122,6 @@ class Operation:
     body: Shape | ByVersion = None
     body_types: Sequence[str] = (JSON,)
     body_required: bool = True
-    example: Any = None
     error: type[VersionedSchema] = ErrorSchema
 
     @property

@@ -264,7 +264,7 @@ class HostViews:
     def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
         """Return the uuids of the aggregates in which providers are, by provider id."""
         with self._database.read() as connection:
-            return contents.aggregates_by_provider(connection, sorted(ids))
+            return contents.members_by_provider(connection, contents.AGGREGATES, sorted(ids))
 
     def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
         """Return the providers of these uuids that exist, by uuid, with their names and hosts."""

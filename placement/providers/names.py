@@ -10,6 +10,7 @@ from placement.engine.domain.audit import Action, TargetKind
 from placement.engine.domain.errors import BadRequest, Conflict, NotFound
 from placement.providers.statements import names
 from placement.providers.statements.names import KnownName
+from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, run_in_transaction
 
 
@@ -70,14 +71,14 @@ def is_standard_class(name: str) -> bool:
 
 
 def _class(connection: Executor, name: str) -> KnownName:
-    entry = names.find_class(connection, name)
+    entry = names.find(connection, tables.resource_classes, name)
     if entry is None:
         raise NotFound(f"No such resource class {name}.")
     return entry
 
 
 def _trait(connection: Executor, name: str) -> KnownName:
-    entry = names.find_trait(connection, name)
+    entry = names.find(connection, tables.traits, name)
     if entry is None:
         raise NotFound(f"No such trait(s): {name}.")
     return entry
@@ -114,7 +115,7 @@ class Traits:
 
         def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
             created = names.create_trait(transaction, name)
-            entry = names.find_trait(transaction, name)
+            entry = names.find(transaction, tables.traits, name)
             return created, entry.created_at if entry else transaction.now
 
         return run_in_transaction(self._database, work)

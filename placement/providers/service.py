@@ -239,12 +239,12 @@ class ProviderMemberships:
     def traits(self, uuid: str) -> Members:
         """Return the traits of a provider. Raises NotFound."""
         with self._database.read() as connection:
-            return _present(contents.traits_of(connection, uuid), uuid)
+            return _present(contents.members_of(connection, contents.TRAITS, uuid), uuid)
 
     def aggregates(self, uuid: str) -> Members:
         """Return the aggregates of a provider. Raises NotFound."""
         with self._database.read() as connection:
-            return _present(contents.aggregates_of(connection, uuid), uuid)
+            return _present(contents.members_of(connection, contents.AGGREGATES, uuid), uuid)
 
     def replace_traits(self, uuid: str, wanted: Collection[str], generation: int | None) -> Members:
         """Make these the provider's traits; its generation rises only if they differ.
@@ -259,11 +259,11 @@ class ProviderMemberships:
             unknown = sorted(set(wanted) - ids.keys())
             if unknown:
                 raise BadRequest(f"No such trait {', '.join(unknown)}")
-            replaced = contents.replace_traits(transaction, locked.id, ids.values())
+            replaced = contents.replace_members(transaction, contents.TRAITS, locked.id, ids.values())
             if replaced.changed:
                 providers.touch(transaction, [locked.id])
                 _record(transaction, TargetKind.TRAITS, uuid, replaced, wanted)
-            return _present(contents.traits_of(transaction, uuid), uuid)
+            return _present(contents.members_of(transaction, contents.TRAITS, uuid), uuid)
 
         return run_in_transaction(self._database, work)
 
@@ -272,7 +272,7 @@ class ProviderMemberships:
 
         def work(transaction: Transaction) -> None:
             locked = lock(transaction, uuid)
-            replaced = contents.replace_traits(transaction, locked.id, ())
+            replaced = contents.replace_members(transaction, contents.TRAITS, locked.id, ())
             if replaced.changed:
                 providers.touch(transaction, [locked.id])
                 _record(transaction, TargetKind.TRAITS, uuid, replaced, ())

@@ -64,15 +64,8 @@ class Retention:
     def remove_some(self) -> int:
         """Remove the oldest records that are past their time; return how many. Raises Unavailable."""
         with self._database.write() as transaction:
-            oldest = (
-                sa.select(_table.c.id)
-                .where(_table.c.recorded_at < transaction.now - self._keep)
-                .order_by(_table.c.recorded_at)
-                .limit(AT_ONCE)
-            )
-            ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
-            statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(_table.c.id)
-            return len(transaction.execute(statement).all())
+            statement = transaction.removal(_table.c.recorded_at, self._keep, AT_ONCE)
+            return len(transaction.execute(statement.returning(_table.c.id)).all())
 
 
 # Writing records of changes: all records of a transaction in one statement, before it commits.

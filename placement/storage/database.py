@@ -97,6 +97,16 @@ class Transaction:
         """Have this change recorded with the transaction; see placement.engine.domain.audit."""
         self.records.append(AuditRecord(action, kind, target, before, after, consumer))
 
+    def removal(self, times: sa.Column[datetime.datetime], keep: datetime.timedelta, most: int) -> sa.Delete:
+        """Return the removal of at most `most` rows, the oldest first, with times longer ago than `keep`.
+
+        Rows that an up-to-date reader may miss are left.
+        """
+        table: Any = times.table
+        oldest = sa.select(table.c.id).where(times < self.now - keep).order_by(times).limit(most)
+        ids = self.backend.removable(oldest, table.c.revision).cte("oldest")
+        return sa.delete(table).where(table.c.id.in_(sa.select(ids.c.id)))
+
     @cached_property
     def stamp(self) -> Any:
         """Return the value for `revision` columns: see storage.tables.Revision."""

@@ -54,16 +54,9 @@ def remove_old(transaction: Transaction) -> None:
 
     So such a reader never meets a mark.
     """
-    oldest = (
-        sa.select(_table.c.id)
-        .where(_table.c.created_at < transaction.now - KEPT)
-        .order_by(_table.c.created_at)
-        .limit(AT_ONCE)
-    )
-    ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
     stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
-    statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(stamp)
-    stamps = list(transaction.execute(statement).scalars())
+    statement = transaction.removal(_table.c.created_at, KEPT, AT_ONCE)
+    stamps = list(transaction.execute(statement.returning(stamp)).scalars())
     if stamps:
         newest = sa.cast(str(max(stamps)), _table.c.revision.type)
         values = {"kind": REMOVED, "reference": 0, "created_at": transaction.now, "revision": newest}

@@ -257,12 +257,12 @@ _KEEP = {
         "given",
         {"uuid": "varchar", "text": "text"},
     )
-    for column in ("request", "dedicated_cpus")
+    for column in ("request", "dedicated_cpus", "group_name")
 }
 
 
 def keep(transaction: Transaction, column: str, texts: Mapping[str, str]) -> None:
-    """Keep texts with consumers: the `request` that they were claimed with, or their `dedicated_cpus`."""
+    """Keep texts with consumers: their `request` when claimed, `dedicated_cpus`, or `group_name`."""
     if texts:
         _KEEP[column].run(transaction, sorted(texts.items()))
 
@@ -284,11 +284,6 @@ def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
 
 # Statements on groups of consumers: their members, and their locks.
 _groups = tables.consumer_groups
-_JOIN = RowStatement(
-    "UPDATE consumers SET group_name = given.group_name FROM {rows} WHERE consumers.uuid = given.uuid",
-    "given",
-    {"uuid": "varchar", "group_name": "varchar"},
-)
 
 
 def members(connection: Executor, groups: Collection[str]) -> dict[str, set[str]]:
@@ -311,8 +306,7 @@ def lock_groups(transaction: Transaction, groups: Collection[str]) -> None:
 
 def join(transaction: Transaction, groups: Mapping[str, str]) -> None:
     """Put consumers into groups, by their uuids."""
-    if groups:
-        _JOIN.run(transaction, sorted(groups.items()))
+    keep(transaction, "group_name", groups)
 
 
 # What consumers hold.

@@ -62,10 +62,11 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
     rows = connection.execute(_offer.where(_providers.c.uuid == uuid)).all()
     if not rows:
         return None
-    records = [
-        Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11]) for row in rows if row[2] is not None
-    ]
-    return Offer(rows[0][0], rows[0][1], records)
+    return Offer(rows[0][0], rows[0][1], [_stored(row) for row in rows if row[2] is not None])
+
+
+def _stored(row: Any) -> Stored:
+    return Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
 
 
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
@@ -74,8 +75,7 @@ def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dic
     for some in portions(sorted(provider_ids), _READ_AT_ONCE):
         for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
             if row[2] is not None:
-                record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
-                found.setdefault(row[0], {})[row[2]] = record
+                found.setdefault(row[0], {})[row[2]] = _stored(row)
     return found
 
 
@@ -145,10 +145,22 @@ def delete(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
 # Statements on traits of providers and the aggregates they are in. Callers lock the provider's row first.
 
 
-_traits = tables.traits
-_aggregates = tables.aggregates
-_provider_traits = tables.provider_traits
-_provider_aggregates = tables.provider_aggregates
+class MembershipKind(NamedTuple):
+    """A kind of membership: the table of its pairs, its column there, and the column of the name."""
+
+    pairs: sa.Table
+    column: str
+    name: sa.Column[Any]
+
+    @property
+    def is_joined(self) -> sa.ColumnElement[bool]:
+        """The condition that joins names to pairs."""
+        joined: sa.ColumnElement[bool] = self.name.table.c.id == self.pairs.c[self.column]
+        return joined
+
+
+TRAITS = MembershipKind(tables.provider_traits, "trait_id", tables.traits.c.name)
+AGGREGATES = MembershipKind(tables.provider_aggregates, "aggregate_id", tables.aggregates.c.uuid)
 
 
 class Members(NamedTuple):
@@ -159,29 +171,14 @@ class Members(NamedTuple):
     newest: datetime.datetime | None
 
 
-def traits_of(connection: Executor, uuid: str) -> Members | None:
-    """Return the traits of a provider; None if there is no such provider."""
-    return _members(connection, uuid, _provider_traits, "trait_id", _traits.c.name, _traits)
-
-
-def aggregates_of(connection: Executor, uuid: str) -> Members | None:
-    """Return the aggregates of a provider; None if there is no such provider."""
-    return _members(connection, uuid, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, _aggregates)
-
-
-def _members(
-    connection: Executor,
-    uuid: str,
-    pairs: sa.Table,
-    column: str,
-    shown: sa.Column[Any],
-    named: sa.Table,
-) -> Members | None:
+def members_of(connection: Executor, kind: MembershipKind, uuid: str) -> Members | None:
+    """Return the traits or aggregates of a provider; None if there is no such provider."""
+    named = kind.name.table
     statement = (
-        sa.select(_providers.c.generation, shown, named.c.created_at)
+        sa.select(_providers.c.generation, kind.name, named.c.created_at)
         .select_from(_providers)
-        .outerjoin(pairs, pairs.c.resource_provider_id == _providers.c.id)
-        .outerjoin(named, named.c.id == pairs.c[column])
+        .outerjoin(kind.pairs, kind.pairs.c.resource_provider_id == _providers.c.id)
+        .outerjoin(named, kind.is_joined)
         .where(_providers.c.uuid == uuid)
         .order_by(named.c.id)
     )
@@ -194,25 +191,13 @@ def _members(
     return Members(rows[0][0], [row[1] for row in present], max(times, default=None))
 
 
-def traits_by_provider(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the traits of providers by name."""
-    return _listed_members(connection, ids, _provider_traits, "trait_id", _traits, "name")
-
-
-def aggregates_by_provider(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the aggregates that providers are in, by uuid."""
-    return _listed_members(connection, ids, _provider_aggregates, "aggregate_id", _aggregates, "uuid")
-
-
-def _listed_members(
-    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, shown: str
+def members_by_provider(
+    connection: Executor, kind: MembershipKind, ids: Sequence[int]
 ) -> dict[int, list[str]]:
-    statement: sa.Select[Any] = (
-        sa.select(pairs.c.resource_provider_id, named.c[shown])
-        .join(named, named.c.id == pairs.c[column])
-        .where(pairs.c.resource_provider_id.in_(ids))
-        .order_by(named.c[shown])
-    )
+    """Return the traits of providers by name, or the aggregates that they are in by uuid."""
+    owner = kind.pairs.c.resource_provider_id
+    statement: sa.Select[Any] = sa.select(owner, kind.name).join(kind.name.table, kind.is_joined)
+    statement = statement.where(owner.in_(ids)).order_by(kind.name)
     found: dict[int, list[str]] = defaultdict(list)
     for row in connection.execute(statement):
         found[row[0]].append(row[1])
@@ -226,16 +211,11 @@ class Replaced(NamedTuple):
     changed: bool
 
 
-def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collection[int]) -> Replaced:
-    """Make these the provider's traits."""
-    return _replace(transaction, _provider_traits, "trait_id", _traits.c.name, provider_id, trait_ids)
-
-
 def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> Replaced:
     """Make these the provider's aggregates, and create aggregates that were never seen before."""
-    names.insert_ignoring_known(transaction, _aggregates, "uuid", uuids)
+    names.insert_ignoring_known(transaction, tables.aggregates, "uuid", uuids)
     ids = names.aggregate_ids(transaction, uuids).values()
-    return _replace(transaction, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, provider_id, ids)
+    return replace_members(transaction, AGGREGATES, provider_id, ids)
 
 
 _ADD = RowStatement(
@@ -259,16 +239,13 @@ def add_to_aggregate(transaction: Transaction, provider_ids: Collection[int], uu
     return set(_ADD.run(transaction, rows, aggregate=uuid, now=transaction.now).scalars())
 
 
-def _replace(
-    transaction: Transaction,
-    pairs: sa.Table,
-    column: str,
-    shown: sa.Column[Any],
-    provider_id: int,
-    ids: Collection[int],
+def replace_members(
+    transaction: Transaction, kind: MembershipKind, provider_id: int, ids: Collection[int]
 ) -> Replaced:
+    """Make these the provider's traits or aggregates."""
+    pairs, column = kind.pairs, kind.column
     mine = pairs.c.resource_provider_id == provider_id
-    named = sa.select(pairs.c[column], shown).join(shown.table, shown.table.c.id == pairs.c[column])
+    named = sa.select(pairs.c[column], kind.name).join(kind.name.table, kind.is_joined)
     present = {row[0]: row[1] for row in transaction.execute(named.where(mine))}
     gone, fresh = present.keys() - set(ids), set(ids) - present.keys()
     if gone:

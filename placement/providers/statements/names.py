@@ -185,15 +185,9 @@ def traits(connection: Executor, *, associated: bool | None = None) -> list[Know
     return [KnownName(*row) for row in connection.execute(statement)]
 
 
-def find_class(connection: Executor, name: str) -> KnownName | None:
-    """Return the class of this name."""
-    row = connection.execute(_entries(_classes).where(_classes.c.name == name)).first()
-    return KnownName(*row) if row else None
-
-
-def find_trait(connection: Executor, name: str) -> KnownName | None:
-    """Return the trait of this name."""
-    row = connection.execute(_entries(_traits).where(_traits.c.name == name)).first()
+def find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
+    """Return the class or trait of this name."""
+    row = connection.execute(_entries(table).where(table.c.name == name)).first()
     return KnownName(*row) if row else None
 
 
@@ -222,7 +216,7 @@ def create_trait(transaction: Transaction, name: str) -> bool:
 
 def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
     """Rename a class; False if the name is taken. Inventories follow, for they refer to the id."""
-    if find_class(transaction, name) is not None:
+    if find(transaction, _classes, name) is not None:
         return False
     renamed = {"name": name, "updated_at": transaction.now, "made_by_import": None}
     transaction.execute(sa.update(_classes).where(_classes.c.id == id_).values(renamed))

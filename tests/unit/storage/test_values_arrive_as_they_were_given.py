@@ -125,7 +125,7 @@ def test_many_names_and_memberships(narrow):
         assert again == ["CUSTOM_X"]
         (id_,) = statements.insert_providers(transaction, new_providers(1), None).values()
         ids = set(names.trait_ids(transaction, wanted).values())
-        assert contents.replace_traits(transaction, id_, ids)
+        assert contents.replace_members(transaction, contents.TRAITS, id_, ids)
         assert statements.traits_of(transaction, [id_]) == {id_: ids}
 
 
