@@ -25,7 +25,7 @@ def test_pieces_make_the_same_bytes(application: Flask, api: Client, monkeypatch
         assert whole.headers["Content-Length"] == str(len(whole.data))
 
 
-ENVIRONMENT = {"placement.request_id": "req-x", "REMOTE_ADDR": "127.0.0.1"}
+ENVIRONMENT = {context.ENVIRONMENT_KEY: context.RequestContext("req-x"), "REMOTE_ADDR": "127.0.0.1"}
 
 
 def test_only_what_is_asked_for_is_built(application: Flask):

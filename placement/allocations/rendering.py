@@ -44,7 +44,7 @@ from placement.engine.forest.arrays import (
 from placement.engine.scoring.rule import ScoreFigure
 from placement.engine.search.answer import Batch, ProviderSummary, SlotUse, SummaryCache
 from placement.engine.search.ranking import ScoreTable
-from placement.http.context import note_candidates
+from placement.http.context import current
 
 _CACHE_BYTES = 32 * 2**20
 # Candidates, or trees, that are written at a time.
@@ -75,7 +75,7 @@ class CandidatesRenderer:
 
         `scores`: members to add to each element, `appendix`: to the body; both JSON without braces.
         """
-        note_candidates(len(search.answer))
+        current().candidates = len(search.answer)
         yield b'{"allocation_requests":['
         yield from _elements(search, version, scores)
         yield b'],"provider_summaries":{'
@@ -96,7 +96,7 @@ class CandidatesRenderer:
 
     def elements(self, search: SearchResult, version: Microversion, scores: Pieces | None = None) -> bytes:
         """Return the candidates alone, as a JSON list."""
-        note_candidates(len(search.answer))
+        current().candidates = len(search.answer)
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
 
 

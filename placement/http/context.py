@@ -41,12 +41,8 @@ if TYPE_CHECKING:
     from placement.use_cases import UseCases
 
 
-# Places in the WSGI environment that the application shares with the middleware around it: the request's id,
-# the Caller, whether the request changes nothing whatever its method, and how many candidates it found.
-ENVIRONMENT_KEY = "placement.request_id"
-CALLER_KEY = "placement.caller"
-READS_KEY = "placement.reads"
-CANDIDATES_KEY = "placement.candidates"
+ENVIRONMENT_KEY = "placement.request"
+"""The place in the WSGI environment of the RequestContext, which the layers around the application share."""
 OPEN_PATHS = "placement_open_paths"
 """The key of the extension that holds the paths that are answered without a token."""
 
@@ -74,6 +70,8 @@ class RequestContext:
     """The state of the current request.
 
     `version` is None until agreed, `body` unless it is read early. `leave` is called once the answer is sent.
+    `rule` is the path of the route, if there is one, `candidates` how many were found, if they were sought.
+    `reads`: the request tries to change nothing, whatever its method, so it has no line in the audit log.
     """
 
     request_id: str
@@ -81,12 +79,14 @@ class RequestContext:
     caller: Caller = field(default=ANONYMOUS)
     body: bytes | None = None
     leave: Callable[[], object] | None = None
+    rule: str | None = None
+    candidates: int | None = None
+    reads: bool = False
 
 
 def identify(caller: Caller) -> None:
     """Note the caller for the handler, and for every audit record and log line from now on."""
     g.placement.caller = caller
-    request.environ[CALLER_KEY] = caller
     roles = tuple(sorted(caller.roles))
     act_as(replace(initiator(), user_id=caller.user_id, project_id=caller.project_id, roles=roles))
     given = log_context.get_current()
@@ -102,22 +102,6 @@ def identify(caller: Caller) -> None:
 def in_log(text: str | None) -> str | None:
     """Return a name as one word of a log line, whatever characters it has."""
     return quote(text, safe="@:+~") if text else None
-
-
-def note_candidates(count: int) -> None:
-    """Note how many candidates the request at hand found, for its line in the log."""
-    request.environ[CANDIDATES_KEY] = count
-
-
-def note_that_it_reads() -> None:
-    """Note that the request at hand tried to change nothing, so that it has no line in the audit log."""
-    request.environ[READS_KEY] = True
-
-
-def begin() -> RequestContext:
-    """Start the context of a request, under the id that the surrounding middleware gave it; return it."""
-    context = g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])
-    return context
 
 
 def current() -> RequestContext:

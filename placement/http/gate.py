@@ -82,7 +82,7 @@ def route(
         @describes(described, guard)
         @wraps(handler)
         def guarded(**path_arguments: str) -> Any:
-            request.environ[context.READS_KEY] = reads
+            g.placement.reads = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
             _check_version(since, missing_method_below)

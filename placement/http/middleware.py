@@ -27,11 +27,7 @@ from placement.engine.domain.errors import NotFound
 from placement.engine.domain.request_scope import Initiator, act_as
 from placement.http import context
 from placement.http.context import (
-    ANONYMOUS,
-    CALLER_KEY,
-    CANDIDATES_KEY,
     ENVIRONMENT_KEY,
-    READS_KEY,
     HttpError,
     in_log,
     watch_of,
@@ -50,9 +46,7 @@ AUDIT = logging.getLogger("placement.audit")
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _READING = ("GET", "HEAD", "OPTIONS")
 _METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
-# The key under which the application notes the rule in the WSGI environment, for the figures of requests; all
-# paths without a rule count as one.
-_RULE_KEY = "placement.rule"
+# All paths without a rule count as one in the figures of requests.
 _NO_RULE = "none"
 _COUNTED_METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 _ALLOWED = [
@@ -100,7 +94,8 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Cal
     Raises HttpError, Unauthorized, NotFound.
     """
     sent, path = request.environ, request.path
-    at = context.begin()
+    at: context.RequestContext = sent[ENVIRONMENT_KEY]
+    g.placement = at
     # Until the gate of a route decides.
     request_scope.see(request_scope.NOTHING)
     request_scope.attend(watch_of(sent))
@@ -138,9 +133,8 @@ def _agreed_version() -> microversions.Microversion:
 
 
 def _finish(response: Response) -> Response:
-    if request.url_rule is not None:
-        request.environ[_RULE_KEY] = request.url_rule.rule
     at: context.RequestContext = g.placement
+    at.rule = request.url_rule.rule if request.url_rule is not None else None
     response.headers[REQUEST_ID] = at.request_id
     # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
     response.headers.add("X-Content-Type-Options", "nosniff")
@@ -194,7 +188,8 @@ class RequestLog:
         self._request_seconds = request_seconds
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
+        request_id = f"req-{uuid.uuid4()}"
+        at = environ[ENVIRONMENT_KEY] = context.RequestContext(request_id)
         # Our own server says when the request arrived; with others it begins here.
         arrival = environ.get(request_scope.KEY) or time.monotonic()
         request_scope.until(request_scope.of(arrival, self._request_seconds))
@@ -216,10 +211,10 @@ class RequestLog:
             if code in _STATUSES:
                 # As HTTP writes it, `404 Not Found`: clients show it, and Flask uses capitals.
                 status = f"{code} {HTTPStatus(code).phrase}"
-            rule, method = environ.get(_RULE_KEY, _NO_RULE), environ["REQUEST_METHOD"]
+            method = environ["REQUEST_METHOD"]
             # Clients may send any word as a method.
             known = method if method in _COUNTED_METHODS else "other"
-            number, seconds = _figures(rule, known, status[:3])
+            number, seconds = _figures(at.rule or _NO_RULE, known, status[:3])
             number.inc()
             seconds.observe(time.monotonic() - arrival)
             found = {name.lower(): value for name, value in headers}
@@ -249,18 +244,18 @@ def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str]
         "microversion": headers.get("openstack-api-version", "-").rpartition(" ")[2],
         "duration": f"{seconds:.3f}",
     }
-    if CANDIDATES_KEY in environ:
-        shown["candidates"] = environ[CANDIDATES_KEY]
+    at: context.RequestContext = environ[ENVIRONMENT_KEY]
+    if at.candidates is not None:
+        shown["candidates"] = at.candidates
     rest = " ".join(f"{name}: {value}" for name, value in shown.items())
     asked = {"address": "-" if address is None else address, "method": method, "uri": uri}
     LOG.info('%s "%s %s" %s', *asked.values(), rest, extra={"extra": {**asked, **shown}})
-    if method in _READING or environ.get(READS_KEY):
+    if method in _READING or at.reads:
         return
-    caller = environ.get(CALLER_KEY, ANONYMOUS)
     AUDIT.info(
         'user: %s project: %s address: %s "%s %s" status: %s',
-        in_log(caller.user_id) or "-",
-        in_log(caller.project_id) or "-",
+        in_log(at.caller.user_id) or "-",
+        in_log(at.caller.project_id) or "-",
         address or "-",
         method,
         uri,

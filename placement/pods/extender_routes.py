@@ -11,7 +11,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.engine.domain.errors import BadRequest, PlacementError
-from placement.http.context import json_body, json_response, note_that_it_reads, use_cases
+from placement.http.context import current, json_body, json_response, use_cases
 from placement.http.gate import route
 from placement.http.operations import Operation
 from placement.metrics.catalog import EXTENDER_CALLS
@@ -219,7 +219,7 @@ def filter_nodes(cluster: str) -> Response:
     except PlacementError as error:
         return json_response({**result, "Error": str(error)})
     if not filtered.releases:
-        note_that_it_reads()
+        current().reads = True
     failed, unresolvable = filtered.failed, filtered.unresolvable
     left = args.names
     if failed or unresolvable:

@@ -126,7 +126,7 @@ class ClassIds:
         missing = set(wanted).difference(known)
         if not missing:
             return known
-        found = class_ids(transaction, missing)
+        found = ids_of(transaction, tables.resource_classes, missing)
         standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
         return {**found, **known}
 

@@ -6,14 +6,11 @@ from flask import Flask
 
 from placement.http import context
 
-ENVIRONMENT = {"placement.request_id": "req-x", "REMOTE_ADDR": "127.0.0.1"}
-
 
 @pytest.fixture(autouse=True)
 def within_a_request(embedded_application: Flask):
-    with embedded_application.test_request_context(
-        "/", base_url="http://localhost", environ_overrides=ENVIRONMENT
-    ):
+    given = {context.ENVIRONMENT_KEY: context.RequestContext("req-x"), "REMOTE_ADDR": "127.0.0.1"}
+    with embedded_application.test_request_context("/", base_url="http://localhost", environ_overrides=given):
         embedded_application.preprocess_request()
         yield
 
