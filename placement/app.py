@@ -157,7 +157,7 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
     if settings.auth_strategy == "token":
         if settings.tokens_file is None:
             raise BadTokens(NO_FILE)
-        return auth.static_tokens(Tokens(settings.tokens_file))
+        return Tokens(settings.tokens_file)
     return auth.noauth2
 
 

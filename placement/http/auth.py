@@ -154,11 +154,32 @@ prepared: dict[Path, tuple[TokenEntry, ...]] = {}
 
 
 class Tokens:
-    """The tokens of a file by their hashes, so that the memory of the process holds no usable token."""
+    """The strategy `token`, which looks up the token of X-Auth-Token, Bearer, or the password of Basic.
+
+    The memory of the process holds hashes and no usable token.
+    """
 
     def __init__(self, path: Path) -> None:
         """Take the tokens that were prepared, else read the file. Raises BadTokens."""
         self._entries = prepared.get(path) or read(path)
+
+    def __call__(self) -> Caller:
+        """Return the caller of this request. Raises HttpError 401."""
+        token = request.headers.get("X-Auth-Token")
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        if token is None and scheme.lower() == "basic":
+            # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
+            token = request.authorization.password if request.authorization is not None else None
+        elif token is None and scheme.lower() == "bearer":
+            token = credentials.strip()
+        caller = self.caller(token or "")
+        if caller is None:
+            raise HttpError(
+                401,
+                "A known token is required in the X-Auth-Token header, or as Authorization: Bearer.",
+                headers={"WWW-Authenticate": 'Bearer realm="placement"'},
+            )
+        return caller
 
     def caller(self, token: str) -> Caller | None:
         """Return the owner of the token, None if it is unknown.
@@ -186,33 +207,10 @@ def noauth2() -> Caller:
         raise HttpError(401, "A token is required in the X-Auth-Token header.")
     user, _, project = token.partition(":")
     sent_roles = request.headers.get("X-Roles")
-    roles = _roles(sent_roles or "") if sent_roles is not None else frozenset({"admin"} & {user})
+    roles = _roles(sent_roles) if sent_roles is not None else frozenset({"admin"} & {user})
     system_scope = request.headers.get("OpenStack-System-Scope") == "all"
     project_id = request.headers.get("X-Project-Id") or project or user
     return Caller(user, None if system_scope else project_id, roles, system_scope)
-
-
-def static_tokens(tokens: Tokens) -> Strategy:
-    """Return a strategy that looks up the token of X-Auth-Token, Bearer, or the password of Basic."""
-
-    def strategy() -> Caller:
-        token = request.headers.get("X-Auth-Token")
-        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-        if token is None and scheme.lower() == "basic":
-            # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
-            token = request.authorization.password if request.authorization is not None else None
-        elif token is None and scheme.lower() == "bearer":
-            token = credentials.strip()
-        caller = tokens.caller(token or "")
-        if caller is None:
-            raise HttpError(
-                401,
-                "A known token is required in the X-Auth-Token header, or as Authorization: Bearer.",
-                headers={"WWW-Authenticate": 'Bearer realm="placement"'},
-            )
-        return caller
-
-    return strategy
 
 
 def _roles(text: str) -> frozenset[str]:
